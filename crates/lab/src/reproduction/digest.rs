@@ -1,19 +1,20 @@
-use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+//! What is kept of a run's traces, records and queue: read once, and from a file from then on.
 
-use crate::analysis::reproduction::{Datagrams, Digest, FirstSendings, Message, Messages};
-use crate::analysis::{OpenError, Traces};
-use crate::settings::experiment::Planned;
-use crate::traffic::Kind;
+use std::collections::BTreeMap;
+use std::{fs, io};
+
 use serde::{Deserialize, Serialize};
 
-use super::drops::drops;
-use super::due::due;
+use super::fairness::due;
 use crate::Error;
+use crate::analysis::reproduction::{Datagrams, Digest, FirstSendings, Message, Messages};
+use crate::analysis::{OpenError, Traces};
 use crate::hash::hash_of;
-use crate::run::MANIFEST_FILE;
+use crate::queue::{Fate, Row};
+use crate::run::{MANIFEST_FILE, QUEUE_FILE};
+use crate::settings::experiment::Planned;
 use crate::store::{StoredRun, Traced, digest_file};
+use crate::traffic::Kind;
 
 /// What is kept of a run's traces and records; read from them once, and from a file beside the run's
 /// folder from then on. With what casts doubt on the run.
@@ -127,4 +128,46 @@ fn of_traces(
     let sender = Traces::one(&traced.sender).map_err(OpenError::from)?;
     let sendings = sender.observe(FirstSendings::default()).whole()?.observer;
     Ok((digest, sendings))
+}
+
+/// What the bottleneck's queue dropped of each group of periodic streams: the group's name, the
+/// times in nanoseconds, and the mean inter-transmission time in nanoseconds. None where the queue was
+/// not watched.
+///
+/// # Errors
+/// [`Error::File`].
+pub(super) fn drops(
+    run: &StoredRun,
+    traced: &Traced,
+    planned: &Planned,
+) -> Result<Vec<(String, Vec<u64>, u64)>, Error> {
+    let path = run.path.join(QUEUE_FILE);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let invalid = |error| Error::file(&path)(io::Error::other(error));
+    let mut times = BTreeMap::new();
+    for row in crate::records::read::<Row>(&path).map_err(invalid)? {
+        let row = row.map_err(invalid)?;
+        if let (Some(Fate::Refused | Fate::Dropped), Some(to), Some(left_ns)) =
+            (row.fate, row.destination, row.left_ns)
+        {
+            times.entry(to).or_insert_with(Vec::new).push(left_ns);
+        }
+    }
+    let groups = traced.groups.iter().filter_map(|(name, to)| {
+        let streams = planned.plan.streams.iter();
+        let mut traffic = streams.map(|it| &it.traffic);
+        let itt_ns = itt_ns(&traffic.find(|it| it.name == *name)?.kind)?;
+        Some((name.clone(), times.remove(to)?, itt_ns))
+    });
+    Ok(groups.collect())
+}
+
+fn itt_ns(kind: &Kind) -> Option<u64> {
+    match kind {
+        Kind::Thin { itt, .. } => Some((itt.mean() * 1e6) as u64),
+        Kind::Isochronous { itt, .. } => u64::try_from(itt.as_nanos()).ok(),
+        _ => None,
+    }
 }

@@ -1,16 +1,21 @@
 //! The published experiments that come with pillion, and how what was run of them is judged.
 
-mod chosen;
 mod digest;
-mod drops;
-mod due;
 mod fairness;
 mod row;
 
-use crate::settings::experiment::{self, Experiment, Extent};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
 use pillion_cli::settings::BadInput;
 
-pub use chosen::Chosen;
+use crate::Error;
+use crate::analysis::reproduction::{DigestedRun, Row};
+use crate::settings::experiment::{self, Experiment, Extent, Planned, Selector};
+use crate::store::{Maker, Making};
+
 pub use digest::digest;
 pub use row::row;
 
@@ -64,6 +69,115 @@ impl PublishedExperiment {
     /// [`BadInput`], which a test rules out.
     pub fn load(&self, extent: Extent) -> Result<Experiment, BadInput> {
         experiment::of_text(&format!("{}.toml", self.name), self.text, extent)
+    }
+}
+
+/// An experiment that is to be reproduced, and where its runs are.
+pub struct Chosen {
+    /// The name under which runs and figures are kept.
+    pub name: String,
+    /// The text of the experiment's file.
+    pub text: String,
+    /// The experiment to the extent that was asked for: what is judged, as far as it is there.
+    pub experiment: Experiment,
+    /// Of its runs, those that are to be made.
+    pub to_make: Vec<Planned>,
+    /// Where its runs are, or are to be made.
+    pub making: Making,
+}
+
+impl Chosen {
+    /// A published experiment by its name, or a file that reproduces something by its path; with
+    /// the folder in `store` that is for its runs of this extent.
+    ///
+    /// # Errors
+    /// [`BadInput`] where there is no such experiment, where the file has mistakes, or where a
+    /// published number in it says nothing that can be judged.
+    pub fn find(name: &str, extent: Extent, store: &Path) -> Result<Self, BadInput> {
+        let path = Path::new(name);
+        let published = PUBLISHED.iter().find(|it| it.name == name);
+        let (name, place, text, experiment) = match published {
+            Some(it) => {
+                let text = it.text.to_owned();
+                (name.to_owned(), name.to_owned(), text, it.load(extent)?)
+            }
+            None if path.is_file() => {
+                let experiment = experiment::load_part(path, extent)?;
+                let text = fs::read_to_string(path)
+                    .map_err(|error| BadInput(format!("{name}: {error}")))?;
+                let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+                // Of a published experiment by that name, its runs must not take the place.
+                let place = format!("{stem}.toml");
+                (stem.into_owned(), place, text, experiment)
+            }
+            None => {
+                let known: Vec<_> = PUBLISHED.iter().map(|it| it.name).collect();
+                return Err(BadInput(format!(
+                    "no published experiment, and no file, is called `{name}`; there are {}",
+                    known.join(", ")
+                )));
+            }
+        };
+        // What says nothing to be judged is told before hours of work.
+        row(&name, &experiment, Vec::new())?;
+        let part = match extent {
+            Extent::Quick => "quick",
+            Extent::Default => "default",
+            Extent::Full => "full",
+        };
+        Ok(Self {
+            making: Making::of(&store.join(place).join(part)),
+            name,
+            text,
+            to_make: experiment.runs.clone(),
+            experiment,
+        })
+    }
+
+    /// Has only those runs made that one of `wanted` takes.
+    pub fn narrow(&mut self, wanted: &[Selector]) {
+        self.to_make
+            .retain(|planned| wanted.iter().any(|it| it.takes(&planned.name)));
+    }
+
+    /// Virtual time in seconds that the runs to be made send, all together.
+    #[must_use]
+    pub fn sending_s(&self) -> f64 {
+        let runs = self.to_make.iter();
+        let all: Duration = runs.map(|planned| planned.plan.duration).sum();
+        all.as_secs_f64()
+    }
+
+    /// Keeps what is judged of a run that was just made, so that it need not be read again. What
+    /// keeps it from being read is said by [`Self::judged`].
+    pub fn keep_digest(&self, planned: &Planned) {
+        if let Ok(Some(run)) = self.making.made(planned) {
+            let _ = digest(&run, planned);
+        }
+    }
+
+    /// What was run of it, judged; and what made those runs.
+    ///
+    /// # Errors
+    /// As [`digest`].
+    pub fn judged(&self) -> Result<(Row, BTreeSet<Maker>), Error> {
+        let (mut digested, mut makers) = (Vec::new(), BTreeSet::new());
+        for planned in &self.experiment.runs {
+            if let Some(run) = self.making.made(planned)? {
+                let read = || Ok((run.maker()?, digest(&run, planned)?));
+                let (maker, digest) = read().map_err(|why| run.damaged(why))?;
+                makers.insert(maker);
+                let name = planned.name.clone();
+                let duration_s = planned.plan.duration.as_secs_f64();
+                digested.push(DigestedRun {
+                    name,
+                    duration_s,
+                    digest,
+                });
+            }
+        }
+        let row = row(&self.name, &self.experiment, digested)?;
+        Ok((row, makers))
     }
 }
 

@@ -1,5 +1,8 @@
+//! What is kept of a run: each group's values, distributions and slices, and measures computed from them.
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::f64::consts::TAU;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::Path;
@@ -13,10 +16,12 @@ use pillion_trace::measure::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{derived, quantiles, slices};
+use super::slices;
+use crate::analysis::people::{typing, voice};
 use crate::analysis::{OpenError, Traces};
 use crate::measure_ref::{
-    DistributionStatistic, Kind, MeasureRef, SliceStatistic, Statistic, StreamStatistic, levels,
+    BODY, DELIVERY_LATENCY, DistributionStatistic, JAIN_OF_ALL, Kind, MeasureRef, PlayOut,
+    SliceStatistic, Statistic, StreamStatistic, levels,
 };
 
 /// What is kept of a run's traces: all that numbers and figures are made from.
@@ -132,16 +137,16 @@ impl GroupDigest {
                 jain_index(self.streams.get(name)?.iter().copied())
             }
             Kind::Streams(name, Some(StreamStatistic::Of(asked))) => {
-                quantiles::statistic(&quantiles_of(self.streams.get(name)?)?, *asked)
+                quantile_statistic(&quantiles_of(self.streams.get(name)?)?, *asked)
             }
             Kind::Slices(name, seconds, Some(asked)) => {
                 slices::value(self.slices.get(name)?, *seconds, *asked)
             }
-            Kind::RedundantBytes => derived::redundant_bytes(self),
-            Kind::MessagesPerSecond => derived::messages_per_second(self),
-            Kind::VoiceRating(play_out) => derived::voice_rating(self, *play_out),
-            Kind::VoiceOpinion(play_out) => derived::voice_opinion(self, *play_out),
-            Kind::TypingStalls(back_ms) => derived::typing_stalls(self, *back_ms),
+            Kind::RedundantBytes => redundant_bytes(self),
+            Kind::MessagesPerSecond => messages_per_second(self),
+            Kind::VoiceRating(play_out) => voice_rating(self, *play_out),
+            Kind::VoiceOpinion(play_out) => voice_opinion(self, *play_out),
+            Kind::TypingStalls(back_ms) => typing_stalls(self, *back_ms),
             Kind::Distribution(_, None) | Kind::Streams(_, None) | Kind::Slices(_, _, None) => None,
         }
     }
@@ -153,7 +158,7 @@ impl GroupDigest {
 
     /// A statistic of a distribution.
     pub(super) fn statistic(&self, name: &str, asked: Statistic) -> Option<f64> {
-        quantiles::statistic(self.distributions.get(name)?, asked)
+        quantile_statistic(self.distributions.get(name)?, asked)
     }
 
     /// The quantile at a share, of a whole distribution, of all streams or of all slices.
@@ -165,7 +170,7 @@ impl GroupDigest {
                 *seconds,
                 SliceStatistic::Percentile(share),
             ),
-            _ => quantiles::statistic(&self.quantiles(measure)?, asked),
+            _ => quantile_statistic(&self.quantiles(measure)?, asked),
         }
     }
 
@@ -280,5 +285,142 @@ impl GroupDigest {
     /// The value of the measure of this name.
     pub(super) fn named(&self, measure: &str) -> Option<f64> {
         self.value(&measure.parse().unwrap())
+    }
+}
+
+// Statistics of a distribution, of which the quantiles at [`levels`] are kept.
+
+/// A statistic of these quantiles; none of what is not kept.
+pub(super) fn quantile_statistic(quantiles: &[f64], asked: Statistic) -> Option<f64> {
+    match asked {
+        Statistic::Percentile(share) => at(quantiles, share),
+        Statistic::Above(bound) => Some(above(quantiles, bound)),
+        Statistic::Between(low, high) => Some(above(quantiles, low) - above(quantiles, high)),
+        Statistic::InSteps { height, above } => in_steps(quantiles, height, above),
+    }
+}
+
+/// The quantile at a share; none if it is not among those that are kept.
+fn at(quantiles: &[f64], share: f64) -> Option<f64> {
+    let place = levels().position(|level| (level - share).abs() < 1e-9)?;
+    quantiles.get(place).copied()
+}
+
+/// The share of values that are larger.
+fn above(quantiles: &[f64], bound: f64) -> f64 {
+    let shares: Vec<f64> = levels().collect();
+    let over = quantiles.iter().position(|it| *it > bound);
+    over.map_or(0.0, |place| 1.0 - shares[place.saturating_sub(1)])
+}
+
+/// How much the values above a bound are whole steps apart from each other: the mean resultant length
+/// of their places within a step (Mardia and Jupp, Directional Statistics, section 2.3.1), which is 1
+/// where a distribution function is a staircase with steps of this height, and about 0 where it is
+/// smooth. None where no value is above the bound.
+fn in_steps(quantiles: &[f64], height: f64, bound: f64) -> Option<f64> {
+    // Those of the far tail stand for too few values each.
+    let body = quantiles.iter().take(BODY).filter(|it| **it > bound);
+    let places = body.map(|it| (it / height * TAU).sin_cos());
+    let (sines, cosines): (Vec<f64>, Vec<f64>) = places.unzip();
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    let length = f64::hypot(mean(&sines), mean(&cosines));
+    length.is_finite().then_some(length)
+}
+
+// Measures computed from others; `None` if one of these was not measured.
+
+pub(super) fn redundant_bytes(group: &GroupDigest) -> Option<f64> {
+    let kept = |name: &str| group.values.get(name).copied();
+    Some(kept("data_bytes")? - kept("new_bytes")?)
+}
+
+pub(super) fn messages_per_second(group: &GroupDigest) -> Option<f64> {
+    Some(1e3 / group.mean("message_gap_ms")?)
+}
+
+pub(super) fn typing_stalls(group: &GroupDigest, back_ms: f64) -> Option<f64> {
+    let late = late(group, typing::bound_ms(back_ms))?;
+    Some(typing::stalls_per_1000(late))
+}
+
+pub(super) fn voice_opinion(group: &GroupDigest, play_out: PlayOut) -> Option<f64> {
+    Some(voice::opinion(voice_rating(group, play_out)?))
+}
+
+pub(super) fn voice_rating(group: &GroupDigest, play_out: PlayOut) -> Option<f64> {
+    let at = |ms: f64| Some(voice::rating(ms, late(group, ms)?));
+    match play_out {
+        PlayOut::At(ms) => at(ms),
+        PlayOut::Best => {
+            let longest = group.distributions.get(DELIVERY_LATENCY)?.last()?.ceil();
+            // Much later than that nothing is understood, whatever comes in time.
+            let longest_ms = longest.clamp(1.0, 1000.0) as u32;
+            let ratings = (1..=longest_ms).filter_map(|ms| at(ms.into()));
+            ratings.max_by(f64::total_cmp)
+        }
+    }
+}
+
+/// The share of messages that take longer.
+fn late(group: &GroupDigest, than_ms: f64) -> Option<f64> {
+    group.statistic(DELIVERY_LATENCY, Statistic::Above(than_ms))
+}
+
+/// What is compared with what a stream is due, of each stream.
+const GOODPUT: &str = "received_goodput_bit_per_s";
+
+impl Digest {
+    /// Adds to each group Jain's index over the streams of all groups, of their goodput relative to what
+    /// each is due (thesis, section 2.7.2), in bit/s by group. None unless that is known of all.
+    pub fn add_fairness(&mut self, due: &BTreeMap<String, f64>) {
+        let relative = self.groups.iter().map(|(name, group)| {
+            let due = due.get(name).filter(|due| **due > 0.0)?;
+            let goodputs = group.streams.get(GOODPUT)?.iter();
+            Some(goodputs.map(move |goodput| goodput / due))
+        });
+        let relative: Option<Vec<_>> = relative.collect();
+        let index = relative.and_then(|all| jain_index(all.into_iter().flatten()));
+        if let Some(index) = index {
+            for group in self.groups.values_mut() {
+                group.values.insert(JAIN_OF_ALL.to_owned(), index);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Latencies of 150 and, for the upper half, of what follows from the place among these.
+    fn quantiles(late: fn(f64) -> f64) -> Vec<f64> {
+        let of = |level: f64| match level < 0.5 {
+            true => 150.0,
+            false => late(2.0 * level - 1.0),
+        };
+        levels().map(of).collect()
+    }
+
+    #[test]
+    fn a_staircase_is_told_from_a_slope() {
+        let steps = |height, above| Statistic::InSteps { height, above };
+        let slope = quantiles(|share| 160.0 + 300.0 * share);
+        assert!(quantile_statistic(&slope, steps(30.0, 155.0)).unwrap() < 0.01);
+        let stairs = quantiles(|share| 170.0 + 30.0 * (10.0 * share).floor());
+        let of_stairs = |asked| quantile_statistic(&stairs, asked).unwrap();
+        assert!((of_stairs(steps(30.0, 155.0)) - 1.0).abs() < 1e-9);
+        assert!(of_stairs(steps(40.0, 155.0)) < 0.3);
+        assert_eq!(quantile_statistic(&stairs, steps(30.0, 1000.0)), None);
+    }
+
+    #[test]
+    fn a_share_may_lie_between_bounds() {
+        let slope = quantiles(|share| 160.0 + 300.0 * share);
+        let share = quantile_statistic(&slope, Statistic::Between(190.0, 250.0)).unwrap();
+        assert!((share - 0.1).abs() < 2e-3, "{share}");
+        assert_eq!(
+            quantile_statistic(&slope, Statistic::Between(500.0, 600.0)),
+            Some(0.0)
+        );
     }
 }

@@ -4,72 +4,10 @@
 use pillion_stats::measure::Unit;
 use pillion_stats::report::{Axis, Figure, Line, STYLES, Stream};
 
-use super::{DigestedRun, Estimate, Subject};
+use super::{DigestedRun, Estimate};
 use crate::measure_ref::{MeasureRef, levels};
-use crate::run_key::Selector;
-
-/// A figure to be drawn.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Sketch {
-    /// What it shows.
-    pub title: String,
-    /// The published figure.
-    pub source: String,
-    /// How it is drawn.
-    pub kind: Kind,
-    /// The measure: of values, with what is asked of a distribution.
-    pub measure: MeasureRef,
-    /// What the measure is called.
-    pub label: String,
-    /// The figure's curves.
-    pub curves: Vec<Curve>,
-    /// Of a CDF: the share at which the vertical axis begins.
-    pub from: f64,
-    /// The horizontal axis ends there.
-    pub max: Option<f64>,
-    /// The horizontal axis is logarithmic.
-    pub log: bool,
-}
-
-/// How a figure is drawn.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Kind {
-    /// The share of values that do not exceed each one.
-    Cdf,
-    /// The share of values that exceed each one, on a logarithmic axis.
-    Ccdf,
-    /// A dot for each stream, of all seeds.
-    Dots,
-    /// The 5th, 25th, 50th, 75th and 95th percentile of each curve.
-    Boxes,
-    /// A rate over time, in slices, of each curve's first run.
-    Series {
-        /// Lines of what is to be expected: what each is called, and its points.
-        expected: Vec<(String, Vec<(f64, f64)>)>,
-    },
-    /// A value for each parameter.
-    Values {
-        /// The parameter's name as runs have it in theirs, as in `n`.
-        over: String,
-        /// What the parameter is called.
-        label: String,
-        /// Lines of what is to be expected: what each is called, and its points.
-        expected: Vec<(String, Vec<(f64, f64)>)>,
-    },
-}
-
-/// A curve of a figure.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Curve {
-    /// What it is called.
-    pub label: String,
-    /// What it shows.
-    pub subject: Subject,
-    /// The measure, if not the figure's.
-    pub measure: Option<MeasureRef>,
-    /// What the streams are, if that is known.
-    pub stream: Option<Stream>,
-}
+use crate::run_key::{Part, Selector, values};
+use crate::settings::experiment::{Curve, FigureKind, Sketch};
 
 /// The styles that no kind of streams has.
 const OTHER_STYLES: [usize; 3] = [3, 4, 5];
@@ -77,9 +15,9 @@ const OTHER_STYLES: [usize; 3] = [3, 4, 5];
 impl Sketch {
     /// The figure as it was published, and how else it is worth a look.
     pub(super) fn views(&self) -> impl Iterator<Item = (&'static str, Self)> {
-        let tail = (self.kind == Kind::Cdf).then(|| {
+        let tail = (self.kind == FigureKind::Cdf).then(|| {
             let tail = Self {
-                kind: Kind::Ccdf,
+                kind: FigureKind::Ccdf,
                 max: None,
                 ..self.clone()
             };
@@ -91,10 +29,10 @@ impl Sketch {
     /// The figure, of runs that have `more` in their names besides; none where nothing was run.
     #[must_use]
     pub fn draw(&self, runs: &[DigestedRun], more: &Selector, kernel: &str) -> Option<Figure> {
-        let curves = self.curves.iter().zip(self.styles());
+        let curves = self.series.iter().zip(self.styles());
         let made: Vec<_> = curves
             .filter_map(|(curve, style)| {
-                let of = runs.iter().filter(|run| curve.subject.is_of(run, more));
+                let of = runs.iter().filter(|run| run.is_of(&curve.runs, more));
                 let of: Vec<_> = of.collect();
                 (!of.is_empty()).then_some((curve, style, of))
             })
@@ -106,19 +44,19 @@ impl Sketch {
             .rev()
             .flat_map(|(height, (curve, style, of))| {
                 let (style, height) = (*style, height as f64);
-                match &self.kind {
-                    Kind::Values { over, .. } => self.values(curve, of, over, style),
-                    Kind::Cdf | Kind::Ccdf => self.distribution(curve, of, style),
-                    Kind::Boxes => self.boxed(curve, of, height),
-                    Kind::Dots => self.dots(curve, of, height),
-                    Kind::Series { .. } => self.series(curve, of, style),
+                match self.kind {
+                    FigureKind::Values => self.values(curve, of, style),
+                    FigureKind::Cdf | FigureKind::Ccdf => self.distribution(curve, of, style),
+                    FigureKind::Boxes => self.boxed(curve, of, height),
+                    FigureKind::Dots => self.dots(curve, of, height),
+                    FigureKind::Series => self.series(curve, of, style),
                 }
             })
             .collect();
         if lines.is_empty() {
             return None;
         }
-        lines.extend(self.expected());
+        lines.extend(self.expected_lines());
         let scale = |label: &str, unit: &str| match self.log {
             true => Axis::log(label, unit),
             false => Axis::linear(label, unit),
@@ -128,20 +66,20 @@ impl Sketch {
             Unit::BitPerSecond => "Mbit/s",
             other => other.symbol(),
         };
-        let (x, y) = match &self.kind {
-            Kind::Cdf => {
+        let (x, y) = match self.kind {
+            FigureKind::Cdf => {
                 let x = scale(&self.label, symbol);
                 let y = Axis::linear("share of values that are no larger", "");
                 (
                     x,
                     Axis {
-                        min: Some(self.from),
+                        min: Some(self.from.unwrap_or(0.0)),
                         max: Some(1.0),
                         ..y
                     },
                 )
             }
-            Kind::Ccdf => {
+            FigureKind::Ccdf => {
                 let x = scale(&self.label, symbol);
                 let y = Axis::log("share of values that are larger", "");
                 (
@@ -153,19 +91,20 @@ impl Sketch {
                     },
                 )
             }
-            Kind::Boxes | Kind::Dots => {
+            FigureKind::Boxes | FigureKind::Dots => {
                 let names = made.iter().rev().map(|(curve, ..)| curve.label.clone());
                 let x = scale(&self.label, symbol);
                 let min = (!self.log).then_some(0.0);
                 (Axis { min, ..x }, Axis::names("", names.collect()))
             }
-            Kind::Series { .. } => {
+            FigureKind::Series => {
                 let y = Axis::linear(&*self.label, symbol);
                 let min = Some(0.0);
                 (scale("time", "s"), Axis { min, ..y })
             }
-            Kind::Values { label, .. } => {
+            FigureKind::Values => {
                 let y = Axis::linear(&*self.label, symbol);
+                let label = self.over_label.as_deref().unwrap_or_default();
                 (
                     scale(label, ""),
                     Axis {
@@ -175,14 +114,16 @@ impl Sketch {
                 )
             }
         };
-        let seeds = match &self.kind {
-            Kind::Boxes => {
+        let seeds = match self.kind {
+            FigureKind::Boxes => {
                 "boxes from the 25th to the 75th percentile, divided at the median; lines from \
                  the 5th and to the 95th; means over seeds"
             }
-            Kind::Series { .. } => "slices of a second, of the first seed",
-            Kind::Dots => "a dot for each stream of each seed, those of one kind above each other",
-            Kind::Values { .. } | Kind::Cdf | Kind::Ccdf => {
+            FigureKind::Series => "slices of a second, of the first seed",
+            FigureKind::Dots => {
+                "a dot for each stream of each seed, those of one kind above each other"
+            }
+            FigureKind::Values | FigureKind::Cdf | FigureKind::Ccdf => {
                 "thin lines: intervals of 95 % over seeds"
             }
         };
@@ -200,8 +141,8 @@ impl Sketch {
     /// of no kind while there are any, and then the colour of their kind with another dash, so that none
     /// is taken for another kind.
     fn styles(&self) -> Vec<Option<usize>> {
-        let mut styles = vec![None; self.curves.len()];
-        for (place, curve) in self.curves.iter().enumerate() {
+        let mut styles = vec![None; self.series.len()];
+        for (place, curve) in self.series.iter().enumerate() {
             let style = curve.stream.map(Stream::style);
             styles[place] = style.filter(|style| !styles.contains(&Some(*style)));
         }
@@ -212,7 +153,7 @@ impl Sketch {
             }
         }
         let of_no_kind = OTHER_STYLES.into_iter().cycle();
-        for ((style, curve), other) in styles.iter_mut().zip(&self.curves).zip(of_no_kind) {
+        for ((style, curve), other) in styles.iter_mut().zip(&self.series).zip(of_no_kind) {
             let again = STYLES + curve.stream.map_or(other, Stream::style);
             style.get_or_insert(again);
         }
@@ -227,13 +168,13 @@ impl Sketch {
     ) -> Vec<Line> {
         let quantiles = runs
             .iter()
-            .filter_map(|run| curve.subject.group(run)?.quantiles(self.measure(curve)));
+            .filter_map(|run| run.group(&curve.group)?.quantiles(self.measure(curve)));
         let quantiles: Vec<_> = quantiles.collect();
         if quantiles.is_empty() {
             return Vec::new();
         }
         let share = |level: f64| match self.kind {
-            Kind::Ccdf => 1.0 - level,
+            FigureKind::Ccdf => 1.0 - level,
             _ => level,
         };
         let points = levels().enumerate().filter_map(|(place, level)| {
@@ -261,7 +202,7 @@ impl Sketch {
             let measure = self.measure(curve);
             let values = runs
                 .iter()
-                .filter_map(|run| curve.subject.group(run)?.quantile(measure, share));
+                .filter_map(|run| run.group(&curve.group)?.quantile(measure, share));
             let values: Vec<_> = values.collect();
             Some(Estimate::of(&values)?.mean * self.scale())
         };
@@ -276,7 +217,7 @@ impl Sketch {
     /// Of each stream, what the measure is without the words that ask for all of them.
     fn dots(&self, curve: &Curve, runs: &[&DigestedRun], y: f64) -> Vec<Line> {
         let values = runs.iter().filter_map(|run| {
-            let group = curve.subject.group(run)?;
+            let group = run.group(&curve.group)?;
             Some(
                 group
                     .of_streams(self.measure(curve))?
@@ -294,7 +235,7 @@ impl Sketch {
     fn series(&self, curve: &Curve, runs: &[&DigestedRun], style: Option<usize>) -> Vec<Line> {
         let mut slices = runs
             .iter()
-            .filter_map(|run| curve.subject.group(run)?.of_slices(self.measure(curve)));
+            .filter_map(|run| run.group(&curve.group)?.of_slices(self.measure(curve)));
         let levels = slices.next().unwrap_or_default();
         let last = levels.last().into_iter();
         let points = (0u32..).zip(levels.iter().chain(last));
@@ -304,22 +245,12 @@ impl Sketch {
         line.into_iter().map(|line| line.styled(style)).collect()
     }
 
-    /// Leaves out what is to be expected.
-    pub(super) fn expect_nothing(&mut self) {
-        if let Kind::Values { expected, .. } | Kind::Series { expected } = &mut self.kind {
-            expected.clear();
-        }
-    }
-
     /// What is to be expected of the values, or of the series.
-    fn expected(&self) -> impl Iterator<Item = Line> {
-        let expected = match &self.kind {
-            Kind::Values { expected, .. } | Kind::Series { expected } => expected.as_slice(),
-            _ => &[],
-        };
-        expected.iter().map(|(label, points)| {
-            let points = points.iter().map(|(x, y)| (*x, y * self.scale()));
-            Line::straight(&**label, points.collect()).reference()
+    fn expected_lines(&self) -> impl Iterator<Item = Line> {
+        self.expected.iter().map(|expected| {
+            let points = expected.points.iter();
+            let points = points.map(|(x, y)| (*x, y * self.scale()));
+            Line::straight(&*expected.label, points.collect()).reference()
         })
     }
 
@@ -337,19 +268,12 @@ impl Sketch {
         }
     }
 
-    fn values(
-        &self,
-        curve: &Curve,
-        runs: &[&DigestedRun],
-        over: &str,
-        style: Option<usize>,
-    ) -> Vec<Line> {
+    fn values(&self, curve: &Curve, runs: &[&DigestedRun], style: Option<usize>) -> Vec<Line> {
         let mut points: Vec<(f64, Vec<f64>)> = Vec::new();
         for run in runs {
-            let at = run.name.number(over);
-            let value = curve
-                .subject
-                .group(run)
+            let at = run.name.number(self.over.as_deref().unwrap_or_default());
+            let value = run
+                .group(&curve.group)
                 .and_then(|group| group.value(self.measure(curve)));
             let (Some(at), Some(value)) = (at, value) else {
                 continue;
@@ -381,4 +305,59 @@ impl Sketch {
         }
         lines
     }
+}
+
+impl Sketch {
+    /// The figure at each value that runs have of what all its curves have in common, as in
+    /// `loss=10`; in front as it was published. Beside each stand those values.
+    pub(super) fn at_values(&self, runs: &[DigestedRun]) -> Vec<(Vec<String>, Self)> {
+        let mut all = vec![(Vec::new(), self.clone())];
+        for own in self.in_common() {
+            let values = own_and_others(own, runs);
+            let at_values = all.iter().flat_map(|(chosen, sketch)| {
+                values.iter().map(|value| {
+                    let mut chosen = chosen.clone();
+                    chosen.push(value.to_string());
+                    (chosen, sketch.at(own, value))
+                })
+            });
+            all = at_values.collect();
+        }
+        all
+    }
+
+    /// The parts of names of runs that give something a value, the same one for all curves.
+    fn in_common(&self) -> Vec<&Part> {
+        let Some((first, others)) = self.series.split_first() else {
+            return Vec::new();
+        };
+        let parts = first.runs.parts().iter();
+        let parts = parts.filter(|part| {
+            let is_of_all = || others.iter().all(|it| it.runs.parts().contains(part));
+            part.key().is_some() && is_of_all()
+        });
+        parts.collect()
+    }
+
+    /// The figure at one value in the place of another. What is to be expected is so at its own.
+    fn at(&self, own: &Part, value: &Part) -> Self {
+        let mut sketch = self.clone();
+        if own == value {
+            return sketch;
+        }
+        for curve in &mut sketch.series {
+            curve.runs = curve.runs.replacing(own, value);
+        }
+        sketch.expected.clear();
+        sketch.title += &format!(", at {value}");
+        sketch
+    }
+}
+
+/// What runs have in the place of a part of their names: itself, then the others.
+fn own_and_others<'a>(own: &'a Part, runs: &'a [DigestedRun]) -> Vec<&'a Part> {
+    let names = runs.iter().map(|it| &it.name);
+    let others = values(names, own.key().unwrap_or_default());
+    let others = others.into_iter().filter(|it| *it != own);
+    std::iter::once(own).chain(others).collect()
 }

@@ -4,7 +4,8 @@ use pillion_stats::measure::Unit;
 use pillion_stats::report::{Column, Fact, Page, Part, Table, number};
 use serde_json::json;
 
-use super::{Claim, Estimate, Row, Statement, Verdict};
+use super::{Estimate, Row, Verdict};
+use crate::settings::experiment::{Claim, Statement};
 
 /// The first table: every published number, ours, and the verdict.
 #[must_use]
@@ -46,7 +47,12 @@ pub fn page(rows: &[Row], method: Vec<Fact>) -> Page {
     let lead = how_many_hold(rows);
     let mut parts: Vec<Part> = vec![summary_table(rows).into()];
     for row in rows {
-        let about = format!("{}: {} {}", row.source, row.finding, how_many_hold([row]));
+        let about = format!(
+            "{}: {} {}",
+            row.published.source,
+            row.published.finding,
+            how_many_hold([row])
+        );
         parts.push(Part::Heading(row.heading(), about));
         parts.extend(row.doubts_table().map(Part::from));
         parts.extend(row.causes_table().map(Part::from));
@@ -65,7 +71,8 @@ pub fn page(rows: &[Row], method: Vec<Fact>) -> Page {
 /// How many numbers hold: in a sentence those that were published, in one of its own those that go
 /// beyond the papers.
 fn how_many_hold<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
-    let (beyond, published): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.beyond);
+    let (beyond, published): (Vec<_>, Vec<_>) =
+        rows.into_iter().partition(|row| row.published.beyond);
     let kinds = [
         (published, "published number", ""),
         (beyond, "expectation", " beyond the papers"),
@@ -126,8 +133,8 @@ fn data(rows: &[Row]) -> serde_json::Value {
         });
         json!({
             "row": row.name,
-            "source": row.source,
-            "finding": row.finding,
+            "source": row.published.source,
+            "finding": row.published.finding,
             "claims": claims.collect::<Vec<_>>(),
             "doubts": row.doubts().collect::<BTreeMap<_, _>>(),
         })
@@ -136,13 +143,13 @@ fn data(rows: &[Row]) -> serde_json::Value {
 }
 
 fn published(claim: &Claim) -> String {
-    match &claim.statement {
+    match claim.statement() {
         Statement::Value(value, within) => {
-            give_or_take(&shown(*value, claim), &shown(*within, claim))
+            give_or_take(&shown(value, claim), &shown(within, claim))
         }
-        Statement::AtMost(most) => format!("at most {}", shown(*most, claim)),
-        Statement::AtLeast(least) => format!("at least {}", shown(*least, claim)),
-        Statement::Ascending(_) => "growing".to_owned(),
+        Statement::AtMost(most) => format!("at most {}", shown(most, claim)),
+        Statement::AtLeast(least) => format!("at least {}", shown(least, claim)),
+        Statement::Ascending => "growing".to_owned(),
     }
 }
 
@@ -171,7 +178,7 @@ fn give_or_take(value: &str, half: &str) -> String {
 }
 
 fn shown(value: f64, claim: &Claim) -> String {
-    if claim.over.is_some() {
+    if claim.base().is_some() {
         return number::ratio(value);
     }
     match claim.measure.unit() {

@@ -27,10 +27,9 @@ pub use demo::Demo;
 pub use mechanism::{Mechanism, Mechanisms, Setting};
 pub use path::{Disturbance, Emulation, OwnWay, Path, PathDirection, Reorder, RoundTrips};
 pub use plan::{Plan, ReceivingHost, SOURCE_PORTS, SendingHost, Streams, source_port};
-pub(crate) use reproduction::cell_measure;
 pub use reproduction::{
-    Cause, Cell, Drawn, Expected, Extent, FigureKind, Heading, Line, Published, PublishedTable,
-    Reproduction, Selection, Selector, Series, Tolerance,
+    Cause, Cell, Claim, Curve, Expected, Extent, FigureKind, Heading, Line, PublishedCell,
+    PublishedTable, Reproduction, Selection, Selector, Sketch, Statement, Tolerance,
 };
 pub use run::{Engine, Group, Host, Kernel, Measure, Receiver, Run};
 pub use values::{Name, Share};

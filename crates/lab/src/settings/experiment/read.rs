@@ -64,7 +64,7 @@ pub(super) fn experiment(
         && !expanded.is_empty()
     {
         let names: Vec<_> = expanded.iter().map(|it| &it.name).collect();
-        reproduction::mistakes::check_selectors(reproduction, value, &names, mistakes);
+        reproduction::check::check_selectors(reproduction, value, &names, mistakes);
     }
     if let (Some(selection), Some(reproduction)) = (selection, &reproduction) {
         expanded.retain(|it| takes(selection, &reproduction.today, &it.name));
@@ -78,7 +78,7 @@ pub(super) fn experiment(
     let runs: Vec<_> = runs.collect();
     let runs_are_right = mistakes.is_empty();
     if let (Some(reproduction), Some(value)) = (&reproduction, &reproduced) {
-        reproduction::mistakes::check_groups(reproduction, value, &runs, mistakes);
+        reproduction::check::check_groups(reproduction, value, &runs, mistakes);
     }
     for name in unused.parameters.unwrap_or_default() {
         let text = format!("no run uses `{name}`; use it, as in \"= {name}\", or leave it out");

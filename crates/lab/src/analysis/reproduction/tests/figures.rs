@@ -1,33 +1,22 @@
 use super::*;
-use pillion_stats::report::{STYLES, Stream};
+use pillion_stats::report::STYLES;
 
 #[test]
 fn the_first_curve_of_each_kind_of_streams_has_its_style() {
     let curve = |label: &str, stream| Curve {
-        label: label.to_owned(),
-        subject: subject("plain", "thin"),
-        measure: None,
         stream,
+        ..curve(label, "plain", "thin")
     };
-    let sketch = Sketch {
-        title: String::new(),
-        source: String::new(),
-        kind: Kind::Cdf,
-        measure: measure("ack_latency_ms"),
-        label: String::new(),
-        curves: vec![
-            curve("bundled", Some(Stream::Bundled)),
-            curve("bundled more", Some(Stream::Bundled)),
-            curve("not known", None),
-            curve("plain", Some(Stream::Plain)),
-            curve("plain more", Some(Stream::Plain)),
-            curve("bundled most", Some(Stream::Bundled)),
-            curve("plain most", Some(Stream::Plain)),
-        ],
-        from: 0.0,
-        max: None,
-        log: false,
-    };
+    let mut sketch = sketch(FigureKind::Cdf, "ack_latency_ms");
+    sketch.series = vec![
+        curve("bundled", Some(Stream::Bundled)),
+        curve("bundled more", Some(Stream::Bundled)),
+        curve("not known", None),
+        curve("plain", Some(Stream::Plain)),
+        curve("plain more", Some(Stream::Plain)),
+        curve("bundled most", Some(Stream::Bundled)),
+        curve("plain most", Some(Stream::Plain)),
+    ];
     let figure = sketch.draw(&runs(), &Selector::default(), "today").unwrap();
     let named = figure.lines.iter().filter(|line| !line.label.is_empty());
     let styles: Vec<_> = named.map(|line| line.style).collect();
@@ -40,35 +29,9 @@ fn the_first_curve_of_each_kind_of_streams_has_its_style() {
     assert_eq!(styles[4..], others[..3]);
 }
 
-fn sketch(kind: Kind, name: &str) -> Sketch {
-    let curve = |label: &str, group, stream| Curve {
-        label: label.to_owned(),
-        subject: Subject {
-            runs: Selector::default(),
-            group: str::to_owned(group),
-        },
-        measure: None,
-        stream: Some(stream),
-    };
-    Sketch {
-        title: String::new(),
-        source: String::new(),
-        kind,
-        measure: measure(name),
-        label: String::new(),
-        curves: vec![
-            curve("thin", "thin", Stream::Plain),
-            curve("greedy", "greedy", Stream::Greedy),
-        ],
-        from: 0.0,
-        max: None,
-        log: false,
-    }
-}
-
 #[test]
 fn the_band_of_a_distribution_is_its_interval_over_seeds() {
-    let sketch = sketch(Kind::Cdf, "ack_latency_ms");
+    let sketch = sketch(FigureKind::Cdf, "ack_latency_ms");
     let figure = sketch.draw(&runs(), &parts("plain,kernel=today"), "today");
     let lines = figure.unwrap().lines;
     let at_median = lines.iter().map(|line| line.points[500].0);
@@ -85,20 +48,20 @@ fn the_band_of_a_distribution_is_its_interval_over_seeds() {
 
 #[test]
 fn what_is_expected_and_a_curves_own_measure_are_in_the_unit_of_the_axis() {
-    let kind = Kind::Values {
-        over: "n".to_owned(),
-        label: "streams".to_owned(),
-        expected: vec![("demand".to_owned(), vec![(1.0, 0.01), (8.0, 0.08)])],
+    let sketch = Sketch {
+        over: Some("n".to_owned()),
+        over_label: Some("streams".to_owned()),
+        expected: expected("demand", [(1.0, 0.01), (8.0, 0.08)]),
+        ..sketch(FigureKind::Values, "lost_data_packets_share")
     };
-    let sketch = sketch(kind, "lost_data_packets_share");
     assert_eq!(
         sketch.draw(&[], &Selector::default(), "today"),
         None,
         "nothing was run"
     );
     let mut sketch = sketch;
-    sketch.curves[1].subject.group = "thin".to_owned();
-    sketch.curves[1].measure = Some(measure("retransmitted_packets of streams jain"));
+    sketch.series[1].group = "thin".to_owned();
+    sketch.series[1].measure = Some(measure("retransmitted_packets of streams jain"));
     let runs = [run("n=1,seed=1", 1.0), run("n=8:1,seed=1", 2.0)];
     let figure = sketch.draw(&runs, &Selector::default(), "today").unwrap();
     let labels: Vec<_> = figure.lines.iter().map(|line| &*line.label).collect();
@@ -111,7 +74,7 @@ fn what_is_expected_and_a_curves_own_measure_are_in_the_unit_of_the_axis() {
 
 #[test]
 fn dots_are_of_each_stream_of_each_seed() {
-    let sketch = sketch(Kind::Dots, "retransmitted_packets of streams");
+    let sketch = sketch(FigureKind::Dots, "retransmitted_packets of streams");
     let figure = sketch.draw(&runs(), &Selector::default(), "today").unwrap();
     let [thin] = &figure.lines[..] else {
         panic!("greedy streams have no such values: {figure:?}");
@@ -123,10 +86,10 @@ fn dots_are_of_each_stream_of_each_seed() {
 
 #[test]
 fn a_series_is_the_slices_of_one_run_and_what_was_to_be_expected() {
-    let kind = Kind::Series {
-        expected: vec![("1 Mbit/s".to_owned(), vec![(0.0, 1e6), (3.0, 1e6)])],
+    let sketch = Sketch {
+        expected: expected("1 Mbit/s", [(0.0, 1e6), (3.0, 1e6)]),
+        ..sketch(FigureKind::Series, "received_goodput_bit_per_s of slices")
     };
-    let sketch = sketch(kind, "received_goodput_bit_per_s of slices");
     let runs = [run("seed=1", 1.0), run("seed=2", 2.0)];
     let figure = sketch.draw(&runs, &Selector::default(), "today").unwrap();
     let [thin, expected] = &figure.lines[..] else {
@@ -151,21 +114,17 @@ fn a_figure_is_drawn_at_each_value_that_was_run() {
         "plain,loss=10",
         "bundled,loss=10",
     ];
-    let curve = |of: &str| Curve {
-        label: of.to_owned(),
-        subject: subject(&format!("{of},loss=10"), "thin"),
-        measure: None,
-        stream: None,
-    };
-    let kind = Kind::Series {
-        expected: vec![("all".to_owned(), vec![(0.0, 1e6), (3.0, 1e6)])],
-    };
+    let curve = |of: &str| curve(of, &format!("{of},loss=10"), "thin");
     let row = Row {
-        sketches: vec![Sketch {
-            title: "a figure".to_owned(),
-            curves: vec![curve("plain"), curve("bundled")],
-            ..sketch(kind, "received_goodput_bit_per_s of slices")
-        }],
+        published: Reproduction {
+            figure: vec![Sketch {
+                title: "a figure".to_owned(),
+                series: vec![curve("plain"), curve("bundled")],
+                expected: expected("all", [(0.0, 1e6), (3.0, 1e6)]),
+                ..sketch(FigureKind::Series, "received_goodput_bit_per_s of slices")
+            }],
+            ..Reproduction::default()
+        },
         runs: names
             .iter()
             .map(|name| run(&format!("{name},seed=1"), 1.0))
@@ -185,12 +144,12 @@ fn a_figure_is_drawn_at_each_value_that_was_run() {
 
 #[test]
 fn what_was_not_run_has_no_place_among_boxes() {
-    let mut sketch = sketch(Kind::Boxes, "ack_latency_ms");
-    let mut other = sketch.curves[0].clone();
+    let mut sketch = sketch(FigureKind::Boxes, "ack_latency_ms");
+    let mut other = sketch.series[0].clone();
     other.label = "adaptive".to_owned();
-    other.subject.runs = parts("adaptive");
-    sketch.curves = vec![other, sketch.curves[0].clone()];
-    sketch.curves[1].subject.runs = parts("plain");
+    other.runs = parts("adaptive");
+    sketch.series = vec![other, sketch.series[0].clone()];
+    sketch.series[1].runs = parts("plain");
     let figure = sketch.draw(&runs(), &Selector::default(), "today").unwrap();
     assert_eq!(
         figure.y,
@@ -203,23 +162,27 @@ fn what_was_not_run_has_no_place_among_boxes() {
 fn no_two_files_have_one_name_whatever_experiments_are_called() {
     let table = PublishedTable {
         title: "a table".to_owned(),
-        source: String::new(),
-        columns: vec!["p97".to_owned()],
-        lines: vec![PublishedLine {
-            label: "plain".to_owned(),
-            cells: vec![PublishedCell {
-                measure: measure(P97),
-                subject: subject("plain", "thin"),
-                factor: 1.0,
-                published: PublishedValue::Number(1.0),
-            }],
+        columns: vec![Heading {
+            label: "p97".to_owned(),
+            measure: P97.to_owned(),
+            ..Heading::default()
         }],
+        lines: vec![Line {
+            label: "plain".to_owned(),
+            runs: parts("plain"),
+            group: "thin".to_owned(),
+            published: vec![Cell::Number(1.0)],
+            ..Line::default()
+        }],
+        ..PublishedTable::default()
     };
     let row = |name: &str| Row {
         name: name.to_owned(),
-        today: parts("kernel=today"),
-        tables: vec![table.clone()],
-        sketches: vec![sketch(Kind::Cdf, "ack_latency_ms")],
+        published: Reproduction {
+            table: vec![table.clone()],
+            figure: vec![sketch(FigureKind::Cdf, "ack_latency_ms")],
+            ..published("", "", Vec::new())
+        },
         runs: runs(),
         ..Row::default()
     };

@@ -44,7 +44,7 @@ fn what_holds_nowhere_is_a_miss() {
 #[test]
 fn without_the_runs_there_is_no_verdict() {
     let claim = Claim {
-        subject: subject("unheard-of", "thin"),
+        runs: parts("unheard-of"),
         ..claim(Statement::AtMost(1.0))
     };
     assert_eq!(judged(&claim).verdict, Verdict::NotRun);
@@ -58,7 +58,7 @@ fn what_the_runs_do_not_have_is_not_measured_rather_than_not_run() {
             ..claim(Statement::AtMost(1.0))
         },
         Claim {
-            subject: subject("plain", "thick"),
+            group: "thick".to_owned(),
             ..claim(Statement::AtMost(1.0))
         },
     ];
@@ -69,9 +69,9 @@ fn what_the_runs_do_not_have_is_not_measured_rather_than_not_run() {
 
 #[test]
 fn an_order_is_of_means_and_their_intervals() {
-    let order = |first: &str, next: &str| {
-        let order = vec![subject(first, "thin"), subject(next, "thin")];
-        claim(Statement::Ascending(order))
+    let order = |first: &str, next: &str| Claim {
+        ascending: vec![parts(first), parts(next)],
+        ..claim(Statement::Ascending)
     };
     let of = |claim: &Claim, seeds: &[f64]| {
         let plain = (1..).zip(seeds);
@@ -117,15 +117,12 @@ fn a_bound_holds_only_with_the_interval() {
 fn a_proportion_is_taken_seed_by_seed_and_within_the_run_where_it_can_be() {
     let to_greedy = Claim {
         measure: measure("lost_data_packets_share"),
-        over: Some(Subject {
-            runs: Selector::default(),
-            group: "greedy".to_owned(),
-        }),
+        over_group: "greedy".to_owned(),
         ..claim(Statement::Value(0.55, 0.01))
     };
     assert_eq!(judged(&to_greedy).verdict, Verdict::Near);
     let to_bundled = Claim {
-        over: Some(subject("bundled", "thin")),
+        over: Some(parts("bundled")),
         ..claim(Statement::Value(2.0, 0.01))
     };
     let judged = judged(&to_bundled);
@@ -142,8 +139,8 @@ fn a_proportion_is_taken_of_the_run_that_is_the_same_but_for_what_is_asked() {
         run("b,players=2,kernel=today,seed=1", 20.0),
     ];
     let claim = Claim {
-        subject: subject("b", "thin"),
-        over: Some(subject("a", "thin")),
+        runs: parts("b"),
+        over: Some(parts("a")),
         ..claim(Statement::Value(2.0, 0.01))
     };
     let judged = claim.judge(&runs, &parts("kernel=today"), &[]);
@@ -153,7 +150,7 @@ fn a_proportion_is_taken_of_the_run_that_is_the_same_but_for_what_is_asked() {
 #[test]
 fn a_proportion_may_be_to_another_measure_of_the_same_run() {
     let claim = Claim {
-        over: Some(subject("plain", "thin")),
+        over: Some(parts("plain")),
         over_measure: Some(measure("ack_latency_ms p50")),
         ..claim(Statement::Value(1.94, 0.001))
     };
@@ -164,7 +161,7 @@ fn a_proportion_may_be_to_another_measure_of_the_same_run() {
 fn a_proportion_to_nothing_is_no_value() {
     let claim = Claim {
         measure: measure("lost_data_packets_share"),
-        over: Some(subject("none", "thin")),
+        over: Some(parts("none")),
         ..claim(Statement::AtLeast(1.0))
     };
     let seed_1 = |name, scale| run(&format!("{name},kernel=today,seed=1"), scale);
@@ -178,8 +175,11 @@ fn a_proportion_to_nothing_is_no_value() {
 #[test]
 fn where_seeds_are_missing_a_single_one_decides_nothing() {
     let row = |missing: &[&str]| Row {
-        today: parts("kernel=today"),
-        claims: vec![claim(Statement::AtMost(1e9)), claim(Statement::AtMost(1.0))],
+        published: published(
+            "",
+            "",
+            vec![claim(Statement::AtMost(1e9)), claim(Statement::AtMost(1.0))],
+        ),
         runs: vec![run("plain,kernel=today,seed=1", 1.0)],
         missing: missing.iter().map(|it| (*it).into()).collect(),
         ..Row::default()
@@ -207,7 +207,7 @@ fn where_seeds_of_what_it_is_compared_with_are_missing_a_single_one_decides_noth
         minus,
         ..claim(Statement::AtLeast(1.0))
     };
-    let base = || Some(subject("bundled", "thin"));
+    let base = || Some(parts("bundled"));
     let other = "bundled,kernel=today,seed=2";
     for (is_there, expected) in [(false, Verdict::Undecided), (true, Verdict::Near)] {
         let mut there = close_runs();
@@ -217,8 +217,7 @@ fn where_seeds_of_what_it_is_compared_with_are_missing_a_single_one_decides_noth
             false => missing.push(RunKey::from(other)),
         }
         let row = Row {
-            today: parts("kernel=today"),
-            claims: vec![compared(base(), None), compared(None, base())],
+            published: published("", "", vec![compared(base(), None), compared(None, base())]),
             runs: there,
             missing,
             ..Row::default()
@@ -235,9 +234,7 @@ fn only_what_decides_needs_more_than_one_seed() {
             .iter()
             .map(|(seed, scale)| run(&format!("plain,kernel=then,seed={seed}"), *scale));
         let row = Row {
-            today: parts("kernel=today"),
-            causes: vec![(parts("kernel=then"), "old".to_owned())],
-            claims: vec![claim(Statement::AtMost(most))],
+            published: published("kernel=then", "old", vec![claim(Statement::AtMost(most))]),
             runs: close_runs().into_iter().take(2).chain(of_then).collect(),
             missing: vec!["plain,kernel=then,seed=3".into()],
             ..Row::default()
@@ -257,8 +254,7 @@ fn of_several_seeds_the_only_one_that_has_a_measure_decides_nothing() {
     let of_two = runs[1].digest.groups.get_mut("thin").unwrap();
     of_two.distributions.clear();
     let row = Row {
-        today: parts("kernel=today"),
-        claims: vec![claim(Statement::AtMost(1e9))],
+        published: published("", "", vec![claim(Statement::AtMost(1e9))]),
         runs,
         ..Row::default()
     };
@@ -282,7 +278,7 @@ fn runs_of_which_no_two_belong_together_were_not_made() {
         run("bundled,kernel=today,seed=2", 1.0),
     ];
     let claim = Claim {
-        over: Some(subject("bundled", "thin")),
+        over: Some(parts("bundled")),
         ..claim(Statement::AtMost(1.0))
     };
     let judged = claim.judge(&runs, &parts("kernel=today"), &[]);
@@ -320,7 +316,7 @@ fn what_is_undecided_for_a_causes_sake_names_the_cause() {
 #[test]
 fn a_difference_is_taken_of_the_same_seed() {
     let less = Claim {
-        minus: Some(subject("bundled", "thin")),
+        minus: Some(parts("bundled")),
         ..claim(Statement::Value(533.0, 0.1))
     };
     let judged = judged(&less);
@@ -394,13 +390,21 @@ fn the_cause_that_explains_most_explains_what_several_do() {
         run("plain,kernel=then,seed=1", 2.05),
     ];
     let causes = ["kernel=by-chance", "kernel=then"];
-    let row = |values: &[f64]| Row {
-        today: parts("kernel=today"),
-        causes: causes.map(|it| (parts(it), it.to_owned())).into(),
-        claims: values
-            .iter()
+    let causes = causes.map(|it| Cause {
+        runs: parts(it),
+        is: it.to_owned(),
+    });
+    let claims = |values: &[f64]| {
+        let claims = values.iter();
+        claims
             .map(|value| claim(Statement::Value(*value, 30.0)))
-            .collect(),
+            .collect()
+    };
+    let row = |values: &[f64]| Row {
+        published: Reproduction {
+            causes: causes.to_vec(),
+            ..published("", "", claims(values))
+        },
         runs: runs.clone(),
         ..Row::default()
     };
@@ -434,7 +438,7 @@ fn of_a_miss_the_cause_that_comes_nearest_is_shown() {
 #[test]
 fn runs_that_have_nothing_of_it_are_counted() {
     let ratio = Claim {
-        over: Some(subject("bundled", "thin")),
+        over: Some(parts("bundled")),
         ..claim(Statement::AtLeast(1.0))
     };
     assert_eq!(

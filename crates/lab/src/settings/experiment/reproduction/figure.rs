@@ -1,13 +1,188 @@
+//! Published tables and figures, as files describe them.
+
+use std::convert::Infallible;
+use std::str::FromStr;
+
+use pillion_cli::settings::text::Text;
+use pillion_stats::report::Stream;
 use serde::Deserialize;
 
 use super::Selector;
-use crate::MeasureRef;
-use crate::settings::experiment::{Name, expression};
+use crate::settings::experiment::expression;
+use crate::{MeasureError, MeasureRef};
 
-/// A figure.
+/// A table as it was published, with its own columns and lines.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PublishedTable {
+    /// What it shows.
+    pub title: String,
+    /// Where it was published.
+    pub source: String,
+    /// Seconds that the published counts are of.
+    pub duration: Option<f64>,
+    /// Its columns, from the left.
+    pub columns: Vec<Heading>,
+    /// Its lines, from the top.
+    pub lines: Vec<Line>,
+}
+
+/// A column's part in what its cells show.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Heading {
+    /// What the column is called.
+    pub label: String,
+    /// The measure's name, or what stands behind the line's, as in `p50`.
+    pub measure: String,
+    /// Of which group; empty where the other says it, or a run has but one.
+    pub group: String,
+    /// Of which runs.
+    pub runs: Selector,
+    /// The cells are counts, which grow with the time that a run lasts.
+    pub counts: bool,
+}
+
+/// A line: its part in what its cells show, and what was published.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Line {
+    /// What the line is called.
+    pub label: String,
+    /// The measure's name, or the beginning of it.
+    pub measure: String,
+    /// Of which group; empty where the other says it, or a run has but one.
+    pub group: String,
+    /// Of which runs.
+    pub runs: Selector,
+    /// The cells are counts, which grow with the time that a run lasts.
+    pub counts: bool,
+    /// What was published in each column; empty where nothing was.
+    #[serde(deserialize_with = "published")]
+    pub published: Vec<Cell>,
+}
+
+/// What a published table says in a cell.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    /// A number, in the measure's unit.
+    Number(f64),
+    /// What is no number, as in `<1`.
+    Words(String),
+}
+
+/// A cell of a published table: what line and column say of it together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PublishedCell<'a> {
+    /// The measure; of a table that was read from a file without mistakes it is always known.
+    pub measure: Result<MeasureRef, MeasureError>,
+    /// The runs.
+    pub runs: Selector,
+    /// The group; empty where a run has but one.
+    pub group: &'a str,
+    /// Of counts, the seconds that the published ones are of.
+    pub duration_s: Option<f64>,
+    /// What was published, if anything was.
+    pub published: Option<&'a Cell>,
+}
+
+impl FromStr for Cell {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let number = text.parse().ok().filter(|it: &f64| it.is_finite());
+        Ok(number.map_or_else(|| Self::Words(text.to_owned()), Self::Number))
+    }
+}
+
+impl PublishedTable {
+    /// All the runs that it names.
+    pub(super) fn selectors(&self) -> impl Iterator<Item = &Selector> {
+        let columns = self.columns.iter().map(|column| &column.runs);
+        columns.chain(self.lines.iter().map(|line| &line.runs))
+    }
+
+    /// A line's cells, from the left.
+    pub fn cells<'a>(&'a self, line: &'a Line) -> impl Iterator<Item = PublishedCell<'a>> {
+        self.columns.iter().enumerate().map(|(place, column)| {
+            let counts = line.counts || column.counts;
+            PublishedCell {
+                measure: measure(line, column),
+                runs: line.runs.with(&column.runs),
+                group: match line.group.as_str() {
+                    "" => &column.group,
+                    group => group,
+                },
+                duration_s: self.duration.filter(|_| counts),
+                published: line.published.get(place),
+            }
+        })
+    }
+
+    /// What is wrong with it, beside its selectors.
+    pub(super) fn mistakes(&self) -> Vec<String> {
+        let title = &self.title;
+        let mut mistakes = Vec::new();
+        let mut tell = |what: String| mistakes.push(format!("table `{title}`: {what}"));
+        if self.columns.is_empty() || self.lines.is_empty() {
+            tell("it has no columns or no lines; name both".to_owned());
+        }
+        if self.duration.is_some_and(|it| it <= 0.0 || !it.is_finite()) {
+            tell("`duration` is how many seconds the published counts are of".to_owned());
+        }
+        for line in &self.lines {
+            let (label, count) = (&line.label, line.published.len());
+            let columns = self.columns.len();
+            if count != columns && count > 0 {
+                tell(format!(
+                    "line `{label}` has {count} published cells for {columns} columns; \
+                     give each, \"\" where nothing is known"
+                ));
+            }
+            for column in &self.columns {
+                let of = &column.label;
+                match measure(line, column) {
+                    _ if line.measure.is_empty() && column.measure.is_empty() => tell(format!(
+                        "neither line `{label}` nor column `{of}` has a measure"
+                    )),
+                    Ok(measure) if !measure.is_value() => tell(format!(
+                        "line `{label}`, column `{of}`: `{measure}` has more than one value"
+                    )),
+                    Ok(_) => {}
+                    Err(error) => tell(format!("line `{label}`, column `{of}`: {error}")),
+                }
+                if !line.group.is_empty() && !column.group.is_empty() {
+                    tell(format!(
+                        "both line `{label}` and column `{of}` have a group; leave one out"
+                    ));
+                }
+                if (line.counts || column.counts) && self.duration.is_none() {
+                    tell(format!(
+                        "line `{label}`, column `{of}` has counts; say by the table's \
+                         `duration` what time they are of"
+                    ));
+                }
+            }
+        }
+        mistakes
+    }
+}
+
+/// The measure of a cell: the line's part of its name, and the column's.
+fn measure(line: &Line, column: &Heading) -> Result<MeasureRef, MeasureError> {
+    let name = format!("{} {}", line.measure, column.measure);
+    name.trim().parse()
+}
+
+fn published<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Cell>, D::Error> {
+    let cells = Vec::<Text<Cell>>::deserialize(from)?;
+    Ok(cells.into_iter().map(|Text(cell)| cell).collect())
+}
+
+/// A figure, as it is to be drawn.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Drawn {
+pub struct Sketch {
     /// What it shows.
     #[serde(default)]
     pub title: String,
@@ -24,7 +199,7 @@ pub struct Drawn {
     pub label: String,
     /// Its curves.
     #[serde(default)]
-    pub series: Vec<Series>,
+    pub series: Vec<Curve>,
     /// Of values and of a series: what is to be expected, drawn beside them.
     #[serde(default)]
     pub expected: Vec<Expected>,
@@ -54,9 +229,12 @@ pub struct Expected {
     pub label: String,
     /// An expression of what the values are drawn over, in the measure's unit, as in `= 9600 * n`.
     pub value: String,
+    /// The line's points, once the experiment's runs are known.
+    #[serde(skip)]
+    pub points: Vec<(f64, f64)>,
 }
 
-impl Drawn {
+impl Sketch {
     /// What is to be expected at this value of what the figure's values are drawn over; none where
     /// the expression comes to no number.
     #[must_use]
@@ -164,13 +342,16 @@ pub enum FigureKind {
 /// A curve of a figure.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Series {
+pub struct Curve {
     /// What it is called.
     pub label: String,
     /// Of which runs.
     pub runs: Selector,
-    /// Of which group.
-    pub group: Option<Name>,
+    /// Of which group; empty where a run has but one.
+    pub group: String,
     /// The measure, if not the figure's: one in the same unit.
     pub measure: Option<MeasureRef>,
+    /// What the streams are, once the experiment's runs are known.
+    #[serde(skip)]
+    pub stream: Option<Stream>,
 }

@@ -9,7 +9,7 @@ use crate::measure_ref::nearest;
 use crate::{Part, RunKey};
 
 use super::{Extent, Reproduction, Selector};
-use crate::settings::experiment::{Name, Planned};
+use crate::settings::experiment::Planned;
 use pillion_cli::settings::document::{Mistake, Value};
 
 /// Reports selectors that match no run, numbers and cells that match several (apart from the seed), and
@@ -65,9 +65,10 @@ pub(in crate::settings::experiment) fn check_selectors(
         }
     }
     for (place, table) in reproduction.table.iter().enumerate() {
-        let several = table.cells().find_map(|runs| {
-            let (one, other) = ambiguous_runs(reproduction, &runs, names)?;
-            Some((runs, one, other))
+        let mut cells = table.lines.iter().flat_map(|line| table.cells(line));
+        let several = cells.find_map(|cell| {
+            let (one, other) = ambiguous_runs(reproduction, &cell.runs, names)?;
+            Some((cell.runs, one, other))
         });
         if let Some((runs, one, other)) = several {
             let title = &table.title;
@@ -101,8 +102,8 @@ pub(in crate::settings::experiment) fn check_groups(
     let mut tell = |list: &str, place: usize, what: String, lacking: Option<Lacking>| {
         if let Some(Lacking { group, run, groups }) = lacking {
             let text = match group {
-                Some(group) => format!("{what}: unknown group `{group}`; {run} has: {groups}"),
-                None => format!("{what}: missing `group`; {run} has: {groups}"),
+                "" => format!("{what}: missing `group`; {run} has: {groups}"),
+                group => format!("{what}: unknown group `{group}`; {run} has: {groups}"),
             };
             mistakes.push(Mistake::new(span(value, list, place), text));
         }
@@ -117,11 +118,9 @@ pub(in crate::settings::experiment) fn check_groups(
             lacking,
         );
     }
-    let is_known = |group: Option<&Name>| {
-        group.is_some_and(|group| {
-            let mut streams = runs.iter().flat_map(|run| &run.plan.streams);
-            streams.any(|it| *it.traffic.name == **group)
-        })
+    let is_known = |group: &str| {
+        let mut streams = runs.iter().flat_map(|run| &run.plan.streams);
+        streams.any(|it| it.traffic.name == group)
     };
     let unless_known = |selector: &Selector, group| match is_known(group) {
         true => None,
@@ -129,11 +128,8 @@ pub(in crate::settings::experiment) fn check_groups(
     };
     for (place, table) in reproduction.table.iter().enumerate() {
         for line in &table.lines {
-            let mut columns = table.columns.iter();
-            let lacking = columns.find_map(|column| {
-                let group = line.group.as_ref().or(column.group.as_ref());
-                unless_known(&line.runs.with(&column.runs), group)
-            });
+            let mut cells = table.cells(line);
+            let lacking = cells.find_map(|cell| unless_known(&cell.runs, cell.group));
             let what = format!("table `{}`: line `{}`", table.title, line.label);
             tell("table", place, what, lacking);
         }
@@ -141,7 +137,7 @@ pub(in crate::settings::experiment) fn check_groups(
     for (place, figure) in reproduction.figure.iter().enumerate() {
         for series in &figure.series {
             let what = format!("figure `{}`: series `{}`", figure.title, series.label);
-            let lacking = unless_known(&series.runs, series.group.as_ref());
+            let lacking = unless_known(&series.runs, &series.group);
             tell("figure", place, what, lacking);
         }
     }
@@ -149,7 +145,7 @@ pub(in crate::settings::experiment) fn check_groups(
 
 /// A run without the group that is asked of it.
 struct Lacking<'a> {
-    group: Option<&'a Name>,
+    group: &'a str,
     run: &'a RunKey,
     groups: String,
 }
@@ -158,15 +154,15 @@ struct Lacking<'a> {
 fn lacks_group<'a>(
     runs: &'a [Planned],
     selector: &Selector,
-    group: Option<&'a Name>,
+    group: &'a str,
 ) -> Option<Lacking<'a>> {
     let mut taken = runs.iter().filter(|run| selector.takes(&run.name));
     taken.find_map(|run| {
         let streams = run.plan.streams.iter();
         let groups: Vec<&str> = streams.map(|it| &*it.traffic.name).collect();
         let is_unambiguous = match group {
-            None => groups.len() == 1,
-            Some(group) => groups.contains(&&**group),
+            "" => groups.len() == 1,
+            group => groups.contains(&group),
         };
         (!is_unambiguous).then(|| Lacking {
             group,
