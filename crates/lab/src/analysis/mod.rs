@@ -7,25 +7,19 @@
 //! results into words and tables, and [`report`] into a page. [`runs`] compares what came of an
 //! experiment. Nothing is printed here.
 
-mod choice;
-mod error;
+mod connections;
 mod explain;
-mod list;
 pub mod people;
 pub mod report;
 pub mod reproduction;
 pub mod runs;
 mod summary;
 mod traces;
-mod unread;
 pub mod writes;
 
-pub use choice::{Choice, Chosen};
-pub use error::{ExplainError, OpenError};
+pub use connections::{Choice, Chosen, List, Listed, ListedDirection};
 pub use explain::{
     Arrived, Copied, Event, Seen, SequenceNumber, Story, Target, TargetError, Waited, What, Witness,
 };
-pub use list::{List, Listed, ListedDirection};
 pub use summary::{Summary, outcome};
-pub use traces::{Observed, Trace, Traces};
-pub use unread::unread;
+pub use traces::{ExplainError, Observed, OpenError, Trace, Traces, unread};

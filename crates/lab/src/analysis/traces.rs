@@ -1,11 +1,13 @@
+//! Reads the packet traces of one or both ends, and says what in them could not be used.
+
 use std::net::IpAddr;
 use std::path::Path;
 
-use pillion_trace::input::{self, Input, InputError, Progress, Warning};
+use pillion_stats::report::number::count;
+use pillion_trace::input::{self, Counts, Input, InputError, Progress, Warning};
 use pillion_trace::pair::{self, Finding, Options};
-use pillion_trace::{Analysis, Observer, Packet, Period};
-
-use crate::analysis::OpenError;
+use pillion_trace::{Analysis, Endpoint, Observer, Packet, Period};
+use thiserror::Error;
 
 /// Traces about to be read: of the sender of the data, and of its receiver if there is one.
 pub struct Traces {
@@ -177,6 +179,105 @@ fn is_standard_input(path: &Path) -> bool {
     path == Path::new("-")
 }
 
+/// Why traces cannot be read.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// Both are to come from one stream.
+    #[error("both traces cannot come from standard input; name a file for one")]
+    OneInput,
+    /// One cannot be read, or is none.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// One broke off or is damaged, where nothing but the whole of it will do.
+    #[error("{name}: {warning}")]
+    Damaged {
+        /// What the file is called.
+        name: String,
+        /// The first damage, and where.
+        warning: Warning,
+    },
+}
+
+/// Why there is nothing to tell of a byte.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ExplainError {
+    /// There are fewer connections.
+    #[error("there is no connection {connection} in the trace; --list shows {connections}")]
+    NoConnection {
+        /// The one that was asked for.
+        connection: u64,
+        /// How many there are.
+        connections: u64,
+    },
+    /// The stream does not have the byte.
+    #[error(
+        "the trace shows no such byte of connection {connection} from {sender}; it shows {there}",
+        there = shown(*.bytes)
+    )]
+    NoByte {
+        /// The connection's number.
+        connection: u64,
+        /// Whose stream it is.
+        sender: Endpoint,
+        /// The last byte that the trace shows, counted from 1; 0 if it shows none.
+        bytes: i64,
+    },
+}
+
+fn shown(bytes: i64) -> String {
+    match bytes {
+        ..=0 => "none".to_owned(),
+        bytes => format!("bytes 1 to {bytes}"),
+    }
+}
+
+/// Packets of a trace that are in no number, or not wholly, each kind in a sentence; what is no TCP is
+/// nothing to tell of, unless it is all that there is.
+#[must_use]
+pub fn unread(counts: &Counts) -> Vec<String> {
+    let all = count(counts.packets);
+    let told = |number: u64, what: &str| {
+        (number > 0).then(|| format!("of {all} packets, {} {what}", count(number)))
+    };
+    let sentences = [
+        told(
+            counts.cut,
+            "were captured too short for the TCP header, and are in no number; capture 128 bytes of \
+             each, as with `tcpdump -s 128`",
+        ),
+        told(
+            counts.options_cut,
+            "were captured too short for the TCP options, so that timestamps and SACK blocks may be \
+             missing; capture 128 bytes of each, as with `tcpdump -s 128`",
+        ),
+        told(
+            counts.damaged,
+            "contradict themselves or their length, and are in no number",
+        ),
+        told(
+            counts.fragments,
+            "are fragments without the TCP header, whose payload is in no number",
+        ),
+    ];
+    let others = (counts.tcp == 0).then(|| without_tcp(counts)).flatten();
+    sentences.into_iter().flatten().chain(others).collect()
+}
+
+/// What there is in a trace without TCP.
+fn without_tcp(counts: &Counts) -> Option<String> {
+    let kinds = [
+        (counts.not_ip, "are no IP, as in MPLS and PPPoE"),
+        (counts.not_tcp, "have something else in IP, as tunnels do"),
+        (counts.other_link, "are of a link layer that is not read"),
+    ];
+    let kinds = kinds.into_iter().filter(|(number, _)| *number > 0);
+    let kinds: Vec<_> = kinds
+        .map(|(number, what)| format!("{} {what}", count(number)))
+        .collect();
+    let all = count(counts.packets);
+    (!kinds.is_empty()).then(|| format!("of {all} packets none is TCP: {}", kinds.join(", ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,5 +302,49 @@ mod tests {
             error.contains("cut.pcap") && error.contains("ends within a record"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn what_is_in_no_number_is_told_by_its_reason() {
+        let counts = Counts {
+            packets: 12_000,
+            tcp: 11_000,
+            not_tcp: 500,
+            cut: 490,
+            fragments: 10,
+            ..Counts::default()
+        };
+        let told = unread(&counts);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(
+            told[0].contains("490 were captured too short for the TCP header"),
+            "{told:?}"
+        );
+        assert!(told[1].contains("10 are fragments"), "{told:?}");
+        let whole = Counts {
+            packets: 2,
+            tcp: 1,
+            not_ip: 1,
+            ..Counts::default()
+        };
+        assert!(unread(&whole).is_empty());
+    }
+
+    #[test]
+    fn a_trace_without_tcp_says_what_else_there_is() {
+        let counts = Counts {
+            packets: 3,
+            not_ip: 1,
+            not_tcp: 2,
+            ..Counts::default()
+        };
+        assert_eq!(
+            unread(&counts),
+            [
+                "of 3 packets none is TCP: 1 are no IP, as in MPLS and PPPoE, 2 have something else in \
+                 IP, as tunnels do"
+            ]
+        );
+        assert!(unread(&Counts::default()).is_empty());
     }
 }

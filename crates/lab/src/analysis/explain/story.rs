@@ -7,8 +7,8 @@ use pillion_trace::{
 };
 use serde::Serialize;
 
-use super::event::{Arrived, Copied, Event, Seen, What};
-use super::target::Target;
+use super::Target;
+use super::{Arrived, Copied, Event, Seen, What};
 use crate::analysis::ExplainError;
 
 /// Sees all packets, and keeps what concerns one byte.

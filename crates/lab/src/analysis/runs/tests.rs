@@ -211,3 +211,32 @@ fn the_page_has_the_curves_of_all_variants() {
     }
     assert!(html.contains("delivery_p99_9_ms") && html.contains(" to +"));
 }
+
+fn totals(received_messages: u64, failed_streams: u64) -> Totals {
+    Totals {
+        streams: 30,
+        failed_streams,
+        sent_messages: 6000,
+        received_messages,
+        ..Totals::default()
+    }
+}
+
+#[test]
+fn what_is_missing_is_told_and_nothing_where_all_arrived() {
+    assert_eq!(totals(6000, 0).survivors(), None);
+    let told = totals(2726, 24).survivors().unwrap().replace('\u{a0}', " ");
+    assert!(
+        told.starts_with("2 726 of 6 000 messages received, 24 of 30 streams failed;"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_would_move_a_percentile_is_much() {
+    assert!(!totals(6000, 0).is_much_missing());
+    assert!(!totals(5994, 0).is_much_missing());
+    assert!(totals(5993, 0).is_much_missing());
+    assert!(totals(6000, 1).is_much_missing());
+    assert!(!Totals::default().is_much_missing());
+}
