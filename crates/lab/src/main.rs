@@ -32,14 +32,14 @@ struct Cli {
 enum Command {
     Demo(demo::Args),
     Run(run::Args),
-    Plan(plan::Args),
+    Plan(plan::PlanArgs),
     Compare(compare::Args),
-    Show(show::Args),
-    List(list::Args),
-    Verify(verify::Args),
+    Show(store::ShowArgs),
+    List(store::ListArgs),
+    Verify(run::VerifyArgs),
     Reproduce(reproduce::Args),
-    Grid(grid::Args),
-    Remove(remove::Args),
+    Grid(plan::GridArgs),
+    Remove(store::RemoveArgs),
     Boot(boot::Args),
     Analyse(analyse::Args),
     Traffic(traffic::Args),
@@ -48,7 +48,7 @@ enum Command {
     Completions(CompletionsArgs),
     Man(ManArgs),
     #[command(hide = true)]
-    RunOne(run_one::Args),
+    RunOne(run::RunOneArgs),
 }
 
 impl Command {

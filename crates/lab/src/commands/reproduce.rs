@@ -22,7 +22,7 @@ use pillion_lab::store::{Maker, Making};
 use pillion_stats::report::Fact;
 
 use super::board::Board;
-use super::machine::MachineArgs;
+use super::boot::MachineArgs;
 use super::store::StoreArgs;
 
 /// Repeat published experiments, and compare each published number with the measured one

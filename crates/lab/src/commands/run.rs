@@ -1,6 +1,4 @@
-//! `pillion-lab run`: every run of an experiment, each into a folder of its own.
-
-mod outcome;
+//! `pillion-lab run`, `run-one` and `verify`: makes runs, and makes one again.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,18 +7,20 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use pillion_cli::VERSION;
-use pillion_cli::print::say_line;
+use pillion_cli::exit::one_line;
+use pillion_cli::print::{print_json, print_line, say_line};
 use pillion_cli::settings::BadInput;
-use pillion_cli::stop;
-use pillion_lab::campaign::{Campaign, live_maker, make_all_live};
-use pillion_lab::settings::experiment::{self, Engine, Planned};
+use pillion_cli::{VERSION, stop};
+use pillion_lab::campaign::{Campaign, Progress, live_maker, make_all_live};
+use pillion_lab::engine::{Image, verify};
+use pillion_lab::run::{How, RUN_FILE, perform};
+use pillion_lab::settings::experiment::{self, Engine, Planned, load_run};
 use pillion_lab::store::{Maker, Making, State, StoredRun};
+use serde::Serialize;
 
 use super::board::Board;
-use super::machine::MachineArgs;
+use super::boot::{MachineArgs, this_core, this_program};
 use super::store::StoreArgs;
-use outcome::{Outcome, print};
 
 /// Run an experiment
 ///
@@ -169,4 +169,165 @@ fn conclude(
     print(&outcomes, folder, json)?;
     let whole = outcomes.iter().all(Outcome::is_whole);
     Ok(ExitCode::from(u8::from(!whole)))
+}
+
+/// What became of a run.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    /// The run's name.
+    run: String,
+    /// The run's folder, if it is whole.
+    folder: Option<PathBuf>,
+    /// Why the run is not whole, if it is not.
+    error: Option<String>,
+    /// What casts doubt on the run.
+    doubts: Vec<String>,
+}
+
+impl Outcome {
+    pub fn new(planned: &Planned, result: Result<PathBuf>) -> Result<Self> {
+        let run = planned.name.to_string();
+        Ok(match result {
+            Ok(folder) => {
+                let summary = StoredRun::read(&folder)?.map(|run| run.summary());
+                Self {
+                    run,
+                    folder: Some(folder),
+                    error: None,
+                    doubts: summary.transpose()?.map_or_else(Vec::new, |it| it.doubts),
+                }
+            }
+            Err(error) => Self {
+                run,
+                folder: None,
+                error: Some(one_line(&error)),
+                doubts: Vec::new(),
+            },
+        })
+    }
+
+    pub fn is_whole(&self) -> bool {
+        self.error.is_none()
+    }
+}
+
+/// Prints what became of the runs: what failed, and where the rest is.
+pub fn print(outcomes: &[Outcome], folder: &Path, json: bool) -> Result<()> {
+    if json {
+        return print_json(&outcomes);
+    }
+    for outcome in outcomes {
+        let colon = if outcome.run.is_empty() { "" } else { ": " };
+        if let Some(error) = &outcome.error {
+            say_line!("pillion-lab: {}{colon}{error}", outcome.run);
+        }
+        for doubt in &outcome.doubts {
+            say_line!("pillion-lab: {}{colon}doubtful: {doubt}", outcome.run);
+        }
+    }
+    let whole = outcomes.iter().filter(|outcome| outcome.is_whole()).count();
+    print_line!("{whole} of {} runs: {}", outcomes.len(), folder.display())?;
+    Ok(())
+}
+
+/// Make one run on this host's kernel, and write its folder
+#[derive(clap::Args)]
+pub struct RunOneArgs {
+    /// The run, as `pillion-lab plan --json` gives it: an experiment of one run
+    #[arg(value_name = "RUN.toml")]
+    file: PathBuf,
+
+    /// The folder, which does not exist yet
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+
+    /// Write down that this engine made it
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Engine::Live)]
+    engine: Engine,
+
+    /// Write down what identifies the lab kernel
+    #[arg(long, value_name = "HASH")]
+    lab_kernel: Option<String>,
+}
+
+impl RunOneArgs {
+    pub fn execute(self) -> Result<ExitCode> {
+        let planned = load_run(&self.file)?;
+        let summary = perform(
+            &planned.run,
+            &self.folder,
+            &How {
+                version: match self.engine {
+                    Engine::Live => VERSION,
+                    // It is compared, and builds of two commits may do the same; host.json has
+                    // the commit.
+                    Engine::Virtual => env!("CARGO_PKG_VERSION"),
+                },
+                engine: self.engine,
+                lab_kernel: self.lab_kernel,
+                own_path: false,
+                stop: stop::on_signal()?,
+                progress: &|_| {},
+            },
+        )?;
+        for doubt in &summary.doubts {
+            say_line!("pillion-lab: {doubt}");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Repeat a run, and compare every byte of its results
+///
+/// The run must have been made by the virtual engine. It is made again with the kernel and the
+/// pillion of now. Names the files that differ, and ends with exit status 1 if there are any.
+/// host.json, which tells of the host and of real time, is not compared, nor is run.toml.
+#[derive(clap::Args)]
+pub struct VerifyArgs {
+    /// The run's folder
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+
+    #[command(flatten)]
+    machine: MachineArgs,
+}
+
+impl VerifyArgs {
+    pub fn execute(self) -> Result<ExitCode> {
+        let file = self.run.join(RUN_FILE);
+        if !file.is_file() {
+            let why = "is the folder of no run; `pillion-lab list` names runs";
+            return Err(BadInput(format!("{}: it {why}", self.run.display())).into());
+        }
+        let planned = load_run(&file)?;
+        let machine = self
+            .machine
+            .machines()?
+            .for_run(&planned.run, this_core())?;
+        let image = Image::new(&this_program()?)?;
+        let stop = stop::on_signal()?;
+        let board = Board::new(std::slice::from_ref(&planned));
+        let line = board.begin(&planned);
+        let differences = verify(
+            &machine,
+            &image,
+            pillion_cli::VERSION,
+            &planned.run,
+            &self.run,
+            &stop,
+            |time| {
+                line.reached(time);
+            },
+        );
+        drop(line);
+        board.finish();
+        let differences = differences?;
+        if differences.is_empty() {
+            print_line!("the same, bit for bit")?;
+        }
+        for difference in &differences {
+            print_line!("{difference}")?;
+        }
+        Ok(ExitCode::from(u8::from(!differences.is_empty())))
+    }
 }
