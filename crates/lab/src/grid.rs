@@ -11,15 +11,11 @@ use pillion_cli::settings::BadInput;
 
 use crate::Error;
 use crate::engine::memory_mib;
-use crate::run::MANIFEST_FILE;
-use crate::store::{EXPERIMENT_FILE, Making, folder_name};
+use crate::run::{EXPERIMENT_FILE, JOBS, MANIFEST_FILE, WORKFLOW_FILE, folder_name};
+use crate::store::Making;
 
-/// The workflow's file; Snakemake looks for it by this name.
-pub const WORKFLOW_FILE: &str = "Snakefile";
 /// What its first line ends with.
 const MARK: &str = "written by `pillion-lab grid`.";
-/// The folder with the file of each run.
-const JOBS: &str = "jobs";
 /// Memory that a job takes beside the lab kernel's own, in MiB.
 const BESIDE_MIB: u32 = 256;
 

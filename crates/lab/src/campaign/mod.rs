@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::settings::experiment::Planned;
 
-use crate::store::folder_name;
+use crate::run::folder_name;
 
 pub use kernels::Kernels;
 pub use live::{live_maker, make_all_live, make_both_live};

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use pillion_cli::print::{print_json, print_line};
-use pillion_lab::grid::{self, WORKFLOW_FILE};
+use pillion_lab::grid;
+use pillion_lab::run::WORKFLOW_FILE;
 use pillion_lab::settings::experiment::{self, Planned, Sysctls};
 use pillion_stats::report::{Column, Table, number};
 use serde::Serialize;

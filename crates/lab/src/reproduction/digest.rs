@@ -11,9 +11,9 @@ use crate::analysis::reproduction::{Datagrams, Digest, FirstSendings, Message, M
 use crate::analysis::{OpenError, Traces};
 use crate::hash::hash_of;
 use crate::queue::{Fate, Row};
-use crate::run::{MANIFEST_FILE, QUEUE_FILE};
+use crate::run::{MANIFEST_FILE, QUEUE_FILE, digest_file};
 use crate::settings::experiment::Planned;
-use crate::store::{StoredRun, Traced, digest_file};
+use crate::store::{StoredRun, Traced};
 use crate::traffic::Kind;
 
 /// What is kept of a run's traces and records; read from them once, and from a file beside the run's

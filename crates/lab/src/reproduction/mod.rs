@@ -13,6 +13,7 @@ use pillion_cli::settings::BadInput;
 
 use crate::Error;
 use crate::analysis::reproduction::{DigestedRun, Row};
+use crate::run::extent_folder;
 use crate::settings::experiment::{self, Experiment, Extent, Planned, Selector};
 use crate::store::{Maker, Making};
 
@@ -120,13 +121,8 @@ impl Chosen {
         };
         // What says nothing to be judged is told before hours of work.
         row(&name, &experiment, Vec::new())?;
-        let part = match extent {
-            Extent::Quick => "quick",
-            Extent::Default => "default",
-            Extent::Full => "full",
-        };
         Ok(Self {
-            making: Making::of(&store.join(place).join(part)),
+            making: Making::of(&extent_folder(store, &place, extent)),
             name,
             text,
             to_make: experiment.runs.clone(),

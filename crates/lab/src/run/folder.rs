@@ -1,13 +1,14 @@
 //! The files of a run's folder, from its begin to the manifest.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{io, iter};
 
 use pillion_bpf::host::clock::monotonic_ns;
 use serde::Serialize;
 
+use super::layout::{BROKEN, PART, beside, place_of_broken};
 use crate::hold::{Held, hold_for, turn};
 use crate::settings::experiment::Engine;
 use crate::{Error, kernel_release};
@@ -20,32 +21,6 @@ pub(super) struct Folder {
     target: PathBuf,
     _held: Held,
 }
-
-/// The file with the run, as a file of its own.
-pub const RUN_FILE: &str = "run.toml";
-/// The file with the run's [`Summary`](super::Summary).
-pub const SUMMARY_FILE: &str = "summary.json";
-/// The file with what sender and receiver report of each group and each stream.
-pub const STREAMS_FILE: &str = "streams.json";
-/// The file with what pillion did for each group that it bundled.
-pub const BUNDLING_FILE: &str = "bundling.json";
-/// The file with what pillion's own path did, where it stood in for netem.
-pub const PATH_FILE: &str = "path.json";
-/// The file with every packet that was offered to the bottleneck's queue ([`crate::queue::Row`]).
-pub const QUEUE_FILE: &str = "queue.csv.zst";
-/// The file with every message ([`crate::traffic::Record`]).
-pub const RECORDS_FILE: &str = "records.csv.zst";
-/// The file with the trace at the senders.
-pub const SENDER_TRACE: &str = "sender.pcap";
-/// The file with the trace at the receiver.
-pub const RECEIVER_TRACE: &str = "receiver.pcap";
-/// The file that says what made the run, and when; it is written last.
-pub const MANIFEST_FILE: &str = "manifest.json";
-
-/// The end of the name of a folder that is not whole.
-pub const PART: &str = "part";
-/// The end of the name of a folder whose run failed; a file of that name in it says why.
-pub const BROKEN: &str = "broken";
 
 const THIS_RUN: &str = "this run";
 
@@ -118,22 +93,6 @@ impl Folder {
     }
 }
 
-/// Where what there is of a run is kept that failed: beside its place, by the first name that is free.
-pub(crate) fn place_of_broken(target: &Path) -> PathBuf {
-    let more = (2..).map(|number| format!("{BROKEN}-{number}"));
-    let names = iter::once(BROKEN.to_owned()).chain(more);
-    let mut places = names.map(|name| beside(target, &name));
-    let free = places.find(|path| path.symlink_metadata().is_err());
-    free.unwrap_or_else(|| beside(target, BROKEN))
-}
-
-fn beside(target: &Path, addition: &str) -> PathBuf {
-    let mut name = target.file_name().unwrap_or_default().to_owned();
-    name.push(".");
-    name.push(addition);
-    target.with_file_name(name)
-}
-
 /// What made a run, and where.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Manifest {
@@ -204,6 +163,7 @@ impl Manifest {
 
 #[cfg(test)]
 mod tests {
+    use super::super::RUN_FILE;
     use super::*;
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod counts;
 mod folder;
+mod layout;
 mod recording;
 mod streams;
 mod summary;
@@ -21,9 +22,10 @@ use crate::records::Writer;
 use crate::settings::experiment::{Engine, Kernel, Plan, Run};
 
 pub use counts::WayCounts;
-pub use folder::{
-    BROKEN, BUNDLING_FILE, MANIFEST_FILE, PART, PATH_FILE, QUEUE_FILE, RECEIVER_TRACE,
-    RECORDS_FILE, RUN_FILE, SENDER_TRACE, STREAMS_FILE, SUMMARY_FILE,
+pub use layout::{
+    BROKEN, BUNDLING_FILE, EXPERIMENT_FILE, MANIFEST_FILE, PART, PATH_FILE, QUEUE_FILE,
+    RECEIVER_TRACE, RECORDS_FILE, RUN_FILE, SENDER_TRACE, STREAMS_FILE, SUMMARY_FILE,
+    WORKFLOW_FILE,
 };
 pub use recording::QueueSeen;
 pub use streams::GroupBundled;
@@ -33,8 +35,9 @@ use crate::capture::Capture;
 use crate::testbed::{DEVICE, IN, Log, Node, OUT, TO_ROUTER, Testbed};
 use crate::{Error, kernel_release};
 use counts::{Listing, is_at_rest};
-pub(crate) use folder::place_of_broken;
 use folder::{Begin, Folder, Manifest};
+use layout::{DEVICES_FILE, LOG_FILE, QUEUE_BACK_FILE, SYSCTLS_FILE};
+pub(crate) use layout::{JOBS, digest_file, extent_folder, folder_name, place_of_broken};
 use recording::QueueWatch;
 use streams::{Bundling, Ended, Streams};
 use summary::GroupTraffic;
@@ -104,14 +107,14 @@ fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summ
     (how.progress)(Stage::Building);
     let begin = Begin::now();
     folder.write(RUN_FILE, &run.to_text())?;
-    let log_file = folder.file("log.txt");
+    let log_file = folder.file(LOG_FILE);
     let log = Log::create(&log_file).map_err(Error::file(&log_file))?;
     let testbed = Testbed::build(plan, how.own_path, &log)?;
     let parameters: BTreeMap<&str, _> = testbed
         .endpoints()
         .map(|node| Ok((node.name.as_str(), parameters(node)?)))
         .collect::<Result<_, Error>>()?;
-    folder.write_json("sysctls.json", &parameters)?;
+    folder.write_json(SYSCTLS_FILE, &parameters)?;
 
     let captures = plan.measure.traces.map(|snap| {
         let trace =
@@ -123,7 +126,7 @@ fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summ
     let captures = captures.transpose()?;
     let watched = [
         (OUT, QUEUE_FILE, true),
-        (IN, "queue-back.csv.zst", plan.has_queue_back()),
+        (IN, QUEUE_BACK_FILE, plan.has_queue_back()),
     ];
     let queues = watched.map(|(device, name, is_there)| {
         let watch = || QueueWatch::start(&testbed, device, &folder.file(name));
@@ -164,7 +167,7 @@ fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summ
     let captured = captured.transpose()?;
     let [queue, queue_back] = queues.map(|queue| queue.map(QueueWatch::finish).transpose());
     let seen = [queue?, queue_back?];
-    folder.write_json("devices.json", &listing)?;
+    folder.write_json(DEVICES_FILE, &listing)?;
     if let Some(ledger) = testbed.emulator.ledger() {
         folder.write_json(PATH_FILE, &ledger)?;
     }

@@ -15,6 +15,7 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::folder::Folder;
+use super::layout::{flows_file, sockets_file};
 use super::streams::Bundling;
 use crate::Error;
 use crate::queue::{Event, Fate, Reasons, Recording, Row, Target};
@@ -43,13 +44,13 @@ pub(super) fn sample(
     };
     let samplers = testbed.hosts.iter().enumerate().map(|(number, host)| {
         let sockets = host.enter(Sockets::open)??;
-        let to = Csv::create(folder, &format!("sockets-{}", host.name))?;
+        let to = Csv::create(folder, &sockets_file(&host.name))?;
         let bundlings = bundlings.iter().filter(|it| it.host == number);
         let readers = bundlings.map(Bundling::flows);
         let flows = match readers.collect::<Result<Vec<_>, _>>()? {
             none if none.is_empty() => None,
             readers => {
-                let to = Csv::create(folder, &format!("flows-{}", host.name))?;
+                let to = Csv::create(folder, &flows_file(&host.name))?;
                 Some((readers, to))
             }
         };
@@ -66,7 +67,7 @@ struct Csv {
 
 impl Csv {
     fn create(folder: &Folder, name: &str) -> Result<Self, Error> {
-        let path = folder.file(&format!("{name}.csv.zst"));
+        let path = folder.file(name);
         let file = Writer::create(&path).map_err(Error::file(&path))?;
         Ok(Self { path, file })
     }

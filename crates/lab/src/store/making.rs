@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use crate::settings::experiment::Planned;
 use pillion_cli::settings::BadInput;
 
-use super::{EXPERIMENT_FILE, Maker, State, Store, StoredRun};
+use super::{Maker, State, Store, StoredRun};
 use crate::Error;
 use crate::hold::{Held, hold_for};
-use crate::run::{RUN_FILE, SUMMARY_FILE};
+use crate::run::{EXPERIMENT_FILE, RUN_FILE, SUMMARY_FILE, digest_file, folder_name};
 
 /// The folder that the runs of an experiment are made into, as far as they are not there.
 #[derive(Debug, Clone)]
@@ -157,30 +157,10 @@ fn is_listed(experiment: &str) -> bool {
     !experiment.is_empty() && !experiment.starts_with('.') && !experiment.contains('/')
 }
 
-/// The name of a run's folder.
-#[must_use]
-pub fn folder_name(planned: &Planned) -> &str {
-    match planned.name.as_str() {
-        "" => "run",
-        name => name,
-    }
-}
-
 /// Whether a file is there, and says something else than it was written to say.
 fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, UnexpectedEof};
     [InvalidData, UnexpectedEof].contains(&error.kind())
-}
-
-/// The end of the name of a digest's file; another one whenever what is kept of a run changes.
-const DIGEST_END: &str = ".digest-15.json";
-
-/// The file with the digest of a run in this folder.
-#[must_use]
-pub(crate) fn digest_file(run: &Path) -> PathBuf {
-    let mut file = run.to_owned().into_os_string();
-    file.push(DIGEST_END);
-    file.into()
 }
 
 fn remove(run: &Path) -> Result<(), Error> {

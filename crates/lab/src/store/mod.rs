@@ -13,14 +13,11 @@ use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
 pub use groups::Origin;
-pub(crate) use making::digest_file;
-pub use making::{Making, folder_name};
+pub use making::Making;
 pub use stored_run::{Maker, State, StoredRun, Traced};
 
 use crate::Error;
-
-/// The experiment's file in the folder of one making of it.
-pub const EXPERIMENT_FILE: &str = "experiment.toml";
+use crate::run::EXPERIMENT_FILE;
 
 /// A folder of runs.
 #[derive(Debug, Clone)]
