@@ -34,8 +34,8 @@ pub enum Error {
     #[error(transparent)]
     Receive(#[from] ReceiveError),
     /// The parts of a run contradict each other.
-    #[error("{}", one_line(.0))]
-    Contradictions(Vec<Contradiction>),
+    #[error(transparent)]
+    Contradiction(#[from] Contradiction),
     /// A run's traces cannot be read.
     #[error(transparent)]
     Trace(#[from] crate::analysis::OpenError),
@@ -125,17 +125,12 @@ pub enum Error {
     },
 }
 
-fn one_line(all: &[Contradiction]) -> String {
-    let texts: Vec<_> = all.iter().map(|it| it.text.as_str()).collect();
-    texts.join("; ")
-}
-
 impl Error {
     /// Whether what was asked for has to change, rather than the machine that it was asked of.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
         match self {
-            Self::Contradictions(_)
+            Self::Contradiction(_)
             | Self::Input(_)
             | Self::Traffic(_)
             | Self::Lacks { .. }

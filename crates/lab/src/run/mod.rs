@@ -85,7 +85,7 @@ const LOOKS: usize = 600;
 /// # Errors
 /// Any of [`Error`].
 pub fn perform(run: &Run, folder: &Path, how: &How) -> Result<Summary, Error> {
-    let plan = run.plan().map_err(Error::Contradictions)?;
+    let plan = run.plan()?;
     let folder = Folder::begin(folder)?;
     let done = perform_in(&folder, run, &plan, how);
     match done.and_then(|summary| folder.keep().map(|()| summary)) {

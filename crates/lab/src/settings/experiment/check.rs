@@ -32,26 +32,22 @@ impl Contradiction {
         }
     }
 
-    /// What is wrong with options of the table that these keys lead to.
-    pub(super) fn all_of(table: &[&str], wrong: Vec<Wrong>) -> impl Iterator<Item = Self> {
-        wrong.into_iter().map(|Wrong { option, text }| {
-            let path: Vec<&str> = table.iter().copied().chain([option]).collect();
-            Self::new(&path, text)
-        })
+    /// What is wrong with an option of the table that these keys lead to.
+    pub(super) fn of(table: &[&str], Wrong { option, text }: Wrong) -> Self {
+        Self::new(&[table, &[option]].concat(), text)
     }
 }
 
 impl Plan {
-    /// Finds what does not go together.
-    pub(super) fn contradictions(&self) -> Vec<Contradiction> {
+    /// Finds the first thing that does not go together with the rest.
+    pub(super) fn check(&self) -> Result<(), Contradiction> {
+        self.check_groups()?;
         let streams: usize = self.streams.iter().map(|it| it.traffic.streams).sum();
         let hosts = self.hosts.len();
-        let mut found = self.contradictions_of_groups();
-        let paths_are_right = found.is_empty();
-        let mut fails = |path: &[&str], text: String| found.push(Contradiction::new(path, text));
+        let wrong = |path: &[&str], text| Err(Contradiction::new(path, text));
         if hosts > MOST_HOSTS {
             let text = format!("{hosts} sending hosts; {MOST_HOSTS} are the most");
-            fails(&["group"], text);
+            return wrong(&["group"], text);
         }
         for host in &self.hosts {
             if MACHINES.contains(&host.name.as_str()) {
@@ -59,30 +55,28 @@ impl Plan {
                     "`{}` is a machine of the testbed's own; call the group, or its host, otherwise",
                     host.name
                 );
-                fails(&["group", &host.name], text);
+                return wrong(&["group", &host.name], text);
             }
         }
         if streams > MOST_STREAMS {
             let text = format!("{streams} streams in all; {MOST_STREAMS} are the most");
-            fails(&["group"], text);
+            return wrong(&["group"], text);
         }
-        if let Err(error) = self.path().validate()
-            && paths_are_right
-        {
-            fails(&["path"], error.to_string());
-        }
-        self.check_bottleneck(&mut fails);
-        found
+        let path = self.path().validate();
+        path.map_err(|error| Contradiction::new(&["path"], error.to_string()))?;
+        self.check_bottleneck()
     }
 
     /// What of a group's own path does not go with the rest.
-    fn contradictions_of_groups(&self) -> Vec<Contradiction> {
+    fn check_groups(&self) -> Result<(), Contradiction> {
         let common = [&self.forward, &self.backward];
-        let mut found = Vec::new();
         for streams in &self.streams {
             let group = ["group", streams.traffic.name.as_str()];
             let tables = [group.to_vec(), [&group[..], &["back"]].concat()];
             for ((own, common), table) in streams.ways.iter().zip(common).zip(tables) {
+                let wrong = |key, text: String| {
+                    Err(Contradiction::new(&[&table[..], &[key]].concat(), text))
+                };
                 let shortest = streams.delays.iter().min().unwrap_or(&common.delay);
                 if own
                     .jitter
@@ -92,20 +86,18 @@ impl Plan {
                         "varies by more than a quarter of the delay, which is {} ms each way",
                         to_ms(*shortest)
                     );
-                    let path = [&table[..], &["jitter"]].concat();
-                    found.push(Contradiction::new(&path, text));
+                    return wrong("jitter", text);
                 }
                 if own.loss.is_some() && matches!(common.loss, Some(Loss::Listed(_))) {
                     let text = "the path's list counts these packets as well; list them all there";
-                    let path = [&table[..], &["loss"]].concat();
-                    found.push(Contradiction::new(&path, text));
+                    return wrong("loss", text.to_owned());
                 }
             }
         }
-        found
+        Ok(())
     }
 
-    fn check_bottleneck(&self, fails: &mut impl FnMut(&[&str], String)) {
+    fn check_bottleneck(&self) -> Result<(), Contradiction> {
         let bottleneck = &self.bottleneck;
         let greedy = |kind: &Kind| matches!(kind, Kind::Greedy { .. });
         let mut groups = self.streams.iter().map(|streams| &streams.traffic);
@@ -114,19 +106,15 @@ impl Plan {
                 "the greedy streams of `{}` have no rate to share; give the bottleneck a `rate`",
                 group.name
             );
-            fails(&["bottleneck", "rate"], text);
+            return Err(Contradiction::new(&["bottleneck", "rate"], text));
         }
-        self.check_queue(bottleneck, &["bottleneck"], fails);
-        self.check_queue(&self.bottleneck_back, &["bottleneck", "back"], fails);
+        self.check_queue(bottleneck, &["bottleneck"])?;
+        self.check_queue(&self.bottleneck_back, &["bottleneck", "back"])
     }
 
     /// What a bottleneck's keys do not go together in; these lead to its table.
-    fn check_queue(
-        &self,
-        bottleneck: &Bottleneck,
-        table: &[&str],
-        fails: &mut impl FnMut(&[&str], String),
-    ) {
+    fn check_queue(&self, bottleneck: &Bottleneck, table: &[&str]) -> Result<(), Contradiction> {
+        let wrong = |key, text: String| Err(Contradiction::new(&[table, &[key]].concat(), text));
         let queue = bottleneck.queue;
         let plain = Bottleneck::default();
         for (key, is_given) in [
@@ -142,14 +130,14 @@ impl Plan {
                 (Some(_), _) => continue,
             };
             if is_given {
-                fails(&[table, &[key]].concat(), text.replace("KEY", key));
+                return wrong(key, text.replace("KEY", key));
             }
         }
         let has_limit = |options: &str| options.split_whitespace().any(|word| word == "limit");
         if queue == Discipline::Red && bottleneck.limit.is_none() && !has_limit(&bottleneck.options)
         {
             let text = "red has no limit of its own; give one in bytes, as in \"60000 B\"";
-            fails(&[table, &["queue"]].concat(), text.to_owned());
+            return wrong("queue", text.to_owned());
         }
         let unit = |unit| format!("{queue} counts {unit}; give its limit in {unit}");
         let text = match bottleneck.limit {
@@ -162,8 +150,8 @@ impl Plan {
                  `rtt`"
                     .to_owned()
             }
-            _ => return,
+            _ => return Ok(()),
         };
-        fails(&[table, &["limit"]].concat(), text);
+        wrong("limit", text)
     }
 }

@@ -81,17 +81,14 @@ impl Demo {
     /// The plain run, and the one that is otherwise alike and bundled.
     ///
     /// # Errors
-    /// [`BadInput`] with a line for each thing that cannot be.
+    /// [`BadInput`] with the first thing that cannot be.
     pub fn runs(&self) -> Result<[Planned; 2], BadInput> {
         let Experiment { mut runs, .. } = of_text("experiments/demo.toml", FILE, Extent::Default)?;
         for planned in &mut runs {
             let variant = planned.name.parts().next().map(Part::as_str);
             planned.name = variant.unwrap_or_default().into();
             self.change(&mut planned.run);
-            planned.plan = planned.run.plan().map_err(|contradictions| {
-                let told = contradictions.into_iter().map(|it| it.text);
-                BadInput(told.collect::<Vec<_>>().join("\npillion: "))
-            })?;
+            planned.plan = planned.run.plan().map_err(|it| BadInput(it.text))?;
         }
         let two = runs.try_into();
         two.map_err(|_| BadInput("experiments/demo.toml: expected two runs".to_owned()))

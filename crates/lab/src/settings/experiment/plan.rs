@@ -191,20 +191,14 @@ pub fn source_port(stream: u32) -> u16 {
     SOURCE_PORTS.saturating_add(stream.min(u16::MAX.into()) as u16)
 }
 
-/// What contradicts, while it is being found.
-type Found = Vec<Contradiction>;
-
 impl Run {
     /// What it is, worked out.
     ///
     /// # Errors
-    /// All that cannot be: what parts of it that are right each by itself contradict each other in.
-    pub fn plan(&self) -> Result<Plan, Vec<Contradiction>> {
-        let mut found = Found::new();
-        let manner = self.receiver.application.manner().unwrap_or_else(|wrong| {
-            found.extend(Contradiction::all_of(&["receiver"], wrong));
-            Manner::default()
-        });
+    /// The first of what parts of it that are right each by itself contradict each other in.
+    pub fn plan(&self) -> Result<Plan, Contradiction> {
+        let manner = self.receiver.application.manner();
+        let manner = manner.map_err(|wrong| Contradiction::of(&["receiver"], wrong))?;
         let mut plan = Plan {
             duration: self.duration.0,
             seed: self.seed.into(),
@@ -220,26 +214,20 @@ impl Run {
         };
         if plan.duration.is_zero() {
             let text = "no `duration`; say for how many seconds the streams send";
-            found.push(Contradiction::new(&["duration"], text));
+            return Err(Contradiction::new(&["duration"], text));
         }
         if self.group.is_empty() {
             let text = "no group of streams; begin one with [group.NAME]";
-            found.push(Contradiction::new(&["group"], text));
+            return Err(Contradiction::new(&["group"], text));
         }
         for (name, group) in &self.group {
-            plan.add(name, group, &mut found);
+            plan.add(name, group)?;
         }
         for (name, group) in &self.group {
-            plan.check_switch(name, group, &mut found);
+            plan.check_switch(name, group)?;
         }
-        if found.is_empty() {
-            found = plan.contradictions();
-        }
-        if found.is_empty() {
-            Ok(plan)
-        } else {
-            Err(found)
-        }
+        plan.check()?;
+        Ok(plan)
     }
 
     fn receiving_host(&self, manner: Manner) -> ReceivingHost {
@@ -270,43 +258,35 @@ impl Run {
 }
 
 impl Plan {
-    fn add(&mut self, name: &str, group: &Group, found: &mut Found) {
-        twice(name, group, found);
+    fn add(&mut self, name: &str, group: &Group) -> Result<(), Contradiction> {
+        check_twice(name, group)?;
         if let Some((key, text)) = group.bundle.and_then(|how| idle_key(&how.options)) {
-            found.push(Contradiction::new(&["group", name, "bundle", key], text));
+            return Err(Contradiction::new(&["group", name, "bundle", key], text));
         }
-        let traffic = group.traffic.group().map_err(|wrong| {
-            found.extend(Contradiction::all_of(&["group", name], wrong));
-        });
-        let host = self.host(name, group, found);
-        let (Ok(traffic), Some(host)) = (traffic, host) else {
-            return;
-        };
+        let traffic = group.traffic.group();
+        let traffic = traffic.map_err(|wrong| Contradiction::of(&["group", name], wrong))?;
+        let host = self.host(name, group)?;
         if group.bundle.is_some() && matches!(traffic.kind, Kind::Datagrams { .. }) {
             let text = "datagrams are not TCP's, and have nothing to bundle; leave `bundle` out";
-            found.push(Contradiction::new(&["group", name, "bundle"], text));
+            return Err(Contradiction::new(&["group", name, "bundle"], text));
         }
         if group.connects_at_start
             && matches!(traffic.kind, Kind::Datagrams { .. } | Kind::Flow { .. })
         {
             let text = "flows connect when each starts, and datagrams do not; leave it out";
-            found.push(Contradiction::new(
-                &["group", name, "connects-at-start"],
-                text,
-            ));
+            let path = ["group", name, "connects-at-start"];
+            return Err(Contradiction::new(&path, text));
         }
         let traffic = crate::traffic::Group {
             name: name.to_owned(),
             connects_at_start: group.connects_at_start,
             ..traffic
         };
-        if !self.duration.is_zero()
-            && let Err(error) = traffic.validate(Some(self.duration), self.seed)
-        {
+        let sound = traffic.validate(Some(self.duration), self.seed);
+        sound.map_err(|error| {
             let path = ["group", name, option_of(&error)];
-            found.push(Contradiction::new(&path, error.to_string()));
-            return;
-        }
+            Contradiction::new(&path, error.to_string())
+        })?;
         let first: usize = self.streams.iter().map(|it| it.traffic.streams).sum();
         let own = group.rtt.as_ref();
         let delays = own.map(|own| self.delays_of(own, first, traffic.streams));
@@ -317,6 +297,7 @@ impl Plan {
             ways: [group.forward.clone(), group.back.clone()],
             bundling: group.bundle,
         });
+        Ok(())
     }
 
     /// Half of each stream's round-trip time.
@@ -326,15 +307,14 @@ impl Plan {
     }
 
     /// The index of a group's host, which is made where the group has one to itself.
-    fn host(&mut self, group: &str, of: &Group, found: &mut Found) -> Option<usize> {
+    fn host(&mut self, group: &str, of: &Group) -> Result<usize, Contradiction> {
         let name = of.host.as_deref().unwrap_or(group);
         let known = self.hosts.iter().position(|host| host.name == name);
         let index = match (known, &of.host) {
             (Some(index), _) => index,
             (None, Some(name)) => {
                 let text = format!("no host `{name}`; describe it in [host.{name}]");
-                found.push(Contradiction::new(&["group", group, "host"], text));
-                return None;
+                return Err(Contradiction::new(&["group", group, "host"], text));
             }
             (None, None) => {
                 self.hosts.push(SendingHost {
@@ -344,11 +324,16 @@ impl Plan {
                 self.hosts.len() - 1
             }
         };
-        self.set(index, group, &of.mechanisms, found);
-        Some(index)
+        self.set(index, group, &of.mechanisms)?;
+        Ok(index)
     }
 
-    fn set(&mut self, index: usize, group: &str, mechanisms: &Mechanisms, found: &mut Found) {
+    fn set(
+        &mut self,
+        index: usize,
+        group: &str,
+        mechanisms: &Mechanisms,
+    ) -> Result<(), Contradiction> {
         let host = &mut self.hosts[index];
         let set = mechanisms.sysctls();
         let contradicts = |(name, value): &(&String, &String)| {
@@ -363,33 +348,38 @@ impl Plan {
                  group a host of its own",
                 host.name
             );
-            found.push(Contradiction::new(&["group", group, "mechanisms"], text));
+            return Err(Contradiction::new(&["group", group, "mechanisms"], text));
         }
         host.initial_window = host.initial_window.or(window);
         host.sysctls.extend(set);
+        Ok(())
     }
 
     /// An application can ask pillion for nothing where there is none.
-    fn check_switch(&self, name: &str, group: &Group, found: &mut Found) {
+    fn check_switch(&self, name: &str, group: &Group) -> Result<(), Contradiction> {
         let own = self.streams.iter().find(|it| it.traffic.name == name);
-        let Some(own) = own else { return };
+        let Some(own) = own else { return Ok(()) };
         let mut on_host = self.streams.iter().filter(|it| it.host == own.host);
         if on_host.any(|streams| streams.bundling.is_some()) {
-            return;
+            return Ok(());
         }
         let asked = [
             ("pillion", group.traffic.pillion.is_some()),
             ("max-packets", group.traffic.max_packets.is_some()),
         ];
-        for (key, _) in asked.into_iter().filter(|(_, asked)| *asked) {
-            let text = format!("`{key}` asks a pillion that is not there; give `bundle` as well");
-            found.push(Contradiction::new(&["group", name, key], text));
+        match asked.into_iter().find(|(_, asked)| *asked) {
+            Some((key, _)) => {
+                let text =
+                    format!("`{key}` asks a pillion that is not there; give `bundle` as well");
+                Err(Contradiction::new(&["group", name, key], text))
+            }
+            None => Ok(()),
         }
     }
 }
 
 /// What can be said of a group more than once is to be said once.
-fn twice(name: &str, group: &Group, found: &mut Found) {
+fn check_twice(name: &str, group: &Group) -> Result<(), Contradiction> {
     let companions = group.bundle.map(|how| how.companions).unwrap_or_default();
     let options = group.bundle.map(|how| how.options).unwrap_or_default();
     let traffic = &group.traffic;
@@ -422,18 +412,12 @@ fn twice(name: &str, group: &Group, found: &mut Found) {
         let said = tables.into_iter().filter(|(_, said)| *said);
         let mut said = said.map(|(table, _)| table);
         let Some(first) = said.next() else { continue };
-        for again in said {
-            let of = |table: Option<&str>| match table {
-                None => "the group itself".to_owned(),
-                Some(table) => format!("`{table}`"),
-            };
-            let text = format!(
-                "`{key}` is said in {} as well as here; keep one of them",
-                of(first)
-            );
+        if let Some(again) = said.next() {
+            let first = first.map_or("the group itself".to_owned(), |it| format!("`{it}`"));
+            let text = format!("`{key}` is said in {first} as well as here; keep one of them");
             let path = ["group", name].into_iter().chain(again).chain([key]);
-            let path: Vec<_> = path.collect();
-            found.push(Contradiction::new(&path, text));
+            return Err(Contradiction::new(&path.collect::<Vec<_>>(), text));
         }
     }
+    Ok(())
 }

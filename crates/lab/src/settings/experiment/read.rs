@@ -5,14 +5,14 @@ use std::path::Path;
 
 use pillion_cli::settings::BadInput;
 use pillion_cli::settings::document::known::keys;
-use pillion_cli::settings::document::{self, Mistake, Value, span_of};
+use pillion_cli::settings::document::{self, Mistake, span_of};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::expression::{PARAMETERS, Parameters, replace};
 use super::{
-    Experiment, Extent, Group, Plan, Planned, Reproduction, Run, Selection, Selector, expand,
-    reproduction,
+    Contradiction, Experiment, Extent, Group, Plan, Planned, Reproduction, Run, Selection,
+    Selector, expand, reproduction,
 };
 use crate::settings::traffic;
 use crate::settings::traffic::Writes;
@@ -139,17 +139,16 @@ fn run(
     let value = Spanned::new(0..0, DeValue::Table(document));
     let mut run = document::read::<Run>(&value, mistakes)?;
     keep(&mut unused.hosts, run.take_idle_hosts());
-    let plan = run.plan().map_err(|contradictions| {
-        mistakes.extend(contradictions.into_iter().map(|it| {
-            let path: Vec<&str> = it.path.iter().map(String::as_str).collect();
-            let span = value.get_ref().as_table();
-            let span = span.and_then(|document| span_of(document, &path));
-            Mistake::new(span.unwrap_or(0..1), it.text)
-        }));
-    });
-    match plan {
+    match run.plan() {
         Ok(plan) if mistakes.len() == known => Some((run, plan)),
-        _ => None,
+        Ok(_) => None,
+        Err(Contradiction { path, text }) => {
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            let document = value.get_ref().as_table();
+            let span = document.and_then(|document| span_of(document, &path));
+            mistakes.push(Mistake::new(span.unwrap_or(0..1), text));
+            None
+        }
     }
 }
 
@@ -176,25 +175,7 @@ fn inherit<'i>(document: &mut DeTable<'i>, defaults: &DeTable<'i>, mistakes: &mu
             mistakes.push(Mistake::new(key.span(), text));
         }
         *group = traffic::whole(group, defaults);
-        check_group(value, mistakes);
     }
-}
-
-/// Tells what is wrong with a group by itself, even if something else is wrong as well.
-fn check_group(value: &Value, mistakes: &mut Vec<Mistake>) {
-    let Some((group, left_out)) = document::read_sound::<Group>(value, mistakes) else {
-        return;
-    };
-    // What follows from a mistake is none.
-    if left_out.iter().any(|key| ["kind", "profile"].contains(key)) {
-        return;
-    }
-    let wrong = group.traffic.group().err().into_iter().flatten();
-    let table = value.get_ref().as_table();
-    mistakes.extend(wrong.map(|wrong| {
-        let span = table.and_then(|table| span_of(table, &[wrong.option]));
-        Mistake::new(span.unwrap_or(value.span()), wrong.text)
-    }));
 }
 
 /// Replaces every `table:FILE` and `file:FILE` by what the file says; files are sought from the experiment's

@@ -74,26 +74,22 @@ impl Receiving {
     /// What that is for the receiver.
     ///
     /// # Errors
-    /// Each option that does not go with the others.
-    pub fn manner(&self) -> Result<Manner, Vec<Wrong>> {
-        let mut wrong = Vec::new();
-        let mut refuse = |option, text: &str| wrong.push(Wrong::new(option, text.to_owned()));
+    /// The first option that does not go with the others.
+    pub fn manner(&self) -> Result<Manner, Wrong> {
+        let wrong = |option, text: &str| Err(Wrong::new(option, text.to_owned()));
         if self.read_delay.is_some() && self.read_rate.is_some() {
             let text = "`read-rate` says when to read, and so does `read-delay`; keep one of them";
-            refuse("read-rate", text);
+            return wrong("read-rate", text);
         }
         if self.echo && self.answer_every.is_some() {
             let text = "`echo` sends back all that comes, and `answer-every` something else; keep \
                         one of them";
-            refuse("answer-every", text);
+            return wrong("answer-every", text);
         }
         if self.answer_size.is_some() && self.answer_every.is_none() {
             let text = "`answer-size` is that of the answers which `answer-every` asks for; give \
                         that as well";
-            refuse("answer-size", text);
-        }
-        if !wrong.is_empty() {
-            return Err(wrong);
+            return wrong("answer-size", text);
         }
         Ok(Manner {
             reading: match (self.read_delay, self.read_rate) {

@@ -152,8 +152,8 @@ impl Group {
     /// What is to be sent; without a name, it is called like its kind or profile.
     ///
     /// # Errors
-    /// Each option that does not go with the kind.
-    pub fn group(&self) -> Result<crate::traffic::Group, Vec<Wrong>> {
+    /// The first option that does not go with the kind.
+    pub fn group(&self) -> Result<crate::traffic::Group, Wrong> {
         let kind = self.made_kind()?;
         let name = self.name.clone().or(self.profile.clone());
         let name = name.unwrap_or_else(|| kind.name().to_owned());
@@ -229,9 +229,9 @@ impl Group {
     /// What its streams do.
     ///
     /// # Errors
-    /// Each option that says something which the kind has not, or which must be fixed; and each
-    /// beside a profile.
-    pub(super) fn made_kind(&self) -> Result<Kind, Vec<Wrong>> {
+    /// The first option that says something which the kind has not, or which must be fixed; or that
+    /// stands beside a profile.
+    pub(super) fn made_kind(&self) -> Result<Kind, Wrong> {
         let given = [
             ("kind", self.kind.is_some()),
             ("itt", self.itt.is_some()),
@@ -246,28 +246,21 @@ impl Group {
         let given = given.filter(|(_, given)| *given);
         let mut given = given.map(|(option, _)| option);
         if let Some(name) = &self.profile {
-            let beside = given.map(|option| {
-                let text = format!("`{option}` beside `profile`, which says it; leave one out");
-                Wrong::new(option, text)
-            });
-            let beside: Vec<_> = beside.collect();
-            return match beside.is_empty() {
-                true => profile(name).map_err(|wrong| vec![wrong]),
-                false => Err(beside),
+            return match given.next() {
+                Some(option) => {
+                    let text = format!("`{option}` beside `profile`, which says it; leave one out");
+                    Err(Wrong::new(option, text))
+                }
+                None => profile(name),
             };
         }
         let kind = self.kind.unwrap_or_default();
-        let surplus = given.by_ref().filter(|option| !kind.has(option));
-        let of_tcp = self.options_of_tcp().filter(|option| !kind.has(option));
-        let surplus = surplus.chain(of_tcp);
-        let mut wrong: Vec<_> = surplus.map(|option| surplus_of(kind, option)).collect();
-        match self.made(kind) {
-            Ok(kind) if wrong.is_empty() => Ok(kind),
-            Ok(_) => Err(wrong),
-            Err(more) => {
-                wrong.extend(Some(more).filter(|more| kind.has(more.option)));
-                Err(wrong)
-            }
+        match given
+            .chain(self.options_of_tcp())
+            .find(|option| !kind.has(option))
+        {
+            Some(option) => Err(surplus_of(kind, option)),
+            None => self.made(kind),
         }
     }
 

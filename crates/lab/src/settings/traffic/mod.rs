@@ -40,15 +40,11 @@ impl Wrong {
 
 /// What is wrong, with the options as the command line has them.
 #[must_use]
-pub fn on_the_command_line(wrong: Vec<Wrong>) -> BadInput {
-    let mut names = keys::<Group>();
-    names.extend(keys::<Receiving>());
-    let told = wrong.into_iter().map(|wrong| {
-        names.iter().fold(wrong.text, |text, name| {
-            text.replace(&format!("`{name}`"), &format!("--{name}"))
-        })
-    });
-    BadInput(told.collect::<Vec<_>>().join("\npillion: "))
+pub fn on_the_command_line(wrong: Wrong) -> BadInput {
+    let names = keys::<Group>().into_iter().chain(keys::<Receiving>());
+    BadInput(names.fold(wrong.text, |text, name| {
+        text.replace(&format!("`{name}`"), &format!("--{name}"))
+    }))
 }
 
 /// What such a file says.
@@ -132,8 +128,7 @@ fn read(document: &DeTable, mistakes: &mut Vec<Mistake>) -> Mix {
         let group = match group.group() {
             Ok(group) => group,
             Err(wrong) => {
-                let wrong = wrong.into_iter();
-                mistakes.extend(wrong.map(|it| Mistake::new(span(it.option), it.text)));
+                mistakes.push(Mistake::new(span(wrong.option), wrong.text));
                 continue;
             }
         };

@@ -111,8 +111,13 @@ think = 5
 kind = \"greedy\"
 itt = 100
 answer = 4
-size = \"exponential:100\"
 pillion = true
+[[group]]
+kind = \"greedy\"
+answer = 4
+[[group]]
+kind = \"greedy\"
+size = \"exponential:100\"
 [[group]]
 profile = \"nope\"
 [[group]]
@@ -130,15 +135,15 @@ color = 3
         "7:8: `thick`; expected \"thin\" or \"isochronous\" or ",
         "8:11: `0`; expected a whole number from 1 on",
         "12:7: `itt` goes with `kind` thin or isochronous or burst or flow and not with greedy; leave it out",
-        "13:10: `answer` goes with `kind` request-response and not with greedy; leave it out",
-        "14:8: `size`: this kind has a fixed one; give a single number",
-        "15:11: `true`; expected \"on\" or \"off\"",
-        "17:11: no profile `nope`; there are: anarchy-online, ",
-        "19:8: mean 0: give one above 0",
-        "20:12: `0`; expected a whole number from 1 on",
-        "21:9: `soon`; expected seconds, as in 0.5",
-        "22:1: unknown key `color`; known: name, start, duration, streams, ",
-        "23:2: unknown key `other`; a file has the keys `duration` and `seed`, ",
+        "14:11: `true`; expected \"on\" or \"off\"",
+        "17:10: `answer` goes with `kind` request-response and not with greedy; leave it out",
+        "20:8: `size`: this kind has a fixed one; give a single number",
+        "22:11: no profile `nope`; there are: anarchy-online, ",
+        "24:8: mean 0: give one above 0",
+        "25:12: `0`; expected a whole number from 1 on",
+        "26:9: `soon`; expected seconds, as in 0.5",
+        "27:1: unknown key `color`; known: name, start, duration, streams, ",
+        "28:2: unknown key `other`; a file has the keys `duration` and `seed`, ",
     ];
     let found = mistakes(text);
     for (found, expected) in found.iter().zip(expected) {
