@@ -9,7 +9,7 @@ use std::{fs, io};
 use anyhow::{Context, Result};
 use nix::sched::sched_getcpu;
 use pillion_cli::settings::BadInput;
-use pillion_cli::settings::times::parse_s;
+use pillion_cli::settings::times::parse_duration;
 use pillion_cli::stop;
 use pillion_lab::PROGRAM;
 use pillion_lab::campaign::Kernels;
@@ -51,7 +51,7 @@ pub struct Args {
     results: Option<PathBuf>,
 
     /// Seconds of virtual time after which the program is stopped
-    #[arg(long, value_name = "S", value_parser = parse_s)]
+    #[arg(long, value_name = "S", value_parser = parse_duration)]
     time_limit: Option<Duration>,
 
     /// The program, by name or path, and its arguments, after `--`
@@ -129,7 +129,7 @@ pub struct MachineArgs {
     memory: Option<u32>,
 
     /// Seconds of work during which virtual time may stand still
-    #[arg(long, value_name = "S", default_value = "20", value_parser = parse_s)]
+    #[arg(long, value_name = "S", default_value = "20", value_parser = parse_duration)]
     patience: Duration,
 }
 

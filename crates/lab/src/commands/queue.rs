@@ -18,7 +18,7 @@ use pillion_cli::command::{Signals, cannot_run};
 use pillion_cli::exit::INCOMPLETE;
 use pillion_cli::print::{print, print_json, say_line};
 use pillion_cli::settings::BadInput;
-use pillion_cli::settings::times::parse_s;
+use pillion_cli::settings::times::parse_duration;
 use pillion_cli::stop;
 use pillion_lab::PROGRAM;
 use pillion_lab::queue::measure::{Account, Drops, Measures, Quantiles, Stream, Summary};
@@ -51,7 +51,7 @@ pub struct Args {
     netns: NetnsArgs,
 
     /// End after so many seconds
-    #[arg(long, value_name = "S", value_parser = parse_s, conflicts_with = "command")]
+    #[arg(long, value_name = "S", value_parser = parse_duration, conflicts_with = "command")]
     duration: Option<Duration>,
 
     /// Take the packets from a file that --csv wrote

@@ -9,7 +9,7 @@ use pillion_bpf::host::Ticks;
 use pillion_cli::print::print_if_read;
 use pillion_cli::settings::BadInput;
 use pillion_cli::settings::policy::Ports;
-use pillion_cli::settings::times::{parse_interval, parse_s};
+use pillion_cli::settings::times::{parse_duration, parse_interval};
 use pillion_cli::stop;
 use pillion_lab::sockets::{Sample, Sockets};
 
@@ -27,7 +27,7 @@ pub struct Args {
     interval: Duration,
 
     /// End after so many seconds
-    #[arg(long, value_name = "S", value_parser = parse_s)]
+    #[arg(long, value_name = "S", value_parser = parse_duration)]
     duration: Option<Duration>,
 
     /// Only connections with this port at either end, or one of a range, as in 8000-8100; may be

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use pillion_cli::settings::BadInput;
-use pillion_cli::settings::times::parse_s;
+use pillion_cli::settings::times::parse_duration;
 use pillion_lab::analysis::{Arrived, Copied, Event, Seen, Story, Trace, Waited, What};
 use pillion_stats::report::{Column, Table, number};
 use pillion_trace::measure::{Group, Options};
@@ -91,7 +91,7 @@ fn parse_percentile(text: &str) -> Result<f64, String> {
 
 /// A shorter slice than a microsecond would hold no more than one packet.
 fn parse_slice(text: &str) -> Result<Duration, BadInput> {
-    let width = parse_s(text)?;
+    let width = parse_duration(text)?;
     if width < Duration::from_micros(1) {
         return Err("expected at least 0.000001 s".into());
     }

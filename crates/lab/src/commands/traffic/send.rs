@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Id;
 use pillion_cli::print::{print_json, print_line, say, say_line};
-use pillion_cli::settings::times::parse_s;
+use pillion_cli::settings::times::parse_duration;
 use pillion_cli::settings::{BadInput, arguments};
 use pillion_cli::stop;
 use pillion_lab::settings::parse_host_port;
@@ -45,7 +45,7 @@ pub struct Args {
     group: Group,
 
     /// Seconds of sending [default: 10, or until all messages are sent]
-    #[arg(long, value_name = "S", value_parser = parse_s)]
+    #[arg(long, value_name = "S", value_parser = parse_duration)]
     duration: Option<Duration>,
 
     /// Seed of times, sizes and content
