@@ -1,5 +1,5 @@
-//! A path whose ACKs are filtered, as cable modems do: what bundles hide cannot be found, so the
-//! stream is not bundled.
+//! Path with filtered ACKs, as in cable modems. Hidden losses cannot be detected there, so bundling
+//! stops.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::common::*;
 
-/// Of 50 ACKs a second one of five passes, and of few all do: TCP's recovery is not held up.
+/// Passes one of five ACKs at 50 a second, and all ACKs at low rates, so TCP's own recovery works.
 const FILTER: &str = "
 table ip filtered {
     chain in {
@@ -20,7 +20,7 @@ table ip filtered {
 }
 ";
 
-/// Runs a stream at this loss rate; returns its statistics and the number of packets lost.
+/// Runs a stream at this loss rate. Returns its statistics and the number of lost packets.
 fn stats(filtered: bool, loss: f64) -> (Value, u64) {
     let direction = |loss| Direction {
         loss: Loss::Uniform(loss),
@@ -71,9 +71,9 @@ fn where_one_ack_of_five_comes_back_the_stream_is_not_bundled_for_long() {
     let (all, lost) = stats(false, 0.05);
     assert_eq!(outcome(&all, "acks_thinned"), 0);
     assert!(all["hidden_losses"].as_u64().expect("a count") * 2 > lost);
-    // Without losses: they shrink the window, and few ACKs do not let it grow again.
+    // No losses here: they would shrink the window, which few ACKs cannot grow again.
     let (few, _) = stats(true, 0.0);
     let (bundled, thinned) = (outcome(&few, "bundled"), outcome(&few, "acks_thinned"));
-    // The first sixty show it.
+    // pillion decides within the first sixty packets.
     assert!(bundled < 150 && thinned > 100, "{bundled}, {thinned}");
 }

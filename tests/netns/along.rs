@@ -1,4 +1,4 @@
-//! Segments that ride along with retransmissions.
+//! Segments bundled with retransmissions.
 
 use std::process::Stdio;
 
@@ -9,7 +9,7 @@ fn a_stream_that_loses_much_arrives_whole_and_what_rode_along_repairs_it() {
     needs_root!();
     let pair = lossy_pair(0.3);
     let sender = &pair.sender.namespace;
-    // TCP itself neither merges segments to send them again, nor probes for lost ones.
+    // Without these, TCP would merge segments to retransmit them, and probe for lost ones.
     let quiet = || {
         pillion_tests::sysctl("net.ipv4.tcp_retrans_collapse", "0");
         pillion_tests::sysctl("net.ipv4.tcp_early_retrans", "0");

@@ -1,4 +1,4 @@
-//! `pillion-lab analyse`, on traces made by hand.
+//! `pillion-lab analyse`, on traces written by hand.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::common::*;
 use crate::trace::{Conversation, INITIAL};
 
-/// Bytes 101 to 200 are lost and come with the next packet; 301 to 400 are lost and come again,
-/// after those behind them.
+/// Bytes 101 to 200 are lost and repaired by the next packet. Bytes 301 to 400 are lost and
+/// retransmitted after later bytes have arrived.
 fn conversation() -> Conversation {
     let mut conversation = Conversation::begin();
     conversation.data(110, 1, 101).data(130, 101, 201).lost();
@@ -20,7 +20,7 @@ fn conversation() -> Conversation {
     conversation
 }
 
-/// The arguments for both traces in a folder.
+/// Arguments that name both traces in a folder.
 fn both(folder: &Path) -> Vec<String> {
     let [client, server] = conversation().write(folder);
     let text = |path: &Path| path.to_str().unwrap().to_owned();
@@ -139,7 +139,7 @@ fn the_story_says_who_waited_behind_the_range() {
     assert_eq!(behind["application_latency_ms"], 190.0);
     let text = stdout(&analyse(&files, &["--explain", "1:301"]));
     assert!(text.contains("bytes 401 to 500: 140.0 ms"), "{text}");
-    // The sender's trace alone shows the same but for the arrivals.
+    // The sender's trace without the receiver's shows the same, except for arrivals.
     let alone = json_of(&files[..2], &["--explain", "1:301"]);
     assert_eq!(alone["ack_latency_ms"], 250.0);
     assert_eq!(alone["application_latency_ms"], Value::Null);
@@ -286,7 +286,7 @@ fn a_part_is_chosen_by_seconds_or_by_date_by_the_senders_clock() {
             let list = json_of(files, &["--list", "--from", from, "--to", to]);
             assert_eq!(list[0]["there"]["packets"], 2, "{from}: {list}");
             assert_eq!(list[0]["back"]["packets"], 1, "{from}: {list}");
-            // It began before, which is read as well.
+            // The connection started before the range, and its start is still read.
             assert_eq!(list[0]["begin_s"], 0.0);
         }
     }
@@ -361,7 +361,7 @@ fn a_connection_chosen_by_a_number_that_none_has_is_said_to_be_missing() {
         assert_eq!(output.status.code(), Some(2), "{more:?}");
         let said = stderr(&output);
         assert!(said.contains("no connection has the number 9"), "{said}");
-        // One that is there, and that another condition leaves out, is not missing.
+        // A connection that exists but is excluded by another condition is not missing.
         let left_out = [&["--connection", "1", "--port", "1"], more].concat();
         let output = analyse(&files, &left_out);
         assert!(output.status.success(), "{more:?}: {}", stderr(&output));
@@ -427,7 +427,7 @@ fn packets_that_are_in_no_number_are_told() {
     }
 }
 
-/// A trace of which each packet was captured as far as that.
+/// Truncates each packet of a trace to `snaplen` bytes.
 fn cut(trace: &[u8], snaplen: usize) -> Vec<u8> {
     let (header, mut rest) = trace.split_at(24);
     let mut cut = header.to_vec();

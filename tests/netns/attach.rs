@@ -1,4 +1,4 @@
-//! `pillion attach`: chosen connections of the whole host, and no others.
+//! `pillion attach`: selected connections of the whole host, and no others.
 
 use std::process::{Child, Stdio};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::common::*;
 
-/// Attaches on the sender's host, lets `work` happen, ends it, and gives its account.
+/// Runs `work` while pillion is attached on the sender's host. Returns its statistics.
 fn attached(pair: &HostPair, options: &[&str], work: impl FnOnce()) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let stats = folder.path().join("stats.json");
@@ -25,7 +25,7 @@ fn attached(pair: &HostPair, options: &[&str], work: impl FnOnce()) -> Value {
     read_json(&stats)
 }
 
-/// Starts a receiver of two streams that verifies every byte.
+/// Starts a receiver of two streams, which verifies every byte.
 pub fn receive(pair: &HostPair, port: u16) -> Child {
     let listen = format!("10.77.0.2:{port}");
     let arguments = ["traffic", "receive", "--listen", &listen, "--streams", "2"];
@@ -39,7 +39,7 @@ pub fn receive(pair: &HostPair, port: u16) -> Child {
     receiver
 }
 
-/// Starts to send two thin streams.
+/// Starts a sender of two thin streams.
 pub fn send(pair: &HostPair, port: u16, seconds: &str) -> Child {
     let to = format!("10.77.0.2:{port}");
     let arguments = [
@@ -60,7 +60,7 @@ pub fn send(pair: &HostPair, port: u16, seconds: &str) -> Child {
         .unwrap()
 }
 
-/// Sends to both ports at once; the receivers verify every byte.
+/// Sends to all ports concurrently; the receivers verify every byte.
 pub fn send_to(pair: &HostPair, ports: &[u16]) {
     let receivers: Vec<_> = ports.iter().map(|port| receive(pair, *port)).collect();
     let senders = ports.iter().map(|port| send(pair, *port, "2"));
@@ -127,7 +127,7 @@ fn one_pillion_by_clsact_and_one_by_tcx_never_bundle_twice() {
         by_tcx = attached(&pair, &options, || send_to(&pair, &[7001]));
     });
     let of = |stats: &Value, outcome| stats["outcomes"][outcome].as_u64().unwrap_or(0);
-    // tcx comes first, and bundles only the second packet in flight.
+    // tcx runs first, and bundles only the second packet in flight.
     assert_eq!(of(&by_clsact, "overlap"), of(&by_tcx, "bundled"));
     assert!(of(&by_clsact, "bundled") > 100, "{by_clsact}");
 }
@@ -137,7 +137,7 @@ fn flows_lists_what_is_being_bundled_and_why_not() {
     needs_root!();
     let pair = clean_pair();
     attached(&pair, &["--port", "7001"], || {
-        // However long it takes to list connections where much else is at work.
+        // Listing takes long on a busy machine, so the streams last a minute.
         let mut ends = [receive(&pair, 7001), send(&pair, 7001, "60")];
         let mut seen = Vec::new();
         eventually("both connections have bundled", || {

@@ -1,5 +1,5 @@
-//! A mistake gets one line that names it and says what to do, and exit code 2; want of
-//! privilege or of a kernel feature is 1.
+//! Invalid input gets one line that names it with the remedy, and exit status 2. Missing privileges
+//! or kernel features give status 1.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
@@ -8,7 +8,7 @@ use pillion_bpf::Companion;
 
 use crate::common::*;
 
-/// What pillion says to bad input, which must be short.
+/// Returns pillion's error for invalid input, which must be one line.
 fn refused(arguments: &[&str]) -> String {
     refusal(arguments, &pillion(arguments))
 }
@@ -66,7 +66,7 @@ fn an_unknown_network_namespace_is_named_beside_those_that_exist() {
         .split_once("no network namespace `no-such-namespace`: give a name under /run/netns (")
         .unwrap_or_else(|| panic!("{said}"));
     assert!(there.starts_with("there: "), "{said}");
-    // The kernel gives no process a number as high as that.
+    // The kernel assigns no PID this high.
     assert!(attach("4194305").contains("no network namespace `4194305`"));
     assert!(attach("/no/such/file").contains("no network namespace `/no/such/file`"));
 }
@@ -336,12 +336,12 @@ fn check_says_what_is_missing_and_fails() {
     );
 }
 
-/// Root in name only: without any capability.
+/// Builds a command that runs as root without any capability.
 fn unprivileged(program: &str, arguments: &[&str]) -> Command {
     const LAST_CAPABILITY: i32 = 63;
     let mut command = Command::new(program);
     command.args(arguments);
-    // SAFETY: only system calls. Those that fail are for capabilities that do not exist.
+    // SAFETY: only system calls are made. They fail only for capabilities that do not exist.
     unsafe {
         command.pre_exec(|| {
             for capability in 0..=LAST_CAPABILITY {
@@ -372,7 +372,7 @@ fn output_that_nobody_reads_is_no_failure() {
     }
 }
 
-/// Its runs would be kept with an empty file in the experiment's place.
+/// The run's folder would contain an empty file instead of the experiment.
 #[test]
 fn an_experiment_that_comes_through_a_pipe_is_not_run() {
     let mut child = Command::new(PILLION_LAB)

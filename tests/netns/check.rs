@@ -1,4 +1,4 @@
-//! `pillion check` against what pillion then does.
+//! `pillion check` compared with what pillion can do afterwards.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::common::*;
 
-/// A pillion that another user may call, with the three capabilities that bundling takes.
+/// Installed copy that another user runs with the three capabilities that bundling needs.
 struct Granted {
     folder: TempDir,
     namespace: pillion_lab::Namespace,
@@ -83,7 +83,7 @@ fn lines_above_are_named_only_where_there_are_some() {
     assert!(is_missing, "{told}");
 }
 
-/// `command`, where the cgroups cannot be written to, as in a container.
+/// Runs a pillion command with read-only cgroups, as in a container.
 fn with_read_only_cgroups(command: &str) -> Output {
     let script = format!("mount -o remount,bind,ro \"$1\" && exec \"$0\" {command}");
     let mount = pillion_bpf::cgroup2_mount().unwrap();

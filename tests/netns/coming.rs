@@ -1,4 +1,5 @@
-//! Cgroups and network namespaces by name or wildcards, which come and go while pillion runs.
+//! Cgroups and network namespaces that appear and vanish while pillion runs, selected by name or
+//! wildcards.
 
 use std::fs::{self, OpenOptions};
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +20,7 @@ use crate::common::*;
 use crate::devices::Attach;
 use crate::namespaces::{Name, Resident};
 
-/// A cgroup that ends with the test, and its processes with it.
+/// Cgroup for a test. Dropping it kills its processes and removes it.
 pub struct Group(PathBuf);
 
 impl Group {
@@ -29,7 +30,7 @@ impl Group {
         Self(path)
     }
 
-    /// A stream over loopback by a process of this cgroup, to this host by its name.
+    /// Starts a loopback stream to `localhost` from a process in this cgroup.
     pub fn stream(&self, namespace: &Namespace) -> (Child, TcpListener) {
         let listener = namespace.enter(|| TcpListener::bind("localhost:0"));
         let listener = listener.unwrap().unwrap();
@@ -208,7 +209,7 @@ fn a_name_whose_namespace_is_still_to_come_is_no_failure() {
     let own = namespace_with_loopback();
     let name = format!("pillion-test-{}-nascent", std::process::id());
     let file = Path::new("/run/netns").join(&name);
-    // Without a file that it writes: for that it would keep the right to read any.
+    // No output file here: pillion would keep the right to read any file for it.
     let pattern = "pillion-test-*-nascent";
     let arguments = ["attach", "--all", "--dev", "lo", "--netns", pattern];
     let mut attach = Attach::of(pillion_in(&own, &arguments), tempfile::tempdir().unwrap());
@@ -218,7 +219,7 @@ fn a_name_whose_namespace_is_still_to_come_is_no_failure() {
         "{first}"
     );
     attach.says("covers nothing: no network namespace pillion-test-*-nascent is there");
-    // As `ip netns add` does, but slowly.
+    // Like `ip netns add`, but slowly.
     fs::create_dir_all("/run/netns").unwrap();
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o000);
@@ -264,7 +265,7 @@ fn a_container_that_sees_its_own_cgroup_alone_is_told_so() {
     needs_root!();
     let group = Group::create(&format!("sidecar-{}", std::process::id()));
     let namespace = namespace_with_loopback();
-    // Of another container in the same network namespace.
+    // A connection of another container in the same network namespace.
     let foreign = namespace.enter(|| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers shared by the tests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,10 +15,10 @@ use pillion_tests::HostPair;
 
 /// The binary under test.
 pub const PILLION: &str = env!("CARGO_BIN_EXE_pillion");
-/// The lab's binary: traffic and its receiver, and the tools that check what arrived.
+/// The lab's binary: traffic sender and receiver, and tools that check results.
 pub const PILLION_LAB: &str = concat!(env!("CARGO_BIN_EXE_pillion"), "-lab");
 
-/// False, with a line that says so, where a test cannot run.
+/// Returns whether the test runs as root; otherwise prints that it is skipped.
 pub fn is_root(test: &str) -> bool {
     let root = nix::unistd::Uid::effective().is_root();
     if !root {
@@ -36,12 +36,12 @@ macro_rules! needs_root {
 }
 pub(crate) use needs_root;
 
-/// A path with 20 ms each way that loses nothing.
+/// Creates two hosts with 20 ms each way and no losses.
 pub fn clean_pair() -> HostPair {
     lossy_pair(0.0)
 }
 
-/// A path with 20 ms each way that loses a share of the data's packets.
+/// Creates two hosts with 20 ms each way, where a share of the data packets is lost.
 pub fn lossy_pair(loss: f64) -> HostPair {
     let direction = |loss| Direction {
         loss: Loss::Uniform(loss),
@@ -55,12 +55,12 @@ pub fn lossy_pair(loss: f64) -> HostPair {
     HostPair::create(&path)
 }
 
-/// The binary with arguments, inside a namespace.
+/// Builds a `pillion` command inside a namespace.
 pub fn pillion_in(namespace: &Namespace, arguments: &[&str]) -> Command {
     command_in(namespace, PILLION, arguments)
 }
 
-/// The lab's binary with arguments, inside a namespace.
+/// Builds a `pillion-lab` command inside a namespace.
 pub fn lab_in(namespace: &Namespace, arguments: &[&str]) -> Command {
     command_in(namespace, PILLION_LAB, arguments)
 }
@@ -72,8 +72,8 @@ fn command_in(namespace: &Namespace, program: &str, arguments: &[&str]) -> Comma
     command
 }
 
-/// Has a command begin with the signals that end it, where whoever runs the tests ignores them, as
-/// `nohup` does, or a shell's job in the background.
+/// Resets the terminating signals for a command. The test runner may ignore them, as under `nohup`
+/// or as a background job of a shell.
 pub fn hears_all_signals(command: &mut Command) {
     // SAFETY: between fork and exec only system calls are made.
     unsafe {
@@ -86,12 +86,12 @@ pub fn hears_all_signals(command: &mut Command) {
     }
 }
 
-/// The binary with arguments, where the tests run.
+/// Runs `pillion` in the test's own namespace.
 pub fn pillion(arguments: &[&str]) -> Output {
     output(PILLION, arguments)
 }
 
-/// The lab's binary with arguments, where the tests run.
+/// Runs `pillion-lab` in the test's own namespace.
 pub fn lab(arguments: &[&str]) -> Output {
     output(PILLION_LAB, arguments)
 }
@@ -103,7 +103,7 @@ pub fn output(program: &str, arguments: &[&str]) -> Output {
         .unwrap_or_else(|error| panic!("{program}: {error}; `cargo build` builds it"))
 }
 
-/// A namespace whose loopback device is up.
+/// Creates a namespace whose loopback device is up.
 pub fn namespace_with_loopback() -> Namespace {
     let namespace = Namespace::create().expect("a namespace");
     let status = namespace
@@ -122,12 +122,12 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Waits up to ten seconds for something to come true.
+/// Waits up to ten seconds for a condition.
 pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
     within(Duration::from_secs(10), what, condition);
 }
 
-/// Waits for something to come true.
+/// Waits for a condition; `what` names it if the time runs out.
 pub fn within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
@@ -136,7 +136,7 @@ pub fn within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) 
     }
 }
 
-/// Ids of the eBPF objects that a process holds, as `prog_id 12`.
+/// Returns the ids of the eBPF objects that a process holds, as `prog_id 12`.
 pub fn bpf_objects(pid: u32) -> BTreeSet<String> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else {
         return BTreeSet::new();
@@ -155,7 +155,7 @@ pub fn bpf_objects(pid: u32) -> BTreeSet<String> {
         .collect()
 }
 
-/// All eBPF objects that exist on this host, in the same form.
+/// Returns all eBPF objects of this host, in the same form.
 pub fn all_bpf_objects() -> BTreeSet<String> {
     use libbpf_rs::query::{LinkInfoIter, MapInfoIter, ProgInfoIter};
     let programs = ProgInfoIter::default().map(|program| format!("prog_id {}", program.id));
@@ -164,7 +164,7 @@ pub fn all_bpf_objects() -> BTreeSet<String> {
     programs.chain(maps).chain(links).collect()
 }
 
-/// The cgroup of this process, in which the pillions that it starts make theirs.
+/// Returns the cgroup of this process, in which `pillion run` creates its own.
 pub fn own_cgroup() -> PathBuf {
     let mount = pillion_bpf::cgroup2_mount().expect("cgroup v2");
     let memberships = fs::read_to_string("/proc/self/cgroup").expect("/proc/self/cgroup");
@@ -175,7 +175,7 @@ pub fn own_cgroup() -> PathBuf {
     mount.join(own)
 }
 
-/// The cgroup that a pillion has made for its command, which it holds open.
+/// Returns the cgroup that a `pillion run` created for its command and holds open.
 pub fn cgroup_of(pillion: u32) -> Option<PathBuf> {
     let files = fs::read_dir(format!("/proc/{pillion}/fd")).ok()?;
     let mut paths = files
@@ -185,7 +185,7 @@ pub fn cgroup_of(pillion: u32) -> Option<PathBuf> {
     paths.find(|path| path.parent() == Some(&own) && path.is_dir())
 }
 
-/// Waits until a running pillion has attached its programs, those of the cgroup last.
+/// Waits until a pillion has attached its programs; the cgroup programs come last.
 pub fn await_attached(pid: u32) {
     const OF_THE_CGROUP: usize = 5;
     eventually("the programs are attached", || {
@@ -199,7 +199,7 @@ pub fn await_attached(pid: u32) {
     });
 }
 
-/// Waits until connections to a port of a namespace are taken in.
+/// Waits until a socket of a namespace listens on a port.
 pub fn await_listening(namespace: &Namespace, port: u16) {
     const LISTEN: &str = "0A";
     let socket = format!(":{port:04X} 00000000:0000 {LISTEN} ");
@@ -215,7 +215,7 @@ pub fn read_json(path: &Path) -> serde_json::Value {
     serde_json::from_str(&text).expect("it is JSON")
 }
 
-/// One of the counters that `nstat` shows as `TcpExt`, of a namespace.
+/// Reads a `TcpExt` counter of a namespace, as `nstat` shows it.
 pub fn netstat(namespace: &Namespace, name: &'static str) -> u64 {
     namespace
         .enter(|| pillion_tests::netstat(name))

@@ -12,12 +12,12 @@ use crate::common::*;
 const STREAMS: u32 = 4;
 const MESSAGES: u32 = 50;
 
-/// A run whose messages take `base_ms` and up to 10 ms more, as the seed will have it.
+/// Writes a run whose messages take `base_ms` and up to 10 ms more, depending on the seed.
 fn write_run(folder: &Path, base_ms: f64, seed: u32) {
     write_run_without(0, folder, base_ms, seed);
 }
 
-/// [`write_run`], where the first `failed` streams brought nothing.
+/// Like [`write_run`], but nothing arrives on the first `failed` streams.
 fn write_run_without(failed: u32, folder: &Path, base_ms: f64, seed: u32) {
     fs::create_dir_all(folder).unwrap();
     let write = |name: &str, value: &Value| {
@@ -68,7 +68,7 @@ fn write_run_without(failed: u32, folder: &Path, base_ms: f64, seed: u32) {
     file.finish().unwrap();
 }
 
-/// A store with an experiment of two variants and two seeds.
+/// Creates a store with an experiment of two variants and two seeds.
 fn store() -> tempfile::TempDir {
     let store = tempfile::tempdir().unwrap();
     let made = store.path().join("loss/2026-01-01T00-00-00Z");

@@ -1,5 +1,4 @@
-//! `pillion attach --config`: the rules of a file, and what SIGHUP does to connections that
-//! are under way.
+//! `pillion attach --config`: rules of a file, and the effect of SIGHUP on existing connections.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -18,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::common::*;
 
-/// A pillion on the sender's host that has begun, with its file.
+/// Running `pillion attach` on the sender's host, with its rules file.
 struct Attached {
     process: Child,
     says: BufReader<ChildStderr>,
@@ -54,7 +53,7 @@ impl Attached {
         self.folder.path().join("rules.toml")
     }
 
-    /// The pillion's next line, with the file called FILE.
+    /// Reads the next log line, with the file's path replaced by FILE.
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.says.read_line(&mut line).unwrap();
@@ -79,7 +78,7 @@ impl Attached {
     }
 }
 
-/// A stream with a message each 10 ms; it ends with the test.
+/// Stream with a message every 10 ms; dropping it stops both ends.
 struct Stream {
     port: u16,
     ends: [Child; 2],
@@ -90,7 +89,7 @@ impl Stream {
         Self::begin_by(pair, port, PILLION_LAB)
     }
 
-    /// The sender is started by another program, in pillion's place.
+    /// Starts the sender with another program instead of pillion-lab.
     fn begin_by(pair: &HostPair, port: u16, program: &str) -> Self {
         let address = format!("10.77.0.2:{port}");
         let start = |mut command: Command| {
@@ -110,7 +109,7 @@ impl Stream {
         }
     }
 
-    /// What `flows` says of it, while it is being bundled.
+    /// Returns the stream's entry in `flows`, if it is being bundled.
     fn flow(&self) -> Option<Value> {
         let output = pillion(&["flows", "--json"]);
         let all: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -118,7 +117,7 @@ impl Stream {
         all.into_iter().find(|flow| flow["peer"] == peer)
     }
 
-    /// Segments of it that were bundled, and redundant bytes.
+    /// Returns the stream's bundled segments and redundant bytes.
     fn counts(&self) -> (u64, u64) {
         let flow = self.flow().unwrap_or_default();
         let number = |value: &Value| value.as_u64().unwrap_or(0);
@@ -128,7 +127,7 @@ impl Stream {
         )
     }
 
-    /// Waits for so many more to be bundled; gives redundant bytes by bundled segments.
+    /// Waits for `more` bundled segments. Returns the redundant bytes per bundled segment.
     fn bundles(&self, more: u64) -> f64 {
         let before = self.counts();
         let mut after = before;
@@ -165,8 +164,7 @@ fn the_rules_of_a_file_choose_and_the_first_that_matches_decides() {
     assert_eq!(attached.end()["connections"], 1);
 }
 
-/// Cgroups one below the other, and a script that runs pillion in the inner one; they end
-/// with the test.
+/// Two nested cgroups, and a script that runs pillion-lab in the inner one.
 struct Nested {
     outer: PathBuf,
     script: TempDir,
@@ -197,7 +195,7 @@ impl Nested {
 
 impl Drop for Nested {
     fn drop(&mut self) {
-        // A process that was killed leaves its cgroup a moment later.
+        // The cgroup is busy until its killed process is gone.
         eventually("the cgroups are empty", || {
             let _ = fs::remove_dir(self.outer.join("inner"));
             fs::remove_dir(&self.outer).is_ok()
@@ -254,7 +252,7 @@ fn a_reload_says_which_changed_keys_take_a_new_start() {
     };
     for (telling, changed) in [
         ("totals-every = 3600\n", None),
-        // The command line goes before it.
+        // The command line takes precedence over this key.
         ("totals-every = 3600\nstats = \"/nonexistent\"\n", None),
         ("totals-every = 60\n", Some("`totals-every`")),
         (
@@ -357,7 +355,8 @@ fn a_mistake_at_reload_leaves_the_old_rules_in_force_and_is_told() {
     attached.end();
 }
 
-/// `attach --config FILE --check-config` with this text.
+/// Runs `attach --config FILE --check-config` with this text as FILE. Returns status, stdout and
+/// stderr.
 fn check(text: &str) -> (Option<i32>, String, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.toml");
@@ -434,7 +433,7 @@ fn rules_come_from_standard_input_as_well_and_once() {
     assert!(attach.wait().unwrap().success());
 }
 
-/// Both ends call connect(), and TCP takes the connection for an accepted one.
+/// Both ends call connect(), so TCP treats the connection as an accepted one.
 #[test]
 fn a_connection_whose_syns_crossed_was_opened_here() {
     needs_root!();

@@ -1,4 +1,4 @@
-//! Containers by name and label, with files as runtimes write them.
+//! Containers selected by name and label, with files as runtimes write them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,22 +14,22 @@ use crate::coming::Group;
 use crate::common::*;
 use crate::devices::Attach;
 
-/// A host's folder `/var/lib` of its own, as the commands see that are run beside it.
+/// Host environment with a `/var/lib` folder of its own, seen by commands run in it.
 pub struct Beside {
     folder: tempfile::TempDir,
     cgroups: Cgroups,
-    /// What stands in for what is at a path of the host.
+    /// Bind mounts: the source, and the path of the host that it replaces.
     mounts: Vec<(PathBuf, &'static str)>,
 }
 
-/// The cgroups that commands see which are run beside a folder.
+/// Cgroup hierarchies that commands in an environment see.
 #[derive(Clone, Copy)]
 pub enum Cgroups {
-    /// Those of version 2 alone, at their usual place, where Podman looks for them.
+    /// Only version 2, mounted at the usual path, where Podman expects it.
     Version2,
-    /// This host's but for those of version 2.
+    /// This host's hierarchies without version 2.
     Version1,
-    /// This host's.
+    /// This host's hierarchies.
     AsHere,
 }
 
@@ -50,14 +50,14 @@ impl Beside {
         self.folder.path()
     }
 
-    /// Has the commands see a folder of their own at a path of the host.
+    /// Mounts a new folder over a path of the host.
     pub fn has_folder_for(&mut self, path: &'static str) {
         let folder = self.path().join(path.replace('/', "-"));
         fs::create_dir(&folder).unwrap();
         self.mounts.push((folder, path));
     }
 
-    /// Has the commands see a file with this text in place of one of the host, if it has that.
+    /// Mounts a file with this text over a file of the host, if that exists.
     pub fn has_file_for(&mut self, path: &'static str, text: &str) {
         if Path::new(path).exists() {
             let file = self.path().join(path.replace('/', "-"));
@@ -66,7 +66,7 @@ impl Beside {
         }
     }
 
-    /// A command that sees all that.
+    /// Builds a command that runs in this environment.
     pub fn command(&self, namespace: &Namespace, words: &[&str]) -> Command {
         let mut shell = namespace.command("unshare");
         shell.args(["--mount", "sh", "-c", &self.script(self.cgroups), "sh"]);
@@ -75,7 +75,7 @@ impl Beside {
         shell
     }
 
-    /// What a shell with mounts of its own does so that a command, its arguments, sees all that.
+    /// Returns the shell script that mounts everything and then runs its arguments.
     pub fn script(&self, cgroups: Cgroups) -> String {
         const VERSION_2: &str = "{ [ -e /sys/fs/cgroup/cgroup.controllers ] || \
             { umount -l -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup; }; } && ";
@@ -102,7 +102,7 @@ impl Beside {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// What Docker writes of a container.
+    /// Writes a container's configuration file as Docker does.
     pub fn has_of_docker(&self, id: &str, name: &str) {
         let folder = self.path().join("docker/containers").join(id);
         fs::create_dir_all(&folder).unwrap();
@@ -110,13 +110,13 @@ impl Beside {
         fs::write(folder.join("config.v2.json"), config.to_string()).unwrap();
     }
 
-    /// What a pillion of this namespace says of itself.
+    /// Returns the status of the pillion in this namespace.
     pub fn status(&self, namespace: &Namespace) -> Value {
         self.json(namespace, &["status", "--json"])[0].clone()
     }
 }
 
-/// Ends it, and what it has begun.
+/// Kills a child process and waits for it.
 pub fn end(mut stream: Child) {
     let _ = stream.kill();
     let _ = stream.wait();

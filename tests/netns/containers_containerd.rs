@@ -1,5 +1,5 @@
-//! Containers of a containerd of the test's own, where there is one: as pods' are, with what the
-//! kubelet has it write of them.
+//! Pod containers of a containerd started by the test, with the annotations that the kubelet sets.
+//! Skipped without containerd.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -16,25 +16,25 @@ use crate::devices::Attach;
 use crate::namespaces::Name;
 
 struct Containerd {
-    // Ends before its folder is removed.
+    // Dropped before its folder is removed.
     daemon: Daemon,
     host: Beside,
-    /// Where pillion runs.
+    /// Namespace in which pillion runs.
     here: Namespace,
-    /// The network namespace of pods.
+    /// Network namespace of the pods.
     pod: Name,
     stream: Stream,
 }
 
 impl Containerd {
-    /// None, with a line that says so, where it cannot run containers.
+    /// Starts containerd; `None`, with a message, if it cannot run containers.
     fn find() -> Option<Self> {
         let stream = Stream::prepare();
         let pod = Name::give(&stream.resident);
         let mut host = Beside::with(Cgroups::AsHere);
         host.has_folder_for("/run/containerd");
         let file = host.path().join("containerd.toml");
-        // What serves the kubelet needs the network, and is not used.
+        // The CRI plugin needs the network, and the test does not use it.
         let root = host.path().join("root-of-containerd");
         let text = format!(
             "version = 2\nroot = {root:?}\nstate = \"/run/containerd\"\n\
@@ -72,8 +72,8 @@ impl Containerd {
         self.run(&id("e0"), "probe", None, &["/usr/bin/true"])
     }
 
-    /// Runs a container of this host's programs, of a pod and called so there; or that which holds
-    /// the pod's namespaces.
+    /// Runs a container of this host's programs as part of a pod. `None` as name makes it the pod's
+    /// sandbox.
     fn run(&self, id: &str, pod: &str, name: Option<&str>, words: &[&str]) -> Result<(), String> {
         let mut run = client(&self.host, &self.here, &["run", "--detach"]);
         let pillion = [(PILLION, "/pillion"), (PILLION_LAB, "/pillion-lab")]
@@ -91,7 +91,7 @@ impl Containerd {
             let annotation = value.map(|value| format!("{key}={value}"));
             run.args(annotation.iter().flat_map(|it| ["--annotation", it]));
         }
-        // As the kubelet has it where systemd does not look after cgroups.
+        // The path that the kubelet uses without the systemd cgroup driver.
         let cgroup = format!(
             "/{}/kubepods/burstable/pod-{pod}/{id}",
             cgroup_of(&self.host)
@@ -113,7 +113,7 @@ fn socket(host: &Beside) -> String {
     host.path().join("socket").display().to_string()
 }
 
-/// Beside the daemon, for the client makes files in its folder as well.
+/// Builds a `ctr` command. It shares the daemon's environment because it also writes to its folder.
 fn client(host: &Beside, here: &Namespace, words: &[&str]) -> Command {
     let socket = socket(host);
     let how = ["ctr", "--address", &socket, "--namespace", "k8s.io"];
@@ -163,7 +163,7 @@ fn containers_of_a_pod_that_containerd_runs_are_followed_by_their_names() {
     within(Duration::from_secs(20), "it bundles there", || {
         flows().iter().any(has_bundled)
     });
-    // One of those that send there.
+    // One of the three containers that send in this namespace.
     let flows = flows();
     assert_eq!(flows.len(), 1, "{flows:#?}");
     assert_eq!(flows[0]["unit"], called);

@@ -1,4 +1,4 @@
-//! A daemon that runs containers, of which nothing outlives the test.
+//! Container daemon whose processes, mounts and cgroups do not outlive the test.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -14,12 +14,12 @@ use pillion_lab::Namespace;
 
 use crate::containers::{Beside, Cgroups};
 
-/// The daemon, in mount and PID namespaces of its own: with it, or with the test's thread, end its
-/// containers and their mounts, however that comes about.
+/// Daemon in its own mount and PID namespaces. Its containers and mounts end with it or with the
+/// test's thread, however these end.
 pub struct Daemon {
     process: Child,
     log: PathBuf,
-    /// The cgroup that the containers are to be in, of a name that no other has.
+    /// Unique name of the cgroup for the containers.
     pub cgroup: String,
 }
 
@@ -34,7 +34,7 @@ impl Daemon {
         unshare.stderr(fs::File::options().append(true).open(&log).unwrap());
         // SAFETY: between fork and exec only system calls are made.
         unsafe {
-            // It takes no gentler one.
+            // `unshare` does not exit on gentler signals.
             unshare.pre_exec(|| Ok(set_pdeathsig(Signal::SIGKILL)?));
         }
         Self {
@@ -44,7 +44,7 @@ impl Daemon {
         }
     }
 
-    /// True once it answers; false if it has ended before, or takes too long.
+    /// Waits until the daemon answers; false if it exits first or takes too long.
     pub fn answers(&mut self, mut is_answered: impl FnMut() -> bool) -> bool {
         const LIMIT: Duration = Duration::from_secs(30);
         let begun = Instant::now();
@@ -57,7 +57,7 @@ impl Daemon {
         false
     }
 
-    /// The last that it has said.
+    /// Returns the last line of its log.
     pub fn said(&self) -> String {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         log.lines().last().unwrap_or_default().to_owned()
@@ -67,8 +67,8 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         const LIMIT: Duration = Duration::from_secs(10);
-        // The first process of the PID namespace, which takes all others with it, and ends last; then
-        // `unshare` does.
+        // Kill the PID namespace's first process, which takes all others with it; then `unshare`
+        // exits.
         let pid = self.process.id();
         let first = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         match first.ok().and_then(|it| it.trim().parse().ok()) {
@@ -80,7 +80,7 @@ impl Drop for Daemon {
         let is_there = |mount: &PathBuf| mount.join(&self.cgroup).exists();
         for mount in hierarchies().into_iter().filter(is_there) {
             let cgroup = mount.join(&self.cgroup);
-            // Its processes are still ending.
+            // The cgroup's processes may still be exiting.
             while !remove(&cgroup) && begun.elapsed() < LIMIT {
                 thread::sleep(Duration::from_millis(50));
             }
@@ -88,13 +88,13 @@ impl Drop for Daemon {
     }
 }
 
-/// The name of the cgroup for containers beside a folder.
+/// Returns the name of the cgroup for containers of an environment.
 pub fn cgroup_of(host: &Beside) -> String {
     let unique = host.path().file_name().unwrap().to_string_lossy();
     format!("containers{unique}")
 }
 
-/// Where hierarchies of cgroups are mounted here, of either version.
+/// Returns the mount points of all cgroup hierarchies, of both versions.
 fn hierarchies() -> Vec<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mounts = mounts.lines().filter_map(|line| {

@@ -1,4 +1,4 @@
-//! Containers of a Docker engine of the test's own, where there is one.
+//! Containers of a Docker engine started by the test. Skipped without Docker.
 
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -13,20 +13,20 @@ use crate::containers_daemon::{Daemon, cgroup_of};
 use crate::containers_stream::{SEND, Stream, has_bundled, root_of_a_container, volumes};
 use crate::devices::Attach;
 
-/// The engine, on the sending host of a path: its containers' bridge is there, so that what they send
-/// goes over the path.
+/// Engine on the sending host of a path. Its bridge is there too, so the containers' traffic
+/// crosses the path.
 struct Docker {
-    // Ends before its folder is removed.
+    // Dropped before its folder is removed.
     daemon: Daemon,
     host: Beside,
-    /// Where pillion runs.
+    /// Namespace in which pillion runs.
     here: Namespace,
     _stream: Stream,
 }
 
 impl Docker {
-    /// None, with a line that says so, where it cannot run containers. `cgroups` are those that it
-    /// sees, and `options` others of the daemon.
+    /// Starts Docker; `None`, with a message, if it cannot run containers. `cgroups` are those that
+    /// the daemon sees, `options` its further options.
     fn find(cgroups: Cgroups, options: &[&str]) -> Option<Self> {
         let stream = Stream::prepare();
         let sender = &stream.pair.sender.namespace;
@@ -35,9 +35,9 @@ impl Docker {
             Cgroups::Version2 => Cgroups::Version2,
             Cgroups::Version1 | Cgroups::AsHere => Cgroups::AsHere,
         });
-        // One that this host has runs its containers elsewhere.
+        // A containerd of the host would run the containers elsewhere.
         host.has_folder_for("/run/containerd");
-        // Who the containers' users may be, where they are others of the host.
+        // Subordinate ids for user namespaces (`userns-remap`).
         for file in ["/etc/subuid", "/etc/subgid"] {
             host.has_file_for(file, "nobody:200000:65536\nnogroup:200000:65536\n");
         }
@@ -46,7 +46,7 @@ impl Docker {
         let parent = format!("--cgroup-parent=/{}", cgroup_of(&host));
         let own = [
             "dockerd",
-            // What it shares with none: folders, bridge, cgroup; no rules of packet filters.
+            // Private folders, bridge and cgroup, and no packet-filter rules.
             "--data-root=/var/lib/docker",
             "--exec-root",
             &exec,
@@ -87,7 +87,7 @@ impl Docker {
         {
             return Err(self.daemon.said());
         }
-        // An image of folders alone: this host's programs are mounted there.
+        // The image contains only folders, over which this host's programs are mounted.
         let root = root_of_a_container(host.path());
         let image = host.path().join("image.tar");
         let mut tar = Command::new("tar");
@@ -105,7 +105,7 @@ impl Docker {
         assert!(output.status.success(), "{words:?}: {}", stderr(&output));
     }
 
-    /// Runs a container of this host's programs, with other options of `docker run`.
+    /// Runs a container of this host's programs with further options of `docker run`.
     fn run(&self, name: &str, options: &[&str], words: &[&str]) -> Output {
         let volumes = volumes();
         let volumes: Vec<_> = volumes.iter().flat_map(|it| ["--volume", it]).collect();
@@ -119,7 +119,7 @@ impl Docker {
         assert!(output.status.success(), "{}", stderr(&output));
     }
 
-    /// A pillion that covers these containers.
+    /// Starts a pillion that covers these containers.
     fn attach(&self, options: &[&str]) -> Attach {
         let arguments = [&["attach", "--thin", "always"], options].concat();
         let command = self.host.pillion(&self.here, &arguments);
@@ -134,7 +134,7 @@ impl Docker {
         });
     }
 
-    /// What pillion shows of the connections of this container.
+    /// Returns the flows of this container.
     fn flows(&self, name: &str) -> Vec<Value> {
         let flows = self.host.json(&self.here, &["flows", "--json"]);
         let mut flows = flows.as_array().unwrap().clone();
@@ -150,14 +150,14 @@ fn client(host: &Beside, words: &[&str]) -> Command {
     docker
 }
 
-/// Has the receiver know the way to the containers' bridge.
+/// Adds a route from the receiver to the containers' bridge.
 fn route_to_containers(receiver: &Namespace) {
     let route = ["route", "add", "10.79.0.0/24", "via", "10.77.0.1"];
     let status = receiver.command("ip").args(route).status();
     assert!(status.unwrap().success());
 }
 
-/// A name that other tests' containers do not have.
+/// Returns a container name that no other test uses.
 fn unique(name: &str) -> String {
     format!("{name}-{}", std::process::id())
 }
@@ -190,7 +190,7 @@ fn dockers_containers_are_followed_by_name_and_label() {
     within(limit, "it bundles there", || has_bundled(&flow()));
     assert_eq!(flow()["process"], "pillion");
     docker.covers(1);
-    // What comes into the container later is of it as well.
+    // A process started later in the container belongs to it as well.
     docker.tells(&[&["exec", "--detach", &first], &SEND[..]].concat());
     docker.covers(2);
     docker.tells(&["restart", "--time", "0", &first]);

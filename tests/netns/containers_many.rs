@@ -1,4 +1,4 @@
-//! More containers than the kernel's table of rules has rows.
+//! More containers than the kernel's rule table has rows.
 
 use pillion_bpf::{Container, ContainerChoice, Policy, Programs, Rule};
 

@@ -1,4 +1,4 @@
-//! Containers of Podman's own, where it is there.
+//! Podman containers. Skipped without Podman.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use crate::containers::Beside;
 use crate::containers_stream::{SEND, Stream, has_bundled, root_of_a_container, volumes};
 use crate::devices::Attach;
 
-/// Podman, with containers of its own.
+/// Podman with its own container storage.
 struct Podman {
     host: Beside,
     here: Namespace,
@@ -22,7 +22,7 @@ struct Podman {
 }
 
 impl Podman {
-    /// None, with a line that says so, where it cannot run containers.
+    /// Sets up Podman; `None`, with a message, if it cannot run containers.
     fn find() -> Option<Self> {
         let mut why = String::new();
         for runtime in ["crun", "runc"] {
@@ -51,13 +51,13 @@ impl Podman {
         self.host.command(&self.here, &podman)
     }
 
-    /// Runs a container of this host's programs, with other options of `podman run`.
+    /// Runs a container of this host's programs with further options of `podman run`.
     fn run(&self, name: &str, options: &[&str], words: &[&str]) -> io::Result<Output> {
         let root = root_of_a_container(self.host.path());
         let root = root.to_str().unwrap();
         let volumes = volumes();
         let volumes: Vec<_> = volumes.iter().flat_map(|it| ["--volume", it]).collect();
-        // Not those of the runtime: they may be more than this process may have.
+        // The runtime's default limits may exceed the limits of this process.
         let limits = [
             "--ulimit=nofile=1024",
             "--ulimit=nproc=1024",
@@ -90,7 +90,7 @@ impl Drop for Podman {
 }
 
 fn begin(stream: &Stream, podman: &Podman, container: &str) {
-    // What Podman is told of the network namespace of a process.
+    // Podman joins the network namespace of this process.
     let network = format!("ns:/proc/{}/ns/net", stream.resident.pid());
     let options = ["--annotation=team=red", "--network", &network];
     let output = podman.run(container, &options, &SEND).unwrap();
@@ -145,7 +145,7 @@ fn podmans_containers_are_followed_by_name_and_annotation() {
     attach.interrupt();
 }
 
-/// What Podman is told so that a container has what the DaemonSet's has.
+/// Returns the options that give a Podman container the privileges of the DaemonSet.
 fn as_the_daemonset() -> Vec<String> {
     let file = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -194,7 +194,7 @@ fn in_a_container_with_the_daemonsets_rights_others_are_covered() {
     };
     let stream = Stream::prepare();
     let rights = as_the_daemonset();
-    // The runtime's files are Podman's here.
+    // Podman takes the role of the container runtime here.
     let files = ["--volume=/var/lib/containers:/var/lib/containers:ro"];
     let options: Vec<_> = rights.iter().map(String::as_str).chain(files).collect();
     let attach = [

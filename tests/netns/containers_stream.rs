@@ -13,10 +13,10 @@ use crate::common::*;
 use crate::containers::Beside;
 use crate::namespaces::Resident;
 
-/// Where this host's programs are, and what they take.
+/// Folders of this host's programs and their libraries.
 pub const PROGRAMS: [&str; 4] = ["/usr", "/bin", "/lib", "/lib64"];
 
-/// Sends a stream of thin traffic to the receiver of a [`Stream`].
+/// Command that sends a thin stream to the receiver of a [`Stream`].
 pub const SEND: [&str; 9] = [
     "/pillion-lab",
     "traffic",
@@ -29,7 +29,8 @@ pub const SEND: [&str; 9] = [
     "60",
 ];
 
-/// A root for containers that have this host's programs mounted: no image need be fetched.
+/// Creates a root folder for containers. This host's programs are mounted there, so no image is
+/// needed.
 pub fn root_of_a_container(below: &Path) -> PathBuf {
     let root = below.join("root");
     for folder in [
@@ -40,7 +41,7 @@ pub fn root_of_a_container(below: &Path) -> PathBuf {
     root
 }
 
-/// What Docker and Podman are told of these programs, and of pillion.
+/// Returns the `--volume` options for these programs and for pillion.
 pub fn volumes() -> Vec<String> {
     let programs = PROGRAMS.map(|it| format!("{it}:{it}:ro"));
     let pillion = [
@@ -50,10 +51,10 @@ pub fn volumes() -> Vec<String> {
     programs.into_iter().chain(pillion).collect()
 }
 
-/// A path that loses some of the data, with a receiver at its end.
+/// Path with some data loss, and a receiver at its end.
 pub struct Stream {
     pub pair: HostPair,
-    /// A process of the sender.
+    /// Idle process in the sender's namespace.
     pub resident: Resident,
     _listener: TcpListener,
 }
@@ -70,7 +71,7 @@ impl Stream {
         }
     }
 
-    /// What pillion shows of a stream from the sender; other pillions of this host may be at work.
+    /// Returns a flow of the sender's namespace; other pillions of this host may list theirs too.
     pub fn flow(&self, host: &Beside, here: &Namespace) -> Value {
         let namespace = format!("/proc/{}/ns/net", self.resident.pid());
         let namespace = fs::metadata(namespace).unwrap().ino();
@@ -81,8 +82,8 @@ impl Stream {
     }
 }
 
-/// Bundles, not what they repaired: where a slow machine makes bundles large, the receiver delays its
-/// ACKs, and these tell of few losses.
+/// Counts bundles rather than repairs: on a slow machine bundles are large, the receiver delays its
+/// ACKs, and these reveal few losses.
 pub fn has_bundled(flow: &Value) -> bool {
     flow["outcomes"]["bundled"].as_u64() > Some(20)
 }

@@ -1,4 +1,4 @@
-//! The main promise: on a lossy path, bundled thin streams wait far less.
+//! The main promise: on a lossy path, bundled thin streams have far lower latencies.
 
 use std::fs;
 
@@ -28,7 +28,7 @@ fn at_5_percent_loss_all_arrives_intact_and_p97_is_far_below_plain_tcps() {
     assert!(output.status.success(), "{}", stderr(&output));
     let demo: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let (plain, pillion) = (&demo["plain"], &demo["pillion"]);
-    // The demo fails unless every byte of every message was verified.
+    // The demo itself fails unless every byte of every message was verified.
     assert_eq!(plain["messages"], pillion["messages"]);
     assert!(plain["messages"].as_u64().unwrap() > 4000);
     let p97 = |group: &Value| group["latency_ms"]["p97"].as_f64().unwrap();

@@ -1,4 +1,4 @@
-//! Devices come, go, are renamed and stand above each other, while pillion is at work.
+//! Devices that appear, vanish, get renamed and are stacked while pillion runs.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,11 +16,11 @@ use serde_json::Value;
 
 use crate::common::*;
 
-/// Two hosts: one with the devices `a0` and `a1`, which are up, and one without.
+/// Two hosts: `near` with the devices `a0` and `a1`, which are up, and `far` without devices.
 pub struct Hosts {
     pub near: Namespace,
     pub far: Namespace,
-    /// Stands for the far host where `ip` is to be told of it.
+    /// Process by which `ip` refers to the far host's namespace.
     far_process: Child,
 }
 
@@ -45,7 +45,7 @@ impl Hosts {
         assert!(status.success(), "ip {arguments}");
     }
 
-    /// Joins the hosts by a device of this name, which is down.
+    /// Joins the hosts by a veth device with this name; it is down.
     pub fn join(&self, name: &str) {
         self.ip(&format!(
             "link add {name} type veth peer name far {}",
@@ -53,12 +53,12 @@ impl Hosts {
         ));
     }
 
-    /// What `ip link` is told of a device that is to be on the far host.
+    /// Returns the `ip link` argument that places a device on the far host.
     pub fn at_far(&self) -> String {
         format!("netns {}", self.far_process.id())
     }
 
-    /// Gives both ends addresses, and sends so many small pieces of data from the near one.
+    /// Assigns addresses to both ends and sends `pieces` messages of 100 bytes from the near host.
     pub fn send_by(&self, device: &str, pieces: usize) {
         self.ip(&format!("address add 10.78.0.1/24 dev {device}"));
         for arguments in ["address add 10.78.0.2/24 dev far", "link set far up"] {
@@ -92,7 +92,7 @@ impl Drop for Hosts {
     }
 }
 
-/// A pillion that attaches on the near host, and what it says.
+/// Running `pillion attach` with its log.
 pub struct Attach {
     pub process: Child,
     lines: BufReader<ChildStderr>,
@@ -119,7 +119,7 @@ impl Attach {
         attach
     }
 
-    /// A pillion run by this command, which may use the folder.
+    /// Starts a command that runs pillion; `folder` is kept until it stops.
     pub fn of(mut command: Command, folder: tempfile::TempDir) -> Self {
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         Self {
@@ -129,7 +129,7 @@ impl Attach {
         }
     }
 
-    /// The next line.
+    /// Reads the next log line.
     pub fn said(&mut self) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
@@ -140,7 +140,7 @@ impl Attach {
         assert_eq!(self.said(), format!("pillion: {line}"));
     }
 
-    /// Waits for a line, whatever comes before it.
+    /// Waits for a log line and skips all lines before it.
     pub fn hears(&mut self, line: &str) {
         const LIMIT: Duration = Duration::from_secs(20);
         let wanted = format!("pillion: {line}");
@@ -165,12 +165,12 @@ impl Attach {
         }
     }
 
-    /// How many links it holds.
+    /// Returns the number of BPF links that it holds.
     pub fn links(&self) -> usize {
         self.link_ids().len()
     }
 
-    /// The ids of the links that it holds.
+    /// Returns the ids of the BPF links that it holds.
     pub fn link_ids(&self) -> Vec<u32> {
         let objects = bpf_objects(self.process.id());
         let ids = objects
@@ -184,7 +184,7 @@ impl Attach {
         read_json(&self.folder.path().join("stats.json"))
     }
 
-    /// Ends it where it keeps no account.
+    /// Stops a process that writes no statistics.
     pub fn interrupt(mut self) {
         self.terminate();
     }
@@ -207,11 +207,11 @@ fn a_device_that_comes_is_bundled_on_until_it_goes() {
     attach.says("v0 has come: bundling there, too");
     assert_eq!(attach.links(), links + 2);
     hosts.send_by("v0", 50);
-    // Switched off for a moment, it is the same device still.
+    // A device that is briefly down remains the same device.
     hosts.ip("link set v0 down");
     hosts.ip("link set v0 name w0");
     hosts.ip("link set w0 up");
-    // Until pillion knows its name, even where commands take no time.
+    // Gives pillion time to notice the new name.
     thread::sleep(Duration::from_millis(200));
     hosts.ip("link delete w0");
     attach.says("w0 has gone");
@@ -264,7 +264,7 @@ fn check_names_the_devices_and_warns_of_shapers_that_do_not_see_bundles() {
     let warning = "warning  shaper          tbf on a0 takes a packet's length before the bundle";
     assert!(said.contains("a0 (Ethernet)"), "{said}");
     assert!(said.contains(warning), "{said}");
-    // As the warning's remedy has it.
+    // Apply the remedy that the warning names.
     tc("qdisc delete dev a0 root");
     let table = "stab overhead 0 linklayer ethernet";
     tc(&format!("qdisc replace dev a0 root {table} {bucket}"));

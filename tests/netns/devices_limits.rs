@@ -1,4 +1,4 @@
-//! A limit of open files (RLIMIT_NOFILE) leaves room for all that matters.
+//! Limits of open files (RLIMIT_NOFILE), and devices beyond them.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::devices::Attach;
 use crate::devices_start::{batch, make_pairs};
 use crate::namespaces::Resident;
 
-/// With so many files at most, of which the process may ask for all, or for `soft` at first.
+/// Sets the soft and the hard limit of open files for a command.
 fn limited(mut command: Command, soft: u64, hard: u64) -> Command {
     let limit = move || setrlimit(Resource::RLIMIT_NOFILE, soft, hard).map_err(Into::into);
     // SAFETY: between fork and exec only a system call is made.
@@ -50,12 +50,12 @@ fn devices_for_which_there_is_no_room_are_told_of_once_and_taken_when_there_is()
     assert!(said.contains("128 files may be open at once"), "{said}");
     let links = attach.links();
     assert!((20..160).contains(&links), "{links}");
-    // Reading the rules again takes files as well.
+    // A reload needs descriptors as well.
     let pid = Pid::from_raw(attach.process.id().cast_signed());
     kill(pid, Signal::SIGHUP).unwrap();
     let said = attach.said();
     assert!(said.contains(": 1 rule; 0 connections covered"), "{said}");
-    // What has gone makes room for others.
+    // Removed devices make room for others.
     batch(&namespace, "link delete a0\nlink delete a1\n");
     let gone: Vec<_> = (0..4).map(|_| attach.said()).collect();
     assert!(
@@ -67,7 +67,7 @@ fn devices_for_which_there_is_no_room_are_told_of_once_and_taken_when_there_is()
         &namespace,
         "link add n0 type veth peer name n1\nlink set n0 up\n",
     );
-    // Nothing is said of it: there is no room still, and that is known.
+    // Nothing is logged: there is still no room, and that was reported before.
     kill(pid, Signal::SIGHUP).unwrap();
     let said = attach.said();
     assert!(said.contains(": 1 rule; 0 connections covered"), "{said}");
@@ -94,7 +94,7 @@ fn devices_of_one_namespace_take_no_room_from_another() {
     let mut attach = Attach::of(attach, tempfile::tempdir().unwrap());
     assert!(attach.said().contains("bundling all connections on "));
     make_pairs(&greedy, 60);
-    // In some order: devices that come, and that no more are bundled on.
+    // Lines about new devices and about the limit come in any order.
     loop {
         let said = attach.said();
         if said.contains("no more than ") {

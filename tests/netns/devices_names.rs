@@ -1,4 +1,4 @@
-//! Names of devices are bytes, and no name keeps pillion from its work.
+//! Device names are bytes, and names that are not UTF-8 do not disturb pillion.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +22,7 @@ fn ip(hosts: &Hosts, words: &str, name: &[u8]) {
     assert!(status.status().unwrap().success(), "ip {words}");
 }
 
-/// A device with such a name, beside those whose alias and other name are such.
+/// Creates hosts with a non-UTF-8 device name, alias and alternative name.
 fn hosts() -> Hosts {
     let hosts = Hosts::create();
     ip(&hosts, "link set a0 alias", LATIN_1);
@@ -107,7 +107,7 @@ fn devices_are_followed_beside_names_that_are_no_utf_8() {
         r"B\xfc in {} has come: bundling there, too",
         resident.pid()
     ));
-    // The other namespace is let go of, as ever.
+    // The other namespace is released as usual.
     name.delete();
     attach.says(&format!("network namespace {} has gone", name.0));
     eventually("its links are gone", || attach.links() == links);

@@ -1,4 +1,4 @@
-//! Devices that come and go while pillion starts, and many of them.
+//! Devices that appear and vanish while pillion starts, and large numbers of devices.
 
 use std::io::Write;
 use std::process::{Child, Stdio};
@@ -12,7 +12,7 @@ use pillion_lab::Namespace;
 
 use crate::common::*;
 
-/// Pairs of devices that are up: `a0` and `b0`, `a1` and `b1`, and so on.
+/// Creates pairs of devices that are up: `a0` and `b0`, `a1` and `b1`, and so on.
 pub fn make_pairs(namespace: &Namespace, pairs: usize) {
     let lines = (0..pairs).map(|pair| {
         format!(
@@ -23,13 +23,13 @@ pub fn make_pairs(namespace: &Namespace, pairs: usize) {
     batch(namespace, &lines.collect::<String>());
 }
 
-/// What `ip` is to do.
+/// Runs a batch of `ip` commands.
 pub fn batch(namespace: &Namespace, lines: &str) {
     let done = namespace.run("ip", &["-batch", "-"], lines).unwrap();
     assert!(done.status.success(), "{}", stderr(&done));
 }
 
-/// Changes the devices of a namespace without end, until dropped.
+/// Adds and deletes devices of a namespace until dropped.
 struct Churn(
     Child,
     Option<thread::JoinHandle<()>>,
@@ -72,7 +72,7 @@ impl Drop for Churn {
     }
 }
 
-/// Thirty starts with each hook, while some hundred devices a second come and go.
+/// Starts thirty times with each hook while about a hundred devices a second appear and vanish.
 #[test]
 fn devices_that_come_and_go_do_not_keep_run_from_starting() {
     needs_root!();
@@ -92,8 +92,8 @@ fn devices_that_come_and_go_do_not_keep_run_from_starting() {
     }
 }
 
-/// Unless the kernel is so fast that there is no need, the command begins before all devices are
-/// attached to. The best of three: other work on the machine makes none of them faster.
+/// The command starts before all devices are attached, unless the kernel is fast enough. Takes the
+/// best of three starts, because other load only slows them.
 #[test]
 fn many_devices_do_not_keep_a_command_waiting_and_are_all_bundled_on_in_the_end() {
     needs_root!();
@@ -121,6 +121,6 @@ fn many_devices_do_not_keep_a_command_waiting_and_are_all_bundled_on_in_the_end(
     eventually("all 80 devices have both links", || links() >= 160);
     kill(Pid::from_raw(run.id().cast_signed()), Signal::SIGTERM).unwrap();
     let output = run.wait_with_output().unwrap();
-    // The account alone: they were there before.
+    // Only the summary line: all devices existed before the start.
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
 }

@@ -1,4 +1,4 @@
-//! What the live engine's emulator does to real streams: what the experiment says, and no more.
+//! The live engine's emulator applies exactly what the experiment configures.
 
 use std::collections::HashSet;
 use std::fs;
@@ -29,11 +29,11 @@ rtt = "100+80"
 queue = false
 "#;
 
-/// What tells a packet from all others, wherever it is seen: ports, the IP header's identification,
-/// sequence and acknowledgement number.
+/// Identity of a packet at any point of the path: ports, IP identification, sequence and
+/// acknowledgement number.
 type Key = Vec<u8>;
 
-/// The IP packets of a trace, apart by their ways: to the receiver, and back.
+/// Splits the IP packets of a trace by direction: to the receiver, then back.
 fn ways(trace: &Path) -> [Vec<Key>; 2] {
     let bytes = fs::read(trace).unwrap();
     let mut rest = &bytes[24..];
@@ -48,7 +48,7 @@ fn ways(trace: &Path) -> [Vec<Key>; 2] {
     ways
 }
 
-/// The numbers, from 1, of the packets that are seen before the emulator alone.
+/// Returns the numbers, from 1, of packets seen before the emulator but not after it.
 fn lost(before: &[Key], behind: &[Key]) -> Vec<usize> {
     let arrived: HashSet<&Key> = behind.iter().collect();
     assert_eq!(
@@ -70,8 +70,8 @@ fn listed_losses_losses_in_runs_jitter_and_single_streams_round_trips_are_those_
     let [there, back] = ways(&made.join("sender.pcap"));
     let [there_behind, back_before] = ways(&made.join("receiver.pcap"));
 
-    // The way there: the list, which is of the order at the emulator. In the trace before it,
-    // packets that two processors sent at once may be the other way round.
+    // Forward: listed losses, in the emulator's order. The trace before it may swap packets that
+    // two processors sent at the same time.
     let listed = [1, 20, 21, 22, 150];
     assert_eq!(summary["forward"]["lost"], listed.len());
     let found = lost(&there, &there_behind);
@@ -88,12 +88,11 @@ fn listed_losses_losses_in_runs_jitter_and_single_streams_round_trips_are_those_
         assert!(of_port(&there_behind) == sent, "jitter keeps the order");
     }
 
-    // And back: 11 % of some 400 ACKs, in runs of 2.6.
+    // Backward: 11 % of about 400 ACKs, in runs of 2.6.
     let all = lost(&back_before, &back);
     assert_eq!(summary["backward"]["lost"], all.len());
     assert!((8..160).contains(&all.len()), "{all:?}");
-    // They are those of the path as a whole, but netem has a state of its own for each of the
-    // remote streams.
+    // The loss state belongs to the whole path, but netem has one for each remote stream.
     let is_netem = !made.join("path.json").exists();
     let states: &[&[u16]] = if is_netem {
         &[&[20_000, 20_001], &[20_002], &[20_003]]
@@ -127,7 +126,7 @@ fn listed_losses_losses_in_runs_jitter_and_single_streams_round_trips_are_those_
             (rtt_ms - 8.0..rtt_ms + 30.0).contains(&time("p50")),
             "{sender}: {times}"
         );
-        // Without jitter none is below.
+        // Without jitter no sample is below the RTT.
         assert!(time("min") < rtt_ms - 2.0, "{sender}: {times}");
     }
 }

@@ -1,5 +1,4 @@
-//! What applications do with their sockets works the same with bundling, and every byte
-//! arrives.
+//! Socket features that applications use work the same with bundling, and every byte arrives.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -23,14 +22,14 @@ use crate::stream::{
     attach, carry, carry_to_end, content, pause, read_to_end, send_thinly, socket,
 };
 
-/// Most of a test's segments went out with a bundle.
+/// Checks that more than half of the segments were bundled.
 fn assert_bundled(counters: Option<Counters>) {
     let counters = counters.expect("a bundler");
     let bundled = counters.of(Outcome::Bundled);
     assert!(bundled * 2 > counters.segments(), "{counters:?}");
 }
 
-/// What the error queue says until one thing is said, or ten seconds are over.
+/// Reads the error queue until `is_last` holds or ten seconds have passed.
 fn reports(
     stream: &TcpStream,
     origin: u8,
@@ -58,8 +57,8 @@ fn reports(
     reports
 }
 
-/// Of messages of 100 bytes each: which bytes were reported as sent, as scheduled, and as
-/// acknowledged, in order, and each once: TCP may have sent one again.
+/// Sends messages of 100 bytes. Returns the last bytes reported as sent, as scheduled and as
+/// acknowledged, in order and without repetitions: TCP may have retransmitted some.
 fn timestamps(stream: &TcpStream, messages: u32) -> [Vec<u32>; 3] {
     const SENT: u32 = 0;
     const SCHEDULED: u32 = 1;
@@ -107,7 +106,7 @@ fn zero_copy_completes() {
     needs_root!();
     let outcome = carry_to_end(Bundled, |stream| {
         set(stream, (libc::SOL_SOCKET, libc::SO_ZEROCOPY), &1).unwrap();
-        // Until it completes, the data must stay as it is.
+        // The data must not change until the send completes.
         let data = content(5000);
         send_thinly(stream, &data, 100, libc::MSG_ZEROCOPY);
         let mut next = 0;
@@ -172,7 +171,7 @@ fn what_is_held_back_is_sent_at_once_and_bundled() {
     assert_bundled(outcome.counters);
 }
 
-/// Reads up to the urgent mark, then the urgent byte, then the rest.
+/// Reads the data before the urgent mark, then the urgent byte, then the rest.
 fn read_urgent(mut stream: TcpStream) -> (Vec<u8>, u8, Vec<u8>) {
     let mut fds = [PollFd::new(
         std::os::fd::AsFd::as_fd(&stream),
@@ -230,7 +229,7 @@ fn mptcp_is_left_alone() {
     assert!(counters.of(Outcome::TcpOption) > 40, "{counters:?}");
 }
 
-/// Its socket goes on as plain TCP (RFC 8684, section 3.7).
+/// The client falls back to plain TCP (RFC 8684, section 3.7).
 #[test]
 fn an_mptcp_client_whose_server_knows_none_of_it_reads_what_was_sent() {
     needs_root!();
@@ -257,7 +256,7 @@ fn an_mptcp_client_whose_server_knows_none_of_it_reads_what_was_sent() {
     assert!(received == content(5000), "{} bytes", received.len());
 }
 
-/// Fifty megabytes as fast as they go, in records of so many bytes each.
+/// Sends fifty megabytes at full speed in records of these sizes.
 fn greedy(records: &'static [usize], flags: MsgFlags) -> Counters {
     const BYTES: usize = 50_000_000;
     let outcome = carry_to_end(Bundled, move |stream| {

@@ -1,4 +1,4 @@
-//! `pillion flows --closed`: connections that have ended.
+//! `pillion flows --closed`: closed connections.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::common::*;
 
-/// As many as are kept.
+/// Number of closed connections that pillion stores.
 const KEPT: usize = 1024;
 
 struct Attached {
@@ -25,7 +25,7 @@ struct Attached {
 }
 
 impl Attached {
-    /// What `before` makes in the namespace is older than pillion.
+    /// Starts pillion after `before`, so that whatever this creates is older.
     fn after<T: Send>(before: impl FnOnce() -> T + Send) -> (Self, T) {
         let namespace = namespace_with_loopback();
         let inode = || fs::metadata("/proc/thread-self/ns/net").unwrap().ino();
@@ -45,7 +45,7 @@ impl Attached {
         Self::after(|| ()).0
     }
 
-    /// Ends pillion; the namespace stays.
+    /// Stops pillion; the namespace stays.
     fn end(&mut self) {
         if let Some(mut attach) = self.attach.take() {
             let _ = kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM);
@@ -53,7 +53,7 @@ impl Attached {
         }
     }
 
-    /// The closed connections of this namespace.
+    /// Returns the closed connections of this namespace.
     fn closed(&self) -> Vec<Value> {
         let mut flows = pillion_in(&self.namespace, &["flows", "--closed", "--json"]);
         let output = flows.output().unwrap();
@@ -76,8 +76,8 @@ fn ends() -> [TcpStream; 2] {
     [near, listener.accept().unwrap().0]
 }
 
-/// A connection as its one end sees it. Its own address alone tells none: the kernel gives the same
-/// port to connections with several peers.
+/// One end of a connection. The local address is not unique: the kernel reuses its port for
+/// connections to other peers.
 #[derive(Clone, Copy)]
 struct End {
     local: SocketAddr,
@@ -103,7 +103,7 @@ impl End {
     }
 }
 
-/// Sends four bytes and closes both ends; gives the end that sent.
+/// Sends four bytes and closes both ends. Returns the sending end.
 fn close([mut near, mut far]: [TcpStream; 2]) -> End {
     near.write_all(b"move").unwrap();
     far.read_exact(&mut [0; 4]).unwrap();
@@ -168,14 +168,14 @@ fn the_last_ones_are_kept_and_go_with_their_pillion() {
     });
     let all = all.unwrap();
     let newest = all[KEPT - 1];
-    // The kernel may be behind with the last ones.
+    // The kernel may report the last ones late.
     eventually("the newest is told", || newest.is_in(&attached.closed()));
     let closed = attached.closed();
     assert_eq!(closed.len(), KEPT);
     let ends = |it: &Value| (it["local"].to_string(), it["peer"].to_string());
     let told: BTreeSet<_> = closed.iter().map(ends).collect();
     assert_eq!(told.len(), KEPT, "each of them once");
-    // Each has two ends, so that half of them are forgotten.
+    // Each connection has two ends, so half of the connections are dropped.
     assert!(!all[0].is_in(&closed));
     let older = all[KEPT - 100].place(&closed);
     let older = older.expect("one of the last hundred is told");

@@ -1,4 +1,4 @@
-//! `pillion flows`, and what it may not see.
+//! `pillion flows` and its privileges.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use caps::{CapSet, Capability};
 
 use crate::common::*;
 
-/// By one who has these capabilities alone.
+/// Runs `flows` with only these capabilities.
 fn flows_with(kept: &[Capability]) -> Output {
     let namespace = namespace_with_loopback();
     let mut flows = pillion_in(&namespace, &["flows"]);

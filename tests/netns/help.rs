@@ -1,4 +1,4 @@
-//! What is printed in place of any work: help, manual pages.
+//! Help and manual pages.
 
 use std::fs::{self, File};
 use std::process::Command;
@@ -52,7 +52,7 @@ fn lab_subcommands_are_named_and_not_started() {
     let help = stdout(&lab(&["--help"]));
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let commands = commands.take_while(|line| !line.is_empty());
-    // Further lines of a description stand below it.
+    // Continuation lines of descriptions are indented.
     let listed = commands.filter(|line| !line.starts_with("    "));
     let listed = listed.filter_map(|line| line.split_whitespace().next());
     let own = ["run", "completions", "man", "help"];

@@ -1,4 +1,4 @@
-//! By tcx or by clsact: beside others, and with nothing left behind.
+//! Hooks: tcx and clsact next to foreign programs, and complete removal.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -16,7 +16,7 @@ use pillion_tests::{Growth, detach_link};
 use crate::common::*;
 use crate::devices::{Attach, Hosts};
 
-/// The disciplines and filters of a device, as `tc` shows them.
+/// Returns qdiscs and filters of a device, as `tc` shows them.
 pub fn shown(hosts: &Hosts, device: &str) -> String {
     let show = |what: &str| {
         let arguments = what.split(' ').chain(["dev", device]);
@@ -96,7 +96,7 @@ fn a_filter_in_the_place_of_one_that_was_taken_away_stays() {
     let first = Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
     tc(&hosts, "qdisc delete dev a0 clsact");
     let second = Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
-    // The first has put its own back by now, or not.
+    // By now the first process may have restored its own filter.
     first.end();
     let after = shown(&hosts, "a0");
     for program in ["pillion_egress:[", "pillion_dsack:["] {
@@ -154,7 +154,7 @@ fn whoever_never_lets_go_of_the_turn_holds_pillion_up_once() {
     }
     let begun = Instant::now();
     Attach::begin(&hosts, &["--hook", "clsact"]).end();
-    // Two seconds at each of ten devices, beginning and ending, would be forty.
+    // Two seconds for each of ten devices, at start and stop, would be forty.
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(20), "{took:?}");
     drop(never_let_go);
@@ -176,7 +176,7 @@ fn beside_an_ingress_discipline_clsact_is_refused_once_and_tried_again() {
         said.contains("a0 has the queueing discipline `ingress`"),
         "{said}"
     );
-    // It is tried again after one second and after two more.
+    // pillion retries after one second and after two more.
     thread::sleep(Duration::from_millis(3500));
     assert_eq!(shown(&hosts, "a0"), before);
     tc(&hosts, "qdisc delete dev a0 ingress");
@@ -216,7 +216,7 @@ fn programs_that_others_detach_are_attached_again() {
     let mut detached = before.clone();
     detached.retain(|link| detach_link(*link));
     assert!(detached.len() > 5, "{detached:?} of {before:?}");
-    // One by one; pillion may look in between.
+    // Links are detached one by one; pillion may check in between.
     attach.hears("pillion's programs were detached from the cgroup; trying again");
     attach.hears("attached to the cgroup again");
     let all_back = || {
@@ -241,8 +241,8 @@ fn the_last_pillion_removes_the_discipline_that_a_pillion_made() {
     assert_eq!(shown(&hosts, "a0"), before);
 }
 
-/// Asks for a filter of the device over and over, as tools that manage filters do, until whom it
-/// asks for is gone.
+/// Queries a filter of the device in a loop, as filter-management tools do, until `asker` is
+/// dropped.
 fn ask_for_filters(device: u32, asker: &Weak<()>) {
     let hook = libbpf_sys::bpf_tc_hook {
         sz: size_of::<libbpf_sys::bpf_tc_hook>() as _,
@@ -267,8 +267,8 @@ fn the_discipline_goes_with_pillion_also_while_others_ask_for_filters() {
     needs_root!();
     let hosts = Hosts::create();
     let before = shown(&hosts, "a0");
-    // What libbpf says of each filter that is not there.
-    // SAFETY: it is exchanged atomically.
+    // libbpf logs each missing filter, so its output is off.
+    // SAFETY: libbpf exchanges the callback atomically.
     unsafe { libbpf_sys::libbpf_set_print(None) };
     let index = || if_nametoindex("a0").unwrap();
     let device = hosts.near.enter(index).unwrap();
@@ -298,7 +298,7 @@ fn a_killed_pillion_leaves_no_discipline_that_a_pillion_made() {
         attach.process.wait().unwrap();
     }
     eventually("all is as before", || shown(&hosts, "a0") == before);
-    // What others made stays.
+    // A foreign clsact stays.
     tc(&hosts, "qdisc add dev a0 clsact");
     let before = shown(&hosts, "a0");
     let mut attach = begin();
@@ -307,8 +307,8 @@ fn a_killed_pillion_leaves_no_discipline_that_a_pillion_made() {
     eventually("all is as before", || shown(&hosts, "a0") == before);
 }
 
-/// Pillions that end may remove it where somebody never lets go of the turn: fifty times a second,
-/// until one second after it has begun.
+/// Stopping processes may remove the qdisc if another process never releases the device lock. Here
+/// it is removed fifty times a second until one second after the start.
 #[test]
 fn a_discipline_that_is_removed_while_pillion_begins_is_made_again() {
     needs_root!();

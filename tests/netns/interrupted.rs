@@ -1,4 +1,5 @@
-//! Signals interrupt the blocking system calls of pillion and of the tests all the time.
+//! Tests repeated while signals keep interrupting the blocking system calls of pillion and of the
+//! tests.
 
 use std::env;
 use std::process::Command;
@@ -7,7 +8,7 @@ use pillion_tests::SIGNAL_STORM;
 
 use crate::common::*;
 
-/// Runs tests of this executable under the storm; every process that they start is in it as well.
+/// Runs tests of this executable under the storm, which also reaches all processes that they start.
 fn pass_interrupted(tests: &[&str]) {
     needs_root!();
     let mut command = Command::new(env::current_exe().unwrap());

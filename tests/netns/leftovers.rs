@@ -1,4 +1,4 @@
-//! Nothing stays behind, however pillion ends.
+//! Nothing remains after pillion exits, however it ends.
 
 use std::fs;
 use std::process::{Child, Stdio};
@@ -14,10 +14,10 @@ fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id().cast_signed()), signal).expect("the process exists");
 }
 
-/// Kills pillion and waits until everything in the kernel that was its own is gone.
+/// Kills pillion and waits until all its kernel objects are gone.
 fn kill_and_look(mut child: Child) {
     let mut objects = bpf_objects(child.id());
-    // What it needed to begin with it lets go.
+    // Objects used only during the start are released first.
     eventually("it has what it keeps", || {
         let before = std::mem::replace(&mut objects, bpf_objects(child.id()));
         before == objects && objects.is_subset(&all_bpf_objects())
@@ -93,7 +93,7 @@ fn run_and_attach_that_end_by_themselves_leave_nothing() {
 #[test]
 fn a_cgroup_whose_maker_and_janitor_were_killed_is_cleared_by_the_next_run() {
     needs_root!();
-    // Nobody has locked it.
+    // No process holds its lock.
     let stale = own_cgroup().join("pillion-00000000000000aa");
     fs::create_dir(&stale).expect("a cgroup");
     let namespace = namespace_with_loopback();
@@ -102,7 +102,7 @@ fn a_cgroup_whose_maker_and_janitor_were_killed_is_cleared_by_the_next_run() {
     assert!(!stale.exists());
 }
 
-/// Kills pillion while it bundles streams; TCP sees no report of bundles in flight.
+/// Kills pillion while it bundles streams; TCP receives no DSACK of bundles in flight.
 fn kill_with_bundles_in_flight(pair: &HostPair, mut pillion: Child, receiver: Child) {
     let received_bundles = || netstat(&pair.receiver.namespace, "TCPDSACKOldSent");
     eventually("bundles come", || received_bundles() > 20);

@@ -1,6 +1,6 @@
-//! End to end: the binary, real streams, and what is left behind.
+//! End-to-end tests: the binaries, real streams, and complete removal afterwards.
 //!
-//! Every test makes network namespaces of its own, which end with it.
+//! Every test creates its own network namespaces, which end with it.
 
 mod ack_filter;
 mod agreement;

@@ -1,4 +1,4 @@
-//! A pillion that a service manager looks after, which the test plays.
+//! pillion under a service manager, whose role the test plays.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -17,7 +17,7 @@ use crate::common::*;
 use crate::devices_start::batch;
 use crate::namespaces::{Name, Resident};
 
-/// The socket to which a service tells its state.
+/// Notification socket of a service manager.
 pub struct Manager {
     socket: UnixDatagram,
     path: PathBuf,
@@ -46,7 +46,7 @@ impl Manager {
         service.spawn().unwrap()
     }
 
-    /// The messages that are there by now.
+    /// Returns all messages received so far.
     pub fn heard(&self) -> Vec<String> {
         self.socket.set_nonblocking(true).unwrap();
         let mut heard = Vec::new();
@@ -57,7 +57,7 @@ impl Manager {
         heard
     }
 
-    /// The next message that has this in it.
+    /// Waits for the next message that contains `part`.
     pub fn hear(&self, part: &str) -> String {
         for _ in 0..100 {
             let text = self.next().expect(part);
@@ -68,7 +68,7 @@ impl Manager {
         panic!("never told: {part}");
     }
 
-    /// The next message, which is no longer than systemd takes one.
+    /// Receives the next message and checks that systemd would accept its length.
     fn next(&self) -> io::Result<String> {
         const LONGEST: usize = 4096;
         let mut bytes = [0; LONGEST + 1];

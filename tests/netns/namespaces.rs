@@ -1,4 +1,4 @@
-//! `pillion attach --netns`: other network namespaces, which come and go.
+//! `pillion attach --netns`: other network namespaces, which appear and vanish.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -21,7 +21,7 @@ use crate::common::*;
 use crate::devices::{Attach, Hosts};
 use crate::hooks::shown;
 
-/// A process that does nothing in a namespace.
+/// Idle process in a namespace.
 pub struct Resident(Child);
 
 impl Resident {
@@ -42,7 +42,7 @@ impl Drop for Resident {
     }
 }
 
-/// A name for the namespace of a process, as `ip netns` gives them.
+/// Name of a process's namespace, as `ip netns` assigns it.
 pub struct Name(pub String);
 
 impl Name {
@@ -50,7 +50,7 @@ impl Name {
         Self::give_with(resident, "")
     }
 
-    /// One that ends so.
+    /// Assigns a name with this suffix.
     pub fn give_with(resident: &Resident, end: &str) -> Self {
         let pid = resident.pid();
         let name = format!("pillion-test-{pid}{end}");
@@ -210,7 +210,7 @@ fn filters_in_other_namespaces_go_with_pillion_however_it_ends() {
     });
 }
 
-/// Both ends of a connection over loopback.
+/// Connects two sockets over loopback and returns both ends.
 fn ends(host: &Namespace) -> [TcpStream; 2] {
     let ends = host.enter(|| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -220,7 +220,7 @@ fn ends(host: &Namespace) -> [TcpStream; 2] {
     ends.unwrap()
 }
 
-/// Or each connection that it accepts would take memory that nothing counts.
+/// Otherwise each accepted connection would take memory that no limit counts.
 #[test]
 fn what_a_listener_asked_ends_as_its_namespace_is_left() {
     needs_root!();
@@ -309,7 +309,7 @@ fn other_namespaces_of_the_file_are_gone_over_to_at_reload() {
     );
     assert!(covered(&streams[0]) && !covered(&streams[1]));
 
-    // Its socket is to have another connection later.
+    // This socket will be connected again later.
     let [reused, _] = ends(&hosts[0]);
     disconnect(&reused);
     rules(&names[1].0);
@@ -322,7 +322,7 @@ fn other_namespaces_of_the_file_are_gone_over_to_at_reload() {
         names[1].0
     ));
     assert!(!covered(&streams[0]) && covered(&streams[1]));
-    // One comes and goes where nothing is covered any more.
+    // A connection in the namespace that is no longer covered.
     let [mut near, mut far] = ends(&hosts[0]);
     near.write_all(b"move").unwrap();
     far.read_exact(&mut [0; 4]).unwrap();

@@ -1,5 +1,5 @@
-//! Connections behind their own host's NAT: where packets arrive at a device, they have other ends
-//! than their sockets.
+//! Connections behind the host's own NAT: packets at a device have other endpoints than their
+//! sockets.
 
 use std::process::Stdio;
 
@@ -8,15 +8,16 @@ use pillion_tests::HostPair;
 
 use crate::common::*;
 
-/// Translates connections of this host's to one service, and has the rest of it be reached.
+/// Translation of the host's connections to one service, and the addresses and routes that it
+/// needs.
 struct Nat {
     server: &'static str,
     rules: &'static str,
-    /// What `ip` is to do at the sender, and at the receiver.
+    /// `ip` commands for the sender, and for the receiver.
     ip: [&'static [&'static str]; 2],
 }
 
-/// As kube-proxy does for a ClusterIP, and as a host does for a network behind it.
+/// Like kube-proxy for a ClusterIP, and like a gateway for its network.
 const IPV4: Nat = Nat {
     server: "10.77.0.2:7777",
     rules: "table ip nat {
@@ -32,7 +33,7 @@ const IPV4: Nat = Nat {
     ip: [&["route add 10.96.0.1 via 10.77.0.2"], &[]],
 };
 
-/// Without a translation of the sender's own ends, but where two connections would have the same.
+/// Translates the sender's own endpoint only where two connections would collide.
 const SERVICE_ALONE: Nat = Nat {
     rules: "table ip nat {
         chain output {
@@ -44,7 +45,7 @@ const SERVICE_ALONE: Nat = Nat {
     ..IPV4
 };
 
-/// A service whose server has the port of SIP.
+/// Service whose server uses the SIP port.
 const HELPER_PORT: Nat = Nat {
     server: "10.77.0.2:5060",
     rules: "table ip nat {
@@ -88,7 +89,7 @@ fn configure(namespace: &Namespace, commands: &[&str]) {
     }
 }
 
-/// A pair of hosts where connections of the sender's are translated.
+/// Creates two hosts where connections of the sender are translated.
 fn translating_pair(nat: &Nat) -> HostPair {
     let pair = lossy_pair(0.05);
     let hosts = [&pair.sender.namespace, &pair.receiver.namespace];
@@ -102,7 +103,7 @@ fn translating_pair(nat: &Nat) -> HostPair {
     pair
 }
 
-/// Runs `send` in a shell, in which `$SEND` sends one stream, and returns the counters of bundling.
+/// Runs `send` in a shell, in which `$SEND` sends one stream. Returns the bundling counters.
 fn send_through(nat: &Nat, pair: &HostPair, send: &str, streams: u32) -> serde_json::Value {
     let [sender, receiver] = [&pair.sender.namespace, &pair.receiver.namespace];
     let streams = streams.to_string();
@@ -134,7 +135,7 @@ fn port_that_this_host_translates_to_a_helpers_is_left_alone() {
     assert_eq!(stats["redundant_bytes"], 0, "{stats}");
 }
 
-/// Runs `send`, which sends this number of streams, and checks that no report reaches TCP.
+/// Runs `send` with this number of streams, and checks that no DSACK of a bundle reaches TCP.
 fn no_report_reaches_tcp_behind(nat: &Nat, send: &str, streams: u32) {
     let pair = translating_pair(nat);
     let sender = &pair.sender.namespace;
@@ -160,8 +161,8 @@ fn no_report_of_a_bundle_reaches_tcp_behind_this_hosts_own_nat_of_ipv6() {
     no_report_reaches_tcp_behind(&IPV6, "$SEND --to [fd00:96::1]:80 --streams 5", 5);
 }
 
-/// From one port to the service and to its server: what the first one's packets have for ends at the
-/// device are the second one's own, which are translated for that.
+/// One port connects to the service and to its server. The first connection's endpoints at the
+/// device equal the second one's own, which are translated to avoid this.
 #[test]
 fn no_report_of_a_bundle_reaches_tcp_where_another_connection_has_the_translated_ends() {
     needs_root!();

@@ -1,4 +1,4 @@
-//! A receiver that reports no duplicates: the stream fares as plain TCP's.
+//! Receiver that reports no duplicates: the stream performs like plain TCP.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -19,7 +19,7 @@ const CLIENT_ITT: Duration = Duration::from_millis(20);
 const SERVER_ITT: Duration = Duration::from_millis(50);
 const MESSAGE: usize = 100;
 
-/// How a stream fared.
+/// Latencies, window and counters of a stream.
 #[derive(Debug)]
 struct Fared {
     p50: Duration,
@@ -28,7 +28,7 @@ struct Fared {
     counters: Option<Counters>,
 }
 
-/// Sends a message each ITT until the time is over; returns when each one was sent.
+/// Sends a message at each interval until `end`. Returns the send times.
 fn send_messages(mut stream: &TcpStream, itt: Duration, end: Instant) -> Vec<Instant> {
     let mut next = Instant::now();
     let mut sent = Vec::new();
@@ -41,7 +41,7 @@ fn send_messages(mut stream: &TcpStream, itt: Duration, end: Instant) -> Vec<Ins
     sent
 }
 
-/// Reads messages until the stream ends; returns when each one was read.
+/// Reads messages until the stream ends. Returns the read times.
 fn read_messages(mut stream: &TcpStream) -> Vec<Instant> {
     let mut received = Vec::new();
     while stream.read_exact(&mut [0; MESSAGE]).is_ok() {
@@ -50,7 +50,7 @@ fn read_messages(mut stream: &TcpStream) -> Vec<Instant> {
     received
 }
 
-/// A client and a server that both send messages, over a path that loses nothing. With options, the
+/// Runs a client and a server that both send messages over a lossless path. With options, the
 /// client's host bundles.
 fn fares(options: Option<Options>) -> Fared {
     let direction = || Direction::delayed(ONE_WAY);

@@ -1,4 +1,4 @@
-//! SO_MAX_PACING_RATE limits what a stream sends, bundles included.
+//! SO_MAX_PACING_RATE limits everything that a stream sends, including bundles.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use pillion_tests::set_option;
 use crate::common::*;
 use crate::stream::{Carriage, carry_over, content, read_to_end, send_thinly};
 
-/// Bytes a second; the stream has 20,000 of its own, and 10,400 of headers.
+/// Bytes a second. The stream itself needs 20,000, plus 10,400 for headers.
 const RATE: u32 = 40_000;
 const MESSAGE: usize = 100;
 const MESSAGES: usize = 800;
@@ -38,7 +38,7 @@ fn bundles_do_not_exceed_the_pacing_rate() {
     let rate = (volume.bytes - ETHERNET * volume.packets) as f64 / outcome.sent;
     let counters = outcome.counters.expect("a bundler");
     println!("{rate:.0} bytes a second, {:?}", counters.outcomes);
-    // One bundle may leave before the rate is known to be reached.
+    // One bundle may leave before the limit is known to be reached.
     assert!(rate < f64::from(RATE) * 1.05, "{rate:.0} bytes a second");
     assert!(counters.of(Bundled) > 0 && counters.of(Paced) > 0);
 }

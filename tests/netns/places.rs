@@ -1,4 +1,4 @@
-//! As many connections as `--max-connections` allows, and no more.
+//! The limit of `--max-connections` and the slots for sockets that request bundling.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
@@ -22,14 +22,14 @@ use crate::devices::Attach;
 use crate::namespaces::{Name, Resident};
 use crate::succession::ends_well;
 
-/// A pillion on loopback, once it has looked at the connections that were there; a single user has half
-/// of its places.
+/// Starts pillion on loopback and waits until it has adopted existing connections. A single user
+/// may take half of the slots.
 fn attach(namespace: &Namespace, arguments: &[&str]) -> Child {
     let mut all = vec!["attach", "--dev", "lo"];
     all.extend(arguments);
     let mut attach = pillion_in(namespace, &all);
     let mut attach = attach.stderr(Stdio::piped()).spawn().unwrap();
-    // Byte by byte, so that what comes behind is left to others.
+    // Reads single bytes, so that later lines stay in the pipe.
     let said = attach.stderr.as_mut().unwrap();
     let mut byte = [0];
     let mut first = Vec::new();
@@ -48,7 +48,7 @@ fn end(mut attach: Child) -> Vec<String> {
     said.map(Result::unwrap).collect()
 }
 
-/// So many connections, both ends of each.
+/// Opens `count` connections and returns both ends of each.
 fn connect(namespace: &Namespace, count: usize) -> Vec<(TcpStream, TcpStream)> {
     let pairs = namespace.enter(move || {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -109,7 +109,7 @@ fn that_there_is_no_place_is_said_once_and_so_is_that_there_is_one_again() {
     assert!(attach.wait().unwrap().success());
 }
 
-/// A user's half of four places has sixteen parts, and a quarter more.
+/// Half of four slots gives a user sixteen fractions, and a quarter more.
 #[test]
 fn what_applications_ask_for_takes_parts_of_places() {
     needs_root!();
@@ -186,7 +186,7 @@ fn an_application_may_decline_though_there_is_no_place_to_remember_it_in() {
     let declining = &connections[0].0;
     set(declining, BUNDLE, 0).expect("it declines");
     assert_eq!(get(declining, BUNDLE).unwrap(), 0);
-    // Those that find no place have pillion look at all connections again.
+    // Connections over the limit make pillion check all connections again.
     let refused = connect(&namespace, 1);
     thread::sleep(Duration::from_secs(2));
     assert_eq!(get(declining, BUNDLE).unwrap(), 0);
@@ -265,7 +265,8 @@ fn sockets_that_have_ended_take_no_places() {
     assert!(!said.contains("--max-connections"), "{said}");
 }
 
-/// Where the kernel refuses to go through storage, they are found in their own namespace alone.
+/// If the kernel refuses to iterate over socket storage, they are found only in their own
+/// namespace.
 #[test]
 fn what_nobody_has_accepted_yet_takes_places_in_every_namespace() {
     needs_root!();
@@ -278,14 +279,14 @@ fn what_nobody_has_accepted_yet_takes_places_in_every_namespace() {
     let to = listener.as_ref().unwrap().local_addr().unwrap();
     let connect = || there.enter(move || [(); 2].map(|()| TcpStream::connect(to).unwrap()));
     let first = connect().unwrap();
-    // Until those that are left have been counted, once or twice.
+    // Wait until unused slots have been counted once or twice.
     thread::sleep(Duration::from_millis(2500));
     let second = connect().unwrap();
     assert_eq!(attach.end()["connections"], 4);
     drop((listener, first, second));
 }
 
-/// They are bounded together: there is no room to tell all of them apart.
+/// Users beyond the table's capacity share one limit.
 #[test]
 fn more_users_than_can_be_told_apart_keep_no_successor_from_its_work() {
     const USERS: u32 = 4200;
@@ -320,7 +321,7 @@ fn more_users_than_can_be_told_apart_keep_no_successor_from_its_work() {
     drop(sockets);
 }
 
-/// An accepted socket is that of the user who accepts it, but its place was taken by who listens.
+/// An accepted socket belongs to the user who accepts it, but the listener's user took its slot.
 #[test]
 fn a_place_is_that_of_the_user_who_took_it_whoever_has_the_socket_later() {
     needs_root!();
@@ -337,7 +338,7 @@ fn a_place_is_that_of_the_user_who_took_it_whoever_has_the_socket_later() {
         };
         [(); 4].map(pair)
     });
-    // Until those that are left have been counted, once or twice.
+    // Wait until unused slots have been counted once or twice.
     thread::sleep(Duration::from_millis(2500));
     let more = connect(&namespace, 5);
     assert_eq!(bundled_in(&namespace), 12, "root has listened four times");
@@ -345,7 +346,7 @@ fn a_place_is_that_of_the_user_who_took_it_whoever_has_the_socket_later() {
     end(attach);
 }
 
-/// What `run` tries again is what its command has, and nobody else's.
+/// `run` retries only connections of its command.
 #[test]
 fn where_the_commands_connections_find_no_place_those_of_others_are_let_be() {
     needs_root!();

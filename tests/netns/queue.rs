@@ -1,4 +1,4 @@
-//! `pillion-lab queue`: its account of a device's queue is that of the queue's own counters.
+//! `pillion-lab queue`: its measures agree with the queue's own counters.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
@@ -12,17 +12,17 @@ use serde_json::Value;
 
 use crate::common::*;
 
-/// A namespace whose device `v0` leads nowhere, through a queue.
+/// Namespace whose device `v0` leads nowhere, through a queue.
 struct Host(Namespace);
 
-/// A packet of this much payload takes 8 ms at 1 Mbit/s, all headers included.
+/// Payload bytes of a packet that takes 8 ms at 1 Mbit/s, including headers.
 const PAYLOAD: usize = 958;
 const PACKET: u64 = 1000;
 
 impl Host {
     fn create(disciplines: &[&str]) -> Self {
         let host = Self(namespace_with_loopback());
-        // Nothing but the test's own packets is to be sent.
+        // Only the test's own packets are to be sent.
         host.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=1");
         host.run("ip link add v0 type veth peer name v1");
         host.run("ip address add 10.79.0.1/24 dev v0");
@@ -41,7 +41,7 @@ impl Host {
         assert!(status.success(), "{line}");
     }
 
-    /// The counters of the device's root discipline.
+    /// Returns the counters of the device's root qdisc.
     fn counters(&self) -> Value {
         let mut tc = self.0.command("tc");
         let output = tc.args(["-s", "-j", "qdisc", "show", "dev", "v0", "root"]);
@@ -49,13 +49,13 @@ impl Host {
         counters[0].clone()
     }
 
-    /// Sends so many packets at once to each port, in turn.
+    /// Sends `packets` packets back to back to each port in turn.
     fn send(&self, packets: usize, ports: &'static [u16]) {
         let send = move || {
             let socket = UdpSocket::bind("10.79.0.1:7000").unwrap();
             for _ in 0..packets {
                 for port in ports {
-                    // A queue that refuses a packet tells its sender.
+                    // The queue reports a rejected packet to its sender.
                     let _ = retry(|| socket.send_to(&[7; PAYLOAD], ("10.79.0.2", *port)));
                 }
             }
@@ -64,7 +64,7 @@ impl Host {
     }
 }
 
-/// A pillion that watches `v0`.
+/// Running probe on `v0`.
 struct Queue(Child);
 
 impl Queue {
@@ -85,7 +85,7 @@ impl Queue {
         Self(process)
     }
 
-    /// The probe's measures.
+    /// Stops the probe and returns its measures.
     fn end(mut self) -> Value {
         kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGINT).unwrap();
         let mut json = String::new();
@@ -106,8 +106,8 @@ fn count(value: &Value) -> u64 {
         .unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// In some virtual machines the kernel's tracepoints are silent while one of the processes runs
-/// (docs/queue.md): a few in a thousand may be missing, and none may be too many.
+/// Checks a count. On some virtual machines the kernel's tracepoints lose a few events in a
+/// thousand (docs/queue.md); the count may be lower, but never higher.
 fn assert_nearly(noted: &Value, all: u64) {
     let noted = count(noted);
     assert!(noted <= all && noted * 10 >= all * 9, "{noted} of {all}");
@@ -137,7 +137,7 @@ fn the_account_of_a_queue_is_that_of_its_own_counters() {
     assert_nearly(&all["refused"], count(&own["drops"]));
     assert_eq!(count(&all["sent"]) * PACKET, count(&all["sent_bytes"]));
     assert_eq!(count(&all["dropped"]), 0);
-    // Twenty packets wait behind one that is being sent.
+    // Twenty packets wait behind the one being sent.
     assert_eq!(summary["length"]["packets"]["max"], 20.0);
     assert_eq!(summary["length"]["bytes"]["max"], (20 * PACKET) as f64);
     assert!(all["delay_ms"]["max"].as_f64().unwrap() > 100.0, "{all}");
@@ -173,7 +173,7 @@ fn a_file_of_packets_stays_as_it_is_until_another_is_whole() {
     let refused = lab(&["queue", "nosuch0", "--csv", file]);
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
     assert_eq!(std::fs::read_to_string(file).unwrap(), packets);
-    // What is read and what is written may be the same.
+    // Input and output may be the same file.
     let again = lab(&["queue", "--from", file, "--csv", file]);
     assert!(again.status.success(), "{}", stderr(&again));
     assert_eq!(std::fs::read_to_string(file).unwrap(), packets);

@@ -1,4 +1,4 @@
-//! `pillion run`: the command hardly notices, and its connections are bundled.
+//! `pillion run`: the command runs unchanged, and its connections are bundled.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use crate::common::*;
 
-/// `pillion run` with a loopback device to attach to, and a shell script.
+/// Builds a `pillion run` with a loopback device and a shell script.
 fn run(script: &str) -> Command {
     pillion_in(
         &namespace_with_loopback(),
@@ -93,7 +93,7 @@ fn signals_reach_the_command() {
             "trap 'kill $sleeping; exit 7' {name}; echo ready; sleep 60 & sleeping=$!; wait"
         );
         let mut command = run(&script);
-        // A shell cannot trap what was ignored when it began, as SIGINT is in the background.
+        // A shell cannot trap signals that were ignored at its start, as SIGINT in the background.
         // SAFETY: between fork and exec only a system call is made.
         unsafe {
             command.pre_exec(move || {
@@ -173,7 +173,7 @@ fn the_connections_of_children_are_bundled_and_no_others() {
         .unwrap();
     let folder = tempfile::tempdir().unwrap();
     let stats = folder.path().join("stats.json");
-    // The connections belong to a child's child.
+    // The connections belong to a grandchild.
     let output = pillion_in(
         &pair.sender.namespace,
         &[

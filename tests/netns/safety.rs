@@ -1,4 +1,4 @@
-//! Congestion control goes on seeing the losses, and is not misled.
+//! Congestion control still learns of losses, and is not misled.
 
 use std::fs;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use pillion_lab::Namespace;
 
 use crate::common::*;
 
-/// Of the testbed's paths.
+/// Round-trip time of [`lossy_pair`].
 const RTT: Duration = Duration::from_millis(40);
 
 #[test]
@@ -69,9 +69,9 @@ fn hidden_losses_are_found_reacted_to_and_never_undone() {
     assert!(found <= lost, "of {lost} losses, {found} were found");
     assert!(count("reactions") > 20 && count("reactions") <= found);
     assert!(reports > 1000);
-    // Few were retransmitted as well; each of the others saved an RTT.
+    // Few segments were retransmitted as well; each other repair saved an RTT.
     assert!(saved > RTT * (found / 2) as u32, "{saved:?} for {found}");
-    // TCP sees no report but of what it retransmitted, and so none that it ignores.
+    // TCP sees only DSACKs of its own retransmissions, and therefore ignores none.
     let sender = &pair.sender.namespace;
     let counters = [
         "TCPDSACKRecv",
@@ -90,8 +90,8 @@ fn hidden_losses_are_found_reacted_to_and_never_undone() {
     assert_eq!(count("acks_dropped"), 0);
 }
 
-/// Segments that TCP has retransmitted in a namespace: needlessly too, where the host stood still
-/// for longer than a time-out.
+/// Returns the segments that TCP retransmitted in a namespace. Some are spurious if the host
+/// stalled for longer than a time-out.
 fn retransmitted(namespace: &Namespace) -> u64 {
     let read = || fs::read_to_string("/proc/thread-self/net/snmp").expect("counters");
     let text = namespace.enter(read).expect("enter");

@@ -1,6 +1,6 @@
-//! A receiver in the sender's kernel counts its memory by what the sender's packets say that they
-//! take (`tcp_measure_rcv_mss()`), and a bundle says no more than the segment did that it grew from.
-//! Whatever the device and its MTU, the receiver's window does not collapse.
+//! Receivers in the sender's kernel. They account memory by the size that the sender's packets
+//! claim (`tcp_measure_rcv_mss()`). A bundle claims no more than its original segment, so the
+//! receive window does not collapse at any device or MTU.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,13 +13,13 @@ use crate::common::*;
 use crate::devices::{Attach, Hosts};
 
 const MTUS: [u32; 4] = [1280, 1500, 9000, 65535];
-/// Sizes of messages, about those at which a bundle's payload reaches what the kernel counts for
-/// it: segments take 832 or 896 bytes more than their payload.
+/// Message sizes near the points where a bundle's payload reaches its accounted size. Segments
+/// account for 832 or 896 bytes more than their payload.
 const SIZES: [usize; 8] = [1, 100, 277, 415, 448, 700, 831, 1180];
 const MESSAGES: usize = 60;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What joins the hosts, and what the receiver's device is then called.
+/// Device that joins the two hosts.
 enum Device {
     Veth,
     Bridge,
@@ -58,8 +58,7 @@ impl Device {
     }
 }
 
-/// The receiver's memory, as the kernel sees it: what it expects of a round trip, and the most
-/// that its window may become.
+/// Returns the receiver's memory limits: expected bytes per round trip, and the maximum window.
 fn window(receiver: &TcpStream) -> [u32; 2] {
     let info = tcp_info(receiver);
     [info.tcpi_rcv_space, info.tcpi_rcv_ssthresh]
@@ -73,7 +72,7 @@ fn send(mut stream: TcpStream, size: usize) {
     }
 }
 
-/// Acknowledges late, so that something is outstanding when the next message is sent.
+/// Receives with delayed ACKs, so that data is outstanding at the next message.
 fn receive(mut stream: TcpStream, size: usize) {
     let late = 0i32.to_ne_bytes();
     set_option(&stream, libc::IPPROTO_TCP, libc::TCP_QUICKACK, &late);
@@ -89,7 +88,7 @@ fn receive(mut stream: TcpStream, size: usize) {
     }
 }
 
-/// Streams of all sizes at a time, from the near host to where the listener is.
+/// Runs streams of all sizes concurrently, from the near host to the listener.
 fn stream_all(hosts: &Hosts, listener: TcpListener) {
     let address = listener.local_addr().unwrap();
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What a pillion that stays tells of itself: metrics, `status`, totals in its log.
+//! Interfaces of a running pillion: metrics, `status`, totals in its log.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +22,7 @@ use crate::attach::send_to;
 use crate::common::*;
 use crate::manager::signal;
 
-/// A pillion that is ended with the test.
+/// Running `pillion attach`; dropping it kills it.
 pub struct Attached(Child);
 
 impl Attached {
@@ -52,7 +52,7 @@ impl Drop for Attached {
     }
 }
 
-/// The head and the body of what is answered.
+/// Sends an HTTP request and returns the head and the body of the response.
 pub fn get(mut stream: impl Read + Write, path: &str) -> (String, String) {
     write!(
         stream,
@@ -65,7 +65,7 @@ pub fn get(mut stream: impl Read + Write, path: &str) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
-/// The metrics, once they have totals: the programs are at work a moment before they are read.
+/// Returns the metrics once they contain totals. The programs run a moment before these are read.
 fn metrics<S: Read + Write>(connect: impl Fn() -> io::Result<S>) -> String {
     let mut metrics = String::new();
     eventually("metrics are served", || {
@@ -84,7 +84,7 @@ fn get_at(socket: &Path) -> String {
     metrics(|| UnixStream::connect(socket))
 }
 
-/// The value of a sample, by its name and labels.
+/// Returns the value of a sample by its name and labels.
 fn value(metrics: &str, sample: &str) -> f64 {
     let mut lines = metrics.lines().filter_map(|line| line.split_once(' '));
     let found = lines.find(|(name, _)| *name == sample);
@@ -187,7 +187,7 @@ fn metrics_keep_to_the_format() {
     attached.end();
 }
 
-/// Checks that a file of packaging/ asks for nothing but what is served.
+/// Checks that a file below packaging/ uses only metrics that exist.
 fn assert_served(file: &str, samples: &BTreeSet<String>) {
     let path = format!("{}/../../packaging/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(path).unwrap();
@@ -204,7 +204,7 @@ fn assert_served(file: &str, samples: &BTreeSet<String>) {
     }
 }
 
-/// A folder, the place of a socket in it, and what `--metrics` is told of that.
+/// Returns a folder, a socket path in it, and the `--metrics` value for that socket.
 fn unix_endpoint() -> (TempDir, PathBuf, String) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("metrics");

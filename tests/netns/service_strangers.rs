@@ -1,4 +1,4 @@
-//! What others of this host can do to what a pillion tells of itself.
+//! Other users and processes of the host cannot disturb pillion's interfaces.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -21,7 +21,7 @@ use serde_json::Value;
 use crate::common::*;
 use crate::service::{Attached, get};
 
-/// The memory that a process has at present, in KiB.
+/// Returns the resident memory of a process in KiB.
 fn memory(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:"));
@@ -53,14 +53,14 @@ fn requests_that_never_end_cost_bounded_memory_and_descriptors_and_hold_nobody_u
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     assert!(memory(process) < before.0 + (16 << 10), "{before:?}");
     assert!(descriptors() < before.1 + 32, "{before:?}");
-    // Those that gave way to others are closed.
+    // Connections that made room for others are closed.
     let mut first = &idle[0];
     assert_eq!(retry(|| first.read(&mut [0])).unwrap(), 0);
     drop(idle);
     attached.end();
 }
 
-/// Has a name that `pillion status` asks at, and takes no connection more.
+/// Takes a socket name that `pillion status` queries, and fills its backlog.
 fn taken_and_full(namespace: &Namespace, number: usize) -> Vec<OwnedFd> {
     let taken = || -> nix::Result<_> {
         let name = format!("pillion-status/1/{number}");
@@ -90,7 +90,7 @@ fn sockets_that_take_no_connection_do_not_hold_status_up() {
         .map(|number| taken_and_full(&namespace, number))
         .collect();
     let attached = Attached::begin(&namespace, &["--dev", "lo"]);
-    // Two seconds for all of them together.
+    // `status` takes two seconds for all of them together.
     let mut status = namespace.command("timeout");
     let output = status.args(["15", PILLION, "status"]).output().unwrap();
     drop(full);
@@ -99,7 +99,7 @@ fn sockets_that_take_no_connection_do_not_hold_status_up() {
     attached.end();
 }
 
-/// The time of the processors that a process has had, in ticks: hundredths of a second.
+/// Returns the CPU time of a process in ticks of 10 ms.
 fn ticks(process: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
@@ -123,15 +123,15 @@ fn a_pillion_without_descriptors_left_does_not_spin_when_it_is_asked() {
         let set = unsafe { libc::prlimit(process, limit, &new, std::ptr::null_mut()) };
         assert_eq!(set, 0);
     };
-    // What it keeps open for that it has opened by then.
+    // By then it has opened everything that it needs for status requests.
     let is_at_work = || {
         let status = pillion_in(&namespace, &["status"]).output().unwrap();
         status.status.code() == Some(3)
     };
     eventually("it is at work", is_at_work);
-    // It has more open, and as many may be waited for.
+    // Fewer than it has open already.
     limit(8);
-    // Who waits for a connection may have a descriptor for it already; the others wait.
+    // The waiting thread may hold one reserved descriptor; later requests wait.
     for _ in 0..2 {
         pillion_in(&namespace, &["status"]).output().unwrap();
     }
@@ -143,8 +143,8 @@ fn a_pillion_without_descriptors_left_does_not_spin_when_it_is_asked() {
     attached.end();
 }
 
-/// A process of another user, with all capabilities in a user namespace of its own, that tells what
-/// it is given to whoever asks for status; `None` where no such namespace may be made.
+/// Starts a process of another user with all capabilities in its own user namespace. It sends
+/// `text` to every status request. Returns `None` if no such namespace can be created.
 fn pretender(namespace: &Namespace, tells: &str) -> Option<Child> {
     const LISTEN: &str = "use Socket; $| = 1; socket(L, AF_UNIX, SOCK_STREAM, 0) or die; \
         bind(L, pack('S a*', AF_UNIX, \"\\0pillion-status/1/0\")) or die; listen(L, 5) or die; \

@@ -1,4 +1,4 @@
-//! A path that drops large packets from the start, and reports nothing, does not stop a stream.
+//! A path that silently drops large packets does not stop a stream.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -17,7 +17,8 @@ const ITT: Duration = Duration::from_millis(30);
 const MESSAGES: usize = 60;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Two hosts with an RTT of 100 ms, and no way for packets of more bytes, IP header included.
+/// Creates two hosts with an RTT of 100 ms that drop packets above `largest` bytes, including the
+/// IP header.
 fn small_path(largest: usize) -> HostPair {
     let direction = Direction::delayed(Duration::from_millis(50));
     let pair = HostPair::create(&PathConfig {
@@ -32,7 +33,7 @@ fn small_path(largest: usize) -> HostPair {
     let set = pair.receiver.namespace.run("nft", &["-f", "-"], &rules);
     let set = set.expect("nft runs");
     assert!(set.status.success(), "{}", stderr(&set));
-    // TCP itself merges no writes while the window is open.
+    // Without this, TCP could merge writes while the window is open.
     let apart = || sysctl("net.ipv4.tcp_autocorking", "0");
     pair.sender.namespace.enter(apart).expect("enter");
     pair

@@ -1,4 +1,4 @@
-//! The application's own switch, with a program in C that knows nothing but the header.
+//! The socket option, used by a C program that knows only the header.
 
 use std::fs;
 use std::io::Read;
@@ -42,7 +42,7 @@ fn example() -> (TempDir, PathBuf) {
     compile("cc", &examples.join("switch/switch.c"))
 }
 
-/// The example at work, by itself or beneath a pillion, and what reads its connection.
+/// Running example, directly or under a pillion, and the receiver of its connection.
 struct Example {
     program: Child,
     received: JoinHandle<String>,
@@ -74,8 +74,7 @@ impl Example {
         }
     }
 
-    /// Stops the program once its first byte has come, so that its connection stays while
-    /// something is done, however long that takes.
+    /// Stops the program after its first byte and runs `something` while its connection stays.
     fn held<T>(&self, something: impl FnOnce() -> T) -> T {
         let pid = Pid::from_raw(self.program.id().cast_signed());
         self.begun.recv().expect("a first byte");
@@ -93,7 +92,7 @@ impl Example {
     }
 }
 
-/// A process that goes on as this is dropped; what ends it would else wait for that, if a test fails.
+/// Continues a stopped process when dropped, so that a failing test does not wait for it forever.
 struct Stopped(Pid);
 
 impl Drop for Stopped {
@@ -102,12 +101,12 @@ impl Drop for Stopped {
     }
 }
 
-/// Runs the example to its end, by itself or beneath a pillion.
+/// Runs the example to its end, directly or under a pillion.
 fn run(pair: &HostPair, program: &Path, under: &[&str]) -> Output {
     Example::start(pair, program, under).end()
 }
 
-/// How many of the fifty lines were bundled, by the example's own account.
+/// Returns how many of the fifty lines were bundled, according to the example.
 fn bundled(output: &Output) -> u64 {
     let said = stdout(output);
     let number = |place| {
@@ -268,7 +267,7 @@ fn the_header_says_the_same_to_c_and_to_rust() {
     }
 }
 
-/// As that of a netlink socket's groups, whose length says how much there would be.
+/// A netlink socket's list of groups returns the length that would be needed.
 #[test]
 fn an_answer_of_the_kernels_that_is_longer_than_there_is_room_for_is_as_without_pillion() {
     needs_root!();

@@ -1,4 +1,4 @@
-//! `pillion-lab sockets`: samples of real streams, over time.
+//! `pillion-lab sockets`: samples of real streams over time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -73,7 +73,7 @@ fn samples_come_at_fixed_times_and_end_with_what_the_stream_itself_says() {
     assert_eq!(streams.len(), 2);
     let mut last = Vec::new();
     for samples in streams.values() {
-        // Two seconds at twenty a second; a machine that is busy may miss some.
+        // Two seconds at twenty samples a second; a busy machine may miss some.
         assert!((10..=50).contains(&samples.len()), "{}", samples.len());
         let times = samples
             .iter()
@@ -96,7 +96,7 @@ fn samples_come_at_fixed_times_and_end_with_what_the_stream_itself_says() {
         }
         last.push(samples.last().unwrap());
     }
-    // The last samples are taken a little before a stream's end, when it counts itself.
+    // The last samples precede the stream's end, where it reports its own counters.
     for (sampled, counted) in [
         ("total_retrans", "retransmissions"),
         ("bytes_sent", "bytes_sent"),

@@ -12,7 +12,7 @@ use crate::attach::send_to;
 use crate::common::*;
 use crate::service::status;
 
-/// An `attach` that writes its file into a folder of its own.
+/// Running `attach` that writes its statistics into its own folder.
 struct Attached {
     process: Child,
     folder: TempDir,
@@ -114,7 +114,7 @@ fn a_folder_that_goes_is_said_once_and_the_file_is_back_with_it() {
     );
 }
 
-/// As a single file in a container, in whose place nothing can be put.
+/// Like a single file mounted into a container, which cannot be replaced by renaming.
 #[test]
 fn a_file_that_is_mounted_alone_is_written_to() {
     needs_root!();

@@ -1,4 +1,4 @@
-//! A stream of the tests' own over a path, bundled as much as can be or not at all.
+//! Test stream over a path, either plain or bundled as much as possible.
 
 use std::io::Read;
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -15,29 +15,29 @@ use pillion_tests::HostPair;
 
 use crate::common::clean_pair;
 
-/// How a stream is carried.
+/// Transport of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carriage {
-    /// TCP alone.
+    /// Plain TCP.
     Plain,
-    /// TCP with a bundler that takes every stream for thin and knows no limit.
+    /// TCP with a bundler that treats every stream as thin and has no limit.
     Bundled,
     /// MPTCP with the same bundler.
     BundledMptcp,
 }
 
-/// What became of a stream.
+/// Results of a stream.
 #[derive(Debug)]
 pub struct Outcome<S, R> {
-    /// What the sending end returned.
+    /// Return value of the sending end.
     pub sent: S,
-    /// What the receiving end returned.
+    /// Return value of the receiving end.
     pub received: R,
-    /// What the bundler did.
+    /// Counters of the bundler.
     pub counters: Option<Counters>,
 }
 
-/// Runs both ends of a stream; the sending one's half is closed when it returns.
+/// Runs both ends of a stream. The sending half is closed when `send` returns.
 pub fn carry<S: Send + 'static, R: Send + 'static>(
     carriage: Carriage,
     send: impl FnOnce(&TcpStream) -> S + Send + 'static,
@@ -46,7 +46,7 @@ pub fn carry<S: Send + 'static, R: Send + 'static>(
     carry_over(&clean_pair(), carriage, send, receive)
 }
 
-/// [`carry`] from the sender of a pair to its receiver.
+/// Like [`carry`], from the sender of a pair to its receiver.
 pub fn carry_over<S: Send + 'static, R: Send + 'static>(
     pair: &HostPair,
     carriage: Carriage,
@@ -85,7 +85,7 @@ pub fn carry_over<S: Send + 'static, R: Send + 'static>(
     sender.expect("a sender")
 }
 
-/// [`carry`], where the receiving end takes all that comes.
+/// Like [`carry`], where the receiver reads everything.
 pub fn carry_to_end<S: Send + 'static>(
     carriage: Carriage,
     send: impl FnOnce(&TcpStream) -> S + Send + 'static,
@@ -93,22 +93,22 @@ pub fn carry_to_end<S: Send + 'static>(
     carry(carriage, send, read_to_end)
 }
 
-/// All that is still to come.
+/// Reads the rest of a stream.
 pub fn read_to_end(mut stream: TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     stream.read_to_end(&mut all).expect("the stream's end");
     all
 }
 
-/// So many bytes, of which no two stretches look alike.
+/// Returns test data in which no two sections are alike.
 pub fn content(bytes: usize) -> Vec<u8> {
     (0..bytes as u32)
         .map(|position| (position.wrapping_mul(0x9e37_79b1) >> 24) as u8)
         .collect()
 }
 
-/// Sends data in messages, so far apart that each is a segment and so close that several
-/// are outstanding.
+/// Sends data in messages. They are far enough apart to leave as single segments, and close enough
+/// that several are outstanding.
 pub fn send_thinly(stream: &TcpStream, data: &[u8], message: usize, flags: i32) {
     for part in data.chunks(message) {
         let flags = MsgFlags::from_bits_retain(flags);
@@ -118,12 +118,12 @@ pub fn send_thinly(stream: &TcpStream, data: &[u8], message: usize, flags: i32) 
     }
 }
 
-/// The time between two messages.
+/// Waits for the interval between two messages.
 pub fn pause() {
     thread::sleep(Duration::from_millis(5));
 }
 
-/// A socket, not connected yet.
+/// Creates an unconnected socket.
 pub fn socket(carriage: Carriage) -> OwnedFd {
     let protocol = match carriage {
         Carriage::BundledMptcp => libc::IPPROTO_MPTCP,
@@ -133,7 +133,7 @@ pub fn socket(carriage: Carriage) -> OwnedFd {
     // SAFETY: three integers.
     let fd = unsafe { libc::socket(libc::AF_INET, kind, protocol) };
     assert!(fd >= 0, "socket: {}", std::io::Error::last_os_error());
-    // SAFETY: it is new, and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -144,7 +144,7 @@ fn listener(carriage: Carriage, address: SocketAddr) -> TcpListener {
     socket.into()
 }
 
-/// A bundler at this host's device that takes every stream for thin and knows no limit.
+/// Attaches a bundler to this host's device that treats every stream as thin and has no limit.
 pub fn attach() -> Attachment {
     attach_with(Options {
         thin: ThinTest::Always,
@@ -153,7 +153,7 @@ pub fn attach() -> Attachment {
     })
 }
 
-/// A bundler at this host's device.
+/// Attaches a bundler to this host's device.
 pub fn attach_with(options: Options) -> Attachment {
     let policy = Policy {
         rules: vec![Rule::all(options)],

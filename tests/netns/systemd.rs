@@ -1,4 +1,4 @@
-//! A pillion that systemd itself looks after.
+//! pillion under a real systemd.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::common::*;
 
-/// A systemd with the unit of packaging/ alone, in namespaces of its own.
+/// systemd with only the unit of packaging/, in its own namespaces.
 struct Systemd {
     process: Child,
     folder: TempDir,
@@ -22,12 +22,12 @@ const SYSTEMD: &str = "/lib/systemd/systemd";
 
 const UNIT: &str = include_str!("../../packaging/systemd/pillion.service");
 
-/// Where the unit lets it tell of itself.
+/// Output keys that the unit's sandbox permits.
 const TOLD: &str = "metrics = \"unix:/run/pillion/metrics\"\n\
                     stats = \"/var/lib/pillion/stats.json\"\n";
 
 impl Systemd {
-    /// Boots it in the network namespace of the sender, with some lines of the unit replaced.
+    /// Boots it in the sender's network namespace, with some lines of the unit replaced.
     fn boot(pair: &HostPair, rules: &str, changes: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -39,7 +39,7 @@ impl Systemd {
         fs::create_dir(at("units")).unwrap();
         fs::copy(PILLION, at("pillion")).unwrap();
         fs::write(at("pillion.toml"), rules).unwrap();
-        // The rest is as it is installed. The folder is where /tmp is, of which a service has its own.
+        // The rest is unchanged. The folder is below /tmp, of which a service would have its own.
         let unit = UNIT
             .replace("/usr/bin/pillion", at("pillion").to_str().unwrap())
             .replace(
@@ -80,7 +80,7 @@ impl Systemd {
         }
     }
 
-    /// A command that is run where systemd is.
+    /// Runs a command in the namespaces of systemd.
     fn run(&self, words: &[&str]) -> Output {
         let children = format!("/proc/{0}/task/{0}/children", self.process.id());
         let first = fs::read_to_string(children).unwrap_or_default();
@@ -253,7 +253,7 @@ fn the_unit_is_started_too_often_only_if_a_mistake_stays() {
     };
     let (every, starts) = (number("RestartSec="), number("StartLimitBurst="));
     assert!(starts * every >= 600, "names that come late are tried");
-    // Until a name server that does not answer is given up.
+    // Plus the time that a silent name server takes.
     let slow = every + 5;
     assert!(starts * slow < number("StartLimitIntervalSec="), "it holds");
 }

@@ -1,5 +1,5 @@
-//! A run of an experiment on this kernel: its folder is whole and agrees with itself, or says that
-//! it is not.
+//! Runs of an experiment on this kernel: their folders are complete and consistent, or marked as
+//! broken.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ streams = 1
 queue = false
 "#;
 
-/// Makes a run that leaves no doubts, and gives its folder.
+/// Runs an experiment without warnings and returns its folder.
 pub fn make(folder: &Path, run: &str) -> PathBuf {
     let (mut command, made) = run_one(folder, run);
     let output = command.output().unwrap();
@@ -50,7 +50,7 @@ pub fn make(folder: &Path, run: &str) -> PathBuf {
     made
 }
 
-/// The command that makes a run, and where its folder is to be.
+/// Returns the command of a run, and its future folder.
 fn run_one(folder: &Path, run: &str) -> (Command, PathBuf) {
     let file = folder.join("run.toml");
     fs::write(&file, run).unwrap();
@@ -60,7 +60,7 @@ fn run_one(folder: &Path, run: &str) -> (Command, PathBuf) {
     (command, target)
 }
 
-/// The one line that a run fails with, which its folder has to say as well.
+/// Returns the single error line of a run, which its folder must contain as well.
 fn failure(folder: &Path, output: &Output) -> String {
     let line = stderr(output);
     assert_eq!(line.lines().count(), 1, "{line}");
@@ -178,8 +178,8 @@ fn an_interrupted_run_leaves_no_folder_that_could_be_taken_for_a_whole_one() {
     let pid = Pid::from_raw(child.id().cast_signed());
     let log = made.with_extension("part").join("log.txt");
     let begun = Instant::now();
-    // Connecting takes long where the machine has other work. It is interrupted all the same, so
-    // that nothing is left behind if this never comes true.
+    // Connecting may take long on a busy machine. The run is interrupted in any case, so that
+    // nothing is left behind.
     let has_begun =
         || fs::read_to_string(&log).is_ok_and(|log| log.contains("the streams connect"));
     while !has_begun() && begun.elapsed() < Duration::from_secs(60) {

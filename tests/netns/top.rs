@@ -1,4 +1,4 @@
-//! `pillion top`, in a terminal and without one.
+//! `pillion top`, with and without a terminal.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -26,7 +26,7 @@ use crate::succession::ends_well;
 nix::ioctl_write_int_bad!(control, libc::TIOCSCTTY);
 nix::ioctl_write_ptr_bad!(resize, libc::TIOCSWINSZ, Winsize);
 
-/// A connection over loopback that is bundled; ends with the child.
+/// Bundled connection over loopback. Dropping it stops pillion.
 struct Bundled {
     namespace: Namespace,
     attach: Child,
@@ -69,7 +69,7 @@ impl Drop for Bundled {
     }
 }
 
-/// `pillion top` in a terminal of its own, and what that shows.
+/// `pillion top` in its own terminal, and the terminal's screen.
 struct InTerminal {
     top: Child,
     keyboard: File,
@@ -163,7 +163,7 @@ impl InTerminal {
         unsafe { resize(self.keyboard.as_raw_fd(), &size(columns, rows)) }.unwrap();
     }
 
-    /// Once it has ended, the terminal is as it was before.
+    /// Waits for the exit, and checks that the terminal's settings are restored.
     fn ends(mut self) {
         let mut status = None;
         eventually("top ends", || {
@@ -180,7 +180,7 @@ impl InTerminal {
 fn a_terminal_shows_connections_and_is_as_it_was_afterwards() {
     needs_root!();
     let bundled = Bundled::begin();
-    // Without those of other tests, for which the terminal may have no room.
+    // The filter hides connections of other tests, which might not fit on the screen.
     let local = bundled.local();
     let mut terminal = InTerminal::begin(&bundled.namespace, &["--filter", &local]);
     terminal.shows(&local);
@@ -193,7 +193,7 @@ fn a_terminal_shows_connections_and_is_as_it_was_afterwards() {
     terminal.ends();
 }
 
-/// crossterm's default source of events forgets the key if it reads of the resize first.
+/// crossterm's default event source loses the key if it reads the resize first.
 #[test]
 fn a_key_pressed_while_the_terminal_is_resized_is_seen() {
     needs_root!();
@@ -201,7 +201,7 @@ fn a_key_pressed_while_the_terminal_is_resized_is_seen() {
     let mut terminal = InTerminal::begin(&namespace, &[]);
     terminal.shows("pillion top");
     for columns in 90..100 {
-        // So that it hears of both at once.
+        // Makes both events arrive together.
         terminal.is_sent(Signal::SIGSTOP);
         terminal.is_resized(columns, 40);
         terminal.presses(b"?");
@@ -233,10 +233,11 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     }
 }
 
-/// What `top` does when its terminal is closed: its exit status; `SIGHUP` is ignored, as `nohup` has it.
+/// Closes the terminal of a running `top` that ignores SIGHUP, as under `nohup`. Returns its exit
+/// status.
 fn when_its_terminal_is_closed(is_controlling: bool) -> Option<i32> {
     let namespace = namespace_with_loopback();
-    // What any test starts meanwhile must not have it, or it would stay open.
+    // Close-on-exec: otherwise processes of other tests would keep the terminal open.
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let mut screen = posix_openpt(flags).unwrap();
     grantpt(&screen).unwrap();
@@ -261,10 +262,11 @@ fn when_its_terminal_is_closed(is_controlling: bool) -> Option<i32> {
         })
     };
     let mut child = top.spawn().unwrap();
-    // The command has the terminal's end as well.
+    // The command holds the terminal's end as well.
     drop((top, terminal));
     let mut shown = Vec::new();
-    // Not what changes with the connections of other tests: of that, only what is new is drawn.
+    // Wait for constant text: of lines that change with other tests' connections only differences
+    // are drawn.
     while !String::from_utf8_lossy(&shown).contains("pillion top") {
         let mut bytes = [0; 4096];
         let mut fds = [PollFd::new(screen.as_fd(), PollFlags::POLLIN)];

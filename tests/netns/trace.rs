@@ -1,15 +1,15 @@
-//! Traces of a conversation at both of its ends, written by hand.
+//! Hand-written traces of a conversation at both ends.
 
 use std::path::{Path, PathBuf};
 
-/// A client and a server, 50 ms apart, whose clocks differ by 7 s.
+/// Client and server 50 ms apart, whose clocks differ by 7 s.
 #[derive(Default)]
 pub struct Conversation {
     packets: Vec<Packet>,
 }
 
 struct Packet {
-    /// When the client's trace shows it.
+    /// Time in the client's trace.
     at_ms: u64,
     from_client: bool,
     bytes: Vec<u8>,
@@ -29,7 +29,7 @@ pub const INITIAL: u32 = 4_294_967_000;
 const SERVERS_INITIAL: u32 = 500;
 
 impl Conversation {
-    /// With the handshake, at 0 ms.
+    /// Creates a conversation with its handshake, at 0 ms.
     pub fn begin() -> Self {
         let mut conversation = Self::default();
         conversation.packet(0, true, SYN, (0, 0), 0);
@@ -38,25 +38,25 @@ impl Conversation {
         conversation
     }
 
-    /// The client sends its bytes from one position up to another.
+    /// Adds a packet with the client's bytes from `start` up to `end`.
     pub fn data(&mut self, at_ms: u64, begin: u32, end: u32) -> &mut Self {
         self.packet(at_ms, true, ACK, (begin, end), 1)
     }
 
-    /// With it ends what the client wrote.
+    /// Sets PSH in the last packet: the client's write ends there.
     pub fn pushed(&mut self) -> &mut Self {
         const FLAGS: usize = 20 + 13;
         self.packets.last_mut().unwrap().bytes[FLAGS] |= PUSH;
         self
     }
 
-    /// The packet does not arrive.
+    /// Marks the last packet as lost.
     pub fn lost(&mut self) -> &mut Self {
         self.packets.last_mut().unwrap().lost = true;
         self
     }
 
-    /// The client sees an ACK of the server for all before a position.
+    /// Adds an ACK of the server up to a position, as the client sees it.
     pub fn ack(&mut self, at_ms: u64, position: u32) -> &mut Self {
         self.packet(at_ms, false, ACK, (1, 1), position)
     }
@@ -102,13 +102,13 @@ impl Conversation {
         self
     }
 
-    /// The trace at the client.
+    /// Returns the trace at the client.
     pub fn at_client(&self) -> Vec<u8> {
         let seen = self.packets.iter().map(|packet| (packet.at_ms, packet));
         pcap(seen.filter(|(_, packet)| packet.from_client || !packet.lost))
     }
 
-    /// The trace at the server, by its own clock.
+    /// Returns the trace at the server, by the server's clock.
     pub fn at_server(&self) -> Vec<u8> {
         let there = |packet: &Packet| match packet.from_client {
             true => packet.at_ms + AHEAD_MS + ONE_WAY_MS,

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use crate::common::*;
 use crate::trace::Conversation;
 
-/// A receiver, and the address that it says it listens on.
+/// Starts a receiver. Returns it with the address on which it listens.
 fn receiver(options: &[&str]) -> (Child, String) {
     let mut child = Command::new(PILLION_LAB)
         .args(["traffic", "receive", "--listen", "127.0.0.1:0"])
@@ -96,7 +96,7 @@ fn datagrams_are_sent_at_their_rate_and_received_verified() {
     let received = child.wait_with_output().unwrap();
     assert!(received.status.success());
     let received: serde_json::Value = serde_json::from_slice(&received.stdout).unwrap();
-    // One each 4 ms on each of both.
+    // One datagram every 4 ms on each of two streams.
     assert_eq!(received["messages"], 500);
 }
 
@@ -278,7 +278,7 @@ fn a_receiver_that_is_killed_breaks_every_stream_and_the_sender_says_so() {
     assert!(stdout(&sent).contains(" on 3 streams"));
 }
 
-/// Connections to a port of this host that are established at their beginner's end.
+/// Returns the number of established connections to a port of this host, at the client's end.
 fn established_to(port: u16) -> usize {
     const ESTABLISHED: &str = "01";
     let table = std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap();

@@ -1,4 +1,4 @@
-//! What the analyser says of a scene, as far as it is compared.
+//! Counts and delivery times that the analyser reports for a scenario.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,17 +9,17 @@ use pillion_trace::{Connection, Counts, Direction, Observer, Passage, Range};
 
 use super::scene::{KNOCKS, Scene};
 
-/// Sums over all streams.
+/// Analyser's results, summed over all streams.
 #[derive(Default)]
 pub struct Account {
-    /// What the originators sent, and what their peers did.
+    /// Totals of the originators' packets, then of the responders'.
     pub ways: [Sums; 2],
-    /// Of each stream, by its sender's port: where ranges end, and in how many nanoseconds they
-    /// came to where an application could read them.
+    /// By sender port: end positions of ranges, and nanoseconds from first transmission to in-order
+    /// delivery.
     pub delivered: HashMap<u16, Vec<(i64, i64)>>,
 }
 
-/// Of one direction.
+/// Packet counts of one direction.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     pub packets: u64,
@@ -38,7 +38,7 @@ pub struct Sums {
 }
 
 impl Account {
-    /// Of both traces.
+    /// Analyses both traces of a scenario.
     pub fn of(scene: &Scene) -> Self {
         let [here, there] = &scene.traces;
         let options = pair::Options::default();
@@ -46,12 +46,12 @@ impl Account {
     }
 }
 
-/// A trace.
+/// Opens a trace file.
 pub fn open(trace: &Path) -> Input {
     input::open(trace).expect("a trace")
 }
 
-/// Whether a connection is one of the streams'.
+/// True for a measured stream, false for a marker connection.
 pub fn is_stream(connection: &Connection) -> bool {
     !KNOCKS.contains(&connection.responder.port)
 }
@@ -91,7 +91,7 @@ impl Sums {
         self.delivered += passage.delivered_packets;
         self.lost += passage.lost_packets;
         self.lost_data += passage.lost_data_packets;
-        // A copy right behind its packet looks like one that a capture shows twice.
+        // A copy directly after its packet looks like a packet that the capture shows twice.
         self.doubled += passage.duplicated_packets + counts.repeated_packets;
         self.unclear += passage.unknown_packets
             + passage.unmatched_packets

@@ -2,9 +2,9 @@ use std::collections::HashMap;
 
 use super::watch::Seen;
 
-/// Whether each packet that was sent arrived, given all that arrived. Packets are known by
-/// their ports, identification, sequence number and length; of equal ones the first sent
-/// are taken to be those that arrived.
+/// Returns whether each sent packet arrived, given all arrived packets. Packets are matched by
+/// ports, identification, sequence number and length. Among equal packets, those sent first count
+/// as arrived.
 pub fn fates(sent: &[Seen], arrived: &[Seen]) -> Vec<bool> {
     let key = |seen: &Seen| (seen.ports, seen.id, seen.seq, seen.payload);
     let mut open: HashMap<_, u32> = HashMap::new();

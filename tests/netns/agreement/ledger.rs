@@ -1,4 +1,5 @@
-//! Against the path that carried the packets, the hosts' devices, the bundler and the receiver.
+//! Checks the analyser against the path's counters, the hosts' devices, the bundler and the
+//! receiver.
 
 use std::thread;
 use std::time::Duration;
@@ -22,7 +23,7 @@ const BUNDLED: Traffic = Traffic {
     ..THIN
 };
 
-/// 20 ms each way, and losses both ways.
+/// 20 ms each way, with losses in both directions.
 fn path(disorder: Option<Disorder>) -> PathConfig {
     let direction = Direction {
         rate_bps: Some(10_000_000),
@@ -90,7 +91,7 @@ fn assert_fates(found: &Sums, carried: &Counts) {
     assert_eq!(found.unclear, 0);
 }
 
-/// The bundler's own account, and what passed the hosts' devices.
+/// Compares with the bundler's counters and with the segments captured on the hosts' devices.
 fn assert_bundles(scene: &Scene, found: &Sums) {
     let account = scene.account.as_ref().expect("a bundler's account");
     assert_eq!(account["outcomes"]["bundled"], found.bundled_packets);
@@ -115,8 +116,8 @@ fn assert_bundles(scene: &Scene, found: &Sums) {
     }
 }
 
-/// A message is sent a little later than the application hands it over, and read a little later
-/// than it could be.
+/// Compares latencies. A message is sent shortly after the write, and read shortly after it could
+/// be.
 fn assert_latencies(scene: &Scene, account: &Account) {
     const SIZE: i64 = 120;
     let streams = scene.received["streams"].as_array().expect("streams");
@@ -138,7 +139,7 @@ fn assert_latencies(scene: &Scene, account: &Account) {
     }
     excess_ns.sort_unstable_by(f64::total_cmp);
     assert!(excess_ns[0] > -1e6, "{} ns", excess_ns[0]);
-    // Most wait longer where TCP's window is small, or the machine busy.
+    // Most messages wait longer, because of a small window or a busy machine.
     let prompt_ns = excess_ns[excess_ns.len() / 100];
     assert!(prompt_ns < 5e6, "{prompt_ns} ns");
 }

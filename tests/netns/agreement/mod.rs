@@ -1,4 +1,4 @@
-//! What the analyser finds in traces, against what is known of the packets from elsewhere.
+//! Cross-check: the analyser's results on traces against independent knowledge of the packets.
 
 mod account;
 mod fate;

@@ -12,13 +12,13 @@ use pillion_bpf::host::socket_option;
 
 use super::watch::PacketDirection;
 
-/// A socket that sees all that passes the devices of a network namespace.
+/// Packet socket that receives all packets of a network namespace's devices.
 #[derive(Debug)]
 pub(super) struct PacketSocket(OwnedFd);
 
-/// Bytes of room for packets that wait for the thread: some seconds of a busy path.
+/// Receive-buffer bytes: some seconds of a busy path.
 const BUFFER: usize = 16 << 20;
-/// How long a wait for a packet lasts at most.
+/// Longest wait for one packet.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 impl PacketSocket {
@@ -33,8 +33,8 @@ impl PacketSocket {
         Ok(Self(fd))
     }
 
-    /// The next packet's direction and the length of what is kept of it; `None` if none comes for a
-    /// while.
+    /// Receives a packet: its direction and captured length. Returns `None` if none arrives in
+    /// time.
     pub fn receive(&self, frame: &mut [u8]) -> io::Result<Option<(PacketDirection, usize)>> {
         match recvfrom::<LinkAddr>(self.0.as_raw_fd(), frame) {
             Ok((bytes, from)) => {
@@ -51,7 +51,7 @@ impl PacketSocket {
         }
     }
 
-    /// Packets that found no room in the socket, since the last call.
+    /// Returns the number of packets dropped for lack of buffer space since the last call.
     pub fn missed(&self) -> io::Result<u32> {
         Ok(socket_option::missed_packets(&self.0)?)
     }

@@ -1,4 +1,4 @@
-//! Real traffic over a path that loses and disturbs, captured at both ends.
+//! Real traffic over a lossy, disturbed path, captured at both ends.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,39 +15,39 @@ use tempfile::TempDir;
 use super::watch::{PacketDirection, Seen, Watch};
 use crate::common::*;
 
-/// What is sent.
+/// Traffic of a scenario.
 pub struct Traffic {
-    /// Options of `pillion run`; none for plain TCP.
+    /// Options of `pillion run`; `None` for plain TCP.
     pub bundling: Option<&'static [&'static str]>,
-    /// Options of `pillion traffic send`.
+    /// Options of `pillion-lab traffic send`.
     pub streams: &'static [&'static str],
-    /// How many there are.
+    /// Number of streams.
     pub count: &'static str,
 }
 
-/// All that was noted of it.
+/// Everything recorded during a scenario.
 pub struct Scene {
-    /// What the path did, from before the first stream until after the last.
+    /// Path counters from before the first stream until after the last.
     pub ledger: Ledger,
-    /// The trace at the sender, and the one at the receiver.
+    /// Traces at the sender and at the receiver.
     pub traces: [PathBuf; 2],
-    /// What the receiver recorded of its messages, without a header.
+    /// The receiver's message records, without their header line.
     pub records: String,
     /// The receiver's report.
     pub received: Value,
-    /// What the bundler says that it did.
+    /// The bundler's statistics.
     pub account: Option<Value>,
-    /// The segments with data that left the sender, and those that came to the receiver.
+    /// Data segments sent by the sender, and data segments received by the receiver.
     pub seen: [Vec<Seen>; 2],
     _folder: TempDir,
 }
 
-/// Nobody listens there. A connection refused says that the path has carried packets both ways,
-/// before the streams on the first port and after them on the second.
+/// Ports without a listener. A refused connection marks a moment in both traces: before the streams
+/// on the first port, after them on the second.
 pub const KNOCKS: [u16; 2] = [9, 10];
 const PORT: u16 = 7777;
 
-/// Runs it.
+/// Runs the traffic over the path and records it.
 pub fn play(path: &PathConfig, traffic: &Traffic) -> Scene {
     let pair = HostPair::create(path);
     let folder = tempfile::tempdir().expect("a folder");
@@ -98,7 +98,7 @@ fn capture(host: &Host, trace: &Path) -> Child {
     child
 }
 
-/// Ends a capture when it has the last knock.
+/// Stops a capture once it contains the last marker.
 fn end(mut capture: Child, trace: &Path) {
     eventually("the capture is complete", || {
         let Ok(packets) = input::open(trace) else {
@@ -120,7 +120,7 @@ fn knock(pair: &HostPair, port: u16) {
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
-/// The ledger when all connections have ended and nothing is under way.
+/// Returns the path's counters once all connections have ended and the path is empty.
 fn settled(pair: &HostPair) -> Ledger {
     eventually("all connections have ended", || {
         [&pair.sender, &pair.receiver].iter().all(|host| {
@@ -137,13 +137,13 @@ fn settled(pair: &HostPair) -> Ledger {
     pair.path.ledger()
 }
 
-/// Whether a line of the kernel's table is of a connection that sends no more by itself.
+/// True for a connection of the kernel's table that sends nothing more.
 fn over(line: &str) -> bool {
     const TIME_WAIT: &str = "06";
     line.split_whitespace().nth(3) == Some(TIME_WAIT)
 }
 
-/// Sends and receives; the records, the receiver's report and the bundler's account.
+/// Sends and receives. Returns the records, the receiver's report and the bundler's statistics.
 fn stream(pair: &HostPair, traffic: &Traffic, folder: &Path) -> (String, Value, Option<Value>) {
     let [records, account] = ["records", "account"].map(|name| folder.join(name));
     let to = SocketAddr::from((pair.receiver.address, PORT)).to_string();

@@ -3,14 +3,14 @@ use std::ops::AddAssign;
 use super::fate::fates;
 use super::watch::Seen;
 
-/// What became of the segments of a stream, and which losses bundles repaired.
+/// Losses of a stream's segments, and repairs of these losses by bundles.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Truth {
-    /// All segments that were sent.
+    /// Sent segments.
     pub segments: u64,
-    /// Segments with new data that were lost.
+    /// Lost segments with new data.
     pub lost: u64,
-    /// Of the segments lost, those whose new data came first in a bundle.
+    /// Lost segments whose new data arrived first in a bundle.
     pub repaired: u64,
 }
 
@@ -23,10 +23,10 @@ impl AddAssign for Truth {
 }
 
 struct Segment {
-    /// Offset of the segment's first byte from the stream's first byte.
+    /// Offset of the segment's first byte from the first byte of the stream.
     start: u32,
     end: u32,
-    /// Offset of the segment's new data; at or behind the end if there is none.
+    /// Offset of the segment's new data; at or after `end` if it has none.
     new: u32,
     arrived: bool,
 }
@@ -38,8 +38,8 @@ impl Segment {
 }
 
 impl Truth {
-    /// Counts the segments of one stream of less than 4 GiB, given what was seen on both sides of a
-    /// path that keeps the order.
+    /// Counts the segments of one stream below 4 GiB, captured on both sides of a path that
+    /// preserves the order.
     pub fn of(sent: &[Seen], arrived: &[Seen]) -> Self {
         let mut truth = Self::default();
         let segments = segments(sent, arrived);
@@ -80,8 +80,8 @@ fn segments(sent: &[Seen], arrived: &[Seen]) -> Vec<Segment> {
 mod tests {
     use super::*;
 
-    /// Segments with start, end and identification; a bundle begins before the one sent last
-    /// ends.
+    /// Builds segments from start and end, with increasing identification. A bundle starts before
+    /// the end of the previous segment.
     fn segments(list: &[(u32, u32)]) -> Vec<Seen> {
         let segment = |(id, (start, end)): (u16, &(u32, u32))| Seen {
             ports: [1, 2],
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(repaired(&[]), 0);
         assert_eq!(repaired(&[0]), 1);
         assert_eq!(repaired(&[0, 1]), 2);
-        // Nothing brings the third and the last.
+        // No later segment covers the third and the last.
         assert_eq!(truth(&list, &[2, 3]).lost, 2);
         assert_eq!(repaired(&[2, 3]), 0);
     }

@@ -1,4 +1,4 @@
-//! Against tshark, packet for packet, where both define the same.
+//! Checks the analyser against tshark, packet by packet, for properties that both define alike.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -10,26 +10,26 @@ use super::account::{is_stream, open};
 use super::scene::KNOCKS;
 use crate::common::*;
 
-/// What either says of one packet.
+/// Properties of one packet that either program reports.
 #[derive(Debug, Default, PartialEq)]
 struct Remark {
-    /// The packet brings bytes again.
+    /// The packet carries bytes a second time.
     again: bool,
     duplicate_ack: bool,
-    /// The packet changes the window and nothing else, SACK left aside.
+    /// The packet changes nothing but the window, SACK apart.
     updates_window: bool,
     /// The packet leaves nothing outstanding.
     is_idle: bool,
     /// The packet acknowledges more than payload.
     acks_fin: bool,
-    /// The packet acknowledges something first, if only SYN or FIN.
+    /// The packet is the first to acknowledge something, if only SYN or FIN.
     answers: bool,
     rtt_ns: Option<i64>,
 }
 
 type Remarks = BTreeMap<u64, Remark>;
 
-/// Compares what both say of the trace at the sender, if tshark is installed.
+/// Compares both programs' results for the trace at the sender. Skipped without tshark.
 pub fn compare(trace: &Path) {
     let Some(theirs) = tshark(trace) else {
         println!("left out without tshark: the comparison with it");
@@ -49,10 +49,10 @@ pub fn compare(trace: &Path) {
             _ => {}
         }
         match (our.rtt_ns, their.rtt_ns) {
-            // It measures from the FIN, we from the data before that.
+            // tshark measures from the FIN, the analyser from the preceding data.
             (Some(rtt_ns), Some(their)) if our.acks_fin => assert!(their <= rtt_ns),
             (Some(rtt_ns), their) => assert_eq!(their, Some(rtt_ns), "packet {number}"),
-            // Of what was retransmitted or bundled, and of SYN and FIN.
+            // Covers retransmitted or bundled data, and SYN and FIN.
             (None, Some(_)) => assert!(our.answers, "packet {number}"),
             (None, None) => {}
         }
@@ -64,9 +64,9 @@ pub fn compare(trace: &Path) {
 #[derive(Default)]
 struct Ours {
     remarks: Remarks,
-    /// Of each connection, the position behind what was sent.
+    /// End position of the sent data, by connection.
     ends: HashMap<u64, i64>,
-    /// And the one that the last ACK acknowledged.
+    /// Position of the last cumulative ACK, by connection.
     acked: HashMap<u64, i64>,
 }
 
@@ -96,7 +96,7 @@ impl Observer for Ours {
     }
 }
 
-/// The fields that are asked for: of the packet, then of its analysis.
+/// Requested fields: packet fields first, then analysis fields.
 const FIELDS: [&str; 9] = [
     "frame.number",
     "tcp.srcport",
@@ -109,7 +109,7 @@ const FIELDS: [&str; 9] = [
     "tcp.analysis.ack_rtt",
 ];
 
-/// `None` if it is not installed.
+/// Runs tshark; `None` if it is not installed.
 fn tshark(trace: &Path) -> Option<Remarks> {
     let mut command = Command::new("tshark");
     command

@@ -1,4 +1,4 @@
-//! Segments as they pass a host's device.
+//! Capture of segments on a host's device.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use pillion_tests::Host;
 
 use super::packet_socket::PacketSocket;
 
-/// A TCP segment with payload, over IPv4, as it passed a host's device.
+/// TCP segment with payload over IPv4, as captured on a host's device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
     /// The sender's and the receiver's port.
@@ -22,18 +22,18 @@ pub struct Seen {
     pub payload: u16,
 }
 
-/// The direction of the packets that are watched.
+/// Direction of the captured packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketDirection {
-    /// Packets that the host sends, as the device gets them.
+    /// Packets that the host sends, as the device receives them.
     Outgoing,
     /// Packets that arrive at the host.
     Incoming,
 }
 
-/// Notes the segments with payload that pass a host's device.
+/// Captures the segments with payload on a host's device.
 ///
-/// A watch looks where packet captures do: behind the programs at egress, before those at ingress.
+/// It captures where packet sockets do: after the egress programs, before the ingress programs.
 #[derive(Debug)]
 pub struct Watch {
     stop: Arc<AtomicBool>,
@@ -41,7 +41,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch a host's device; from now on nothing is missed.
+    /// Starts to capture on a host's device; no later packet is missed.
     pub fn start(host: &Host, direction: PacketDirection) -> Self {
         let socket = host.namespace.enter(PacketSocket::open).expect("enter");
         let socket = socket.expect("a packet socket");
@@ -51,8 +51,7 @@ impl Watch {
         Self { stop, thread }
     }
 
-    /// Stops watching, and returns what was seen, in order. Packets of the last moments may be left
-    /// out.
+    /// Stops and returns the captured segments in order. The last few packets may be missing.
     pub fn finish(self) -> Vec<Seen> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread

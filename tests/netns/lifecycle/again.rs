@@ -1,4 +1,4 @@
-//! `attach`, on SIGHUP.
+//! `attach`: reloads on SIGHUP.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::{Running, ignoring, state};
 use crate::common::*;
 
-/// A pillion that has begun, with its file.
+/// Running `pillion attach` with its rules file.
 struct Attached {
     attach: Running,
     says: BufReader<ChildStderr>,
@@ -40,7 +40,7 @@ impl Attached {
         attached
     }
 
-    /// The pillion's next line, with the file called FILE.
+    /// Reads the next log line, with the file's path replaced by FILE.
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.says.read_line(&mut line).expect("it says something");
@@ -95,9 +95,9 @@ fn a_reload_that_misses_connections_says_which_rules_hold() {
     let pid = attached.attach.0.id();
     let is_open = |fd: &u32| fs::symlink_metadata(format!("/proc/{pid}/fd/{fd}")).is_ok();
     eventually("it waits", || state(attached.attach.pid()) == 'S');
-    // The first one is reserved by the thread that waits for `pillion status`.
+    // The `pillion status` thread reserves the first free descriptor.
     let second_free = (0..).filter(|fd| !is_open(fd)).nth(1).expect("a number");
-    // Enough to read the file, and too few to look at connections.
+    // This limit suffices to read the file, but not to list connections.
     let limit = |most: &str| {
         let mut prlimit = Command::new("prlimit");
         prlimit.args(["--pid", &pid.to_string(), &format!("--nofile={most}:1024")]);
@@ -105,7 +105,7 @@ fn a_reload_that_misses_connections_says_which_rules_hold() {
     };
     limit(&(second_free + 1).to_string());
     attached.attach.signal(Signal::SIGHUP);
-    // Each such second is too few for the file of --stats as well.
+    // The file of --stats may also lack descriptors in such a second.
     let reloaded = |attached: &mut Attached| {
         let lines = std::iter::repeat_with(|| attached.line());
         let mut told = lines.skip_while(|line| !line.contains(" reloaded "));
@@ -116,7 +116,7 @@ fn a_reload_that_misses_connections_says_which_rules_hold() {
                 are as they were, trying again: ";
     assert!(line.starts_with(told), "{line}");
     limit("1024");
-    // What failed when it was tried again, and fails no more.
+    // Wait until the retried operation has succeeded.
     within(Duration::from_secs(60), "it has succeeded", || {
         let target = pid.to_string();
         let arguments = ["-t", &target, "-n", PILLION, "status", "--json"];

@@ -1,4 +1,4 @@
-//! What is broken around pillion does not become the command's exit status.
+//! Failures around pillion do not change the command's exit status.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use nix::unistd::mkfifo;
 use super::Running;
 use crate::common::*;
 
-/// `pillion run` that writes an account, and a shell script.
+/// Builds a `pillion run` with a statistics file and a shell script.
 fn run_with_stats(stats: &Path, script: &str) -> Command {
     let mut run = pillion_in(&namespace_with_loopback(), &["run", "--dev", "lo"]);
     run.arg("--stats")
@@ -25,7 +25,7 @@ fn run_with_stats(stats: &Path, script: &str) -> Command {
     run
 }
 
-/// Standard errors that cannot be written to.
+/// Returns standard errors that cannot be written to: a full device and a closed pipe.
 fn broken() -> [Stdio; 2] {
     let full = File::options().write(true).open("/dev/full");
     let (reader, writer) = io::pipe().expect("a pipe");

@@ -1,4 +1,4 @@
-//! The command's cgroup, with other cgroups in it and beside it.
+//! The command's cgroup, with other cgroups inside and next to it.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use super::{Ground, Running, folders_in, run};
 use crate::common::*;
 
-/// Where a process is.
+/// Returns the cgroup membership of a process.
 fn place(process: Pid) -> String {
     fs::read_to_string(format!("/proc/{process}/cgroup")).expect("it runs")
 }
@@ -73,7 +73,7 @@ fn the_cgroup_of_an_inner_pillion_that_outlives_the_outer_one_stays_and_is_said(
     assert!(ground.folders().is_empty(), "the next one removes the rest");
 }
 
-/// A pillion in a PID namespace of its own, where a shell says what its own PID is to be.
+/// Starts pillion in its own PID namespace, where a shell chooses its PID.
 fn in_pid_namespace(ground: &Ground, last_pid: u32) -> Running {
     let namespace = namespace_with_loopback();
     let mut unshare = namespace.command("unshare");

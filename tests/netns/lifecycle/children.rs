@@ -1,4 +1,4 @@
-//! The children that pillion has, and what they inherit.
+//! Child processes of pillion, and inherited signal settings.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ fn the_commands_end_is_noticed_among_signals_of_lower_numbers() {
     let mut run = Running::begin(&mut run(&["sh", "-c", "trap '' USR1; sleep 1; exit 3"]));
     command_of(&run);
     let mut status = None;
-    // `within` looks each 20 ms; pillion takes 50 ms to find out whether a signal reached the command.
+    // `within` polls every 20 ms; pillion takes 50 ms to detect whether a signal reached the
+    // command.
     within(Duration::from_secs(20), "it ends", || {
         status = run.0.try_wait().expect("a child");
         if status.is_none() {
@@ -55,7 +56,7 @@ fn the_command_inherits_which_signals_are_ignored() {
 #[test]
 fn the_first_process_of_a_pid_namespace_leaves_no_zombies() {
     needs_root!();
-    // Each orphan ends after its parent.
+    // Each orphan exits after its parent.
     let script = "for i in 1 2 3 4 5; do (sleep 0.2 &); done; sleep 1; \
                   cat /proc/[0-9]*/status | grep -c '^State:.Z'";
     let namespace = namespace_with_loopback();

@@ -1,4 +1,4 @@
-//! A signal that comes while pillion begins.
+//! Signals that arrive while pillion starts.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -36,7 +36,7 @@ fn a_signal_right_after_the_cgroup_was_made_leaves_nothing_and_starts_nothing() 
         pillion.signal(Signal::SIGTERM);
         assert_eq!(pillion.end().code(), Some(128 + 15));
         assert_eq!(ground.folders(), [""; 0].map(PathBuf::from));
-        // On a busy host, this test may come too late.
+        // On a busy host the signal may come too late.
         early += u32::from(fs::remove_file(&trace).is_err());
     }
     println!("{early} of {REPETITIONS} were early");

@@ -1,5 +1,5 @@
-//! How `run` and `attach` begin, live and end, whatever happens around them: a test for each row
-//! of docs/process.md that `run.rs` and `leftovers.rs` have none for.
+//! Start, run and exit of `run` and `attach`: a test for each row of docs/process.md that `run.rs`
+//! and `leftovers.rs` do not cover.
 
 mod again;
 mod broken;
@@ -23,7 +23,7 @@ use nix::unistd::Pid;
 
 use crate::common::*;
 
-/// A process that ends with the test at the latest.
+/// Child process that is killed at the end of the test.
 pub struct Running(pub Child);
 
 impl Running {
@@ -39,8 +39,8 @@ impl Running {
         kill(self.pid(), signal).expect("it runs");
     }
 
-    /// Waits for the end. Where many network namespaces end at the same time, the kernel may take
-    /// seconds to detach from a device.
+    /// Waits for the exit. Detaching from a device can take seconds while many network namespaces
+    /// are destroyed.
     pub fn end(&mut self) -> ExitStatus {
         let mut status = None;
         within(Duration::from_secs(60), "it ends", || {
@@ -53,7 +53,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The command of a pillion that is killed would live on.
+        // The command of a killed pillion would survive.
         if let Some(cgroup) = cgroup_of(self.0.id()) {
             let _ = fs::write(cgroup.join("cgroup.kill"), "1");
         }
@@ -62,14 +62,14 @@ impl Drop for Running {
     }
 }
 
-/// `pillion run` with a loopback device to attach to.
+/// Builds a `pillion run` with a loopback device.
 pub fn run(words: &[&str]) -> Command {
     let mut command = pillion_in(&namespace_with_loopback(), &["run", "--dev", "lo"]);
     command.arg("--").args(words);
     command
 }
 
-/// The command that a pillion runs.
+/// Waits for the command of a `pillion run` and returns its PID.
 pub fn command_of(pillion: &Running) -> Pid {
     let mut found = None;
     eventually("the command runs", || {
@@ -81,14 +81,14 @@ pub fn command_of(pillion: &Running) -> Pid {
     Pid::from_raw(found.expect("it runs"))
 }
 
-/// The state of a process, as `ps` shows it.
+/// Returns the state of a process, as `ps` shows it.
 pub fn state(process: Pid) -> char {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
     let behind = stat.rsplit_once(") ").expect("a name").1;
     behind.chars().next().expect("a state")
 }
 
-/// Has a command begin with these signals ignored.
+/// Makes a command ignore these signals from its start.
 pub fn ignoring(command: &mut Command, signals: &'static [Signal]) {
     // SAFETY: between fork and exec only system calls are made.
     unsafe {
@@ -101,14 +101,14 @@ pub fn ignoring(command: &mut Command, signals: &'static [Signal]) {
     }
 }
 
-/// The cgroups in a cgroup.
+/// Returns the child cgroups of a cgroup.
 pub fn folders_in(cgroup: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(cgroup).expect("a cgroup").flatten();
     let paths = entries.map(|entry| entry.path());
     paths.filter(|path| path.is_dir()).collect()
 }
 
-/// A cgroup of the test's own, for pillions to begin in.
+/// Cgroup in which the test starts its pillions.
 pub struct Ground(PathBuf);
 
 impl Ground {
@@ -118,7 +118,7 @@ impl Ground {
         Self(path)
     }
 
-    /// Has a command begin in it.
+    /// Starts a command in this cgroup.
     pub fn place(&self, command: &mut Command) {
         let door = self.0.join("cgroup.procs");
         // SAFETY: the test's other threads hold no lock that this needs for long.
@@ -127,17 +127,17 @@ impl Ground {
         }
     }
 
-    /// The cgroup's folder.
+    /// Returns the cgroup's folder.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The cgroups in it.
+    /// Returns its child cgroups.
     pub fn folders(&self) -> Vec<PathBuf> {
         folders_in(&self.0)
     }
 
-    /// The processes in it and below it, in this order.
+    /// Returns the processes in it and in its children, in this order.
     pub fn processes(&self) -> Vec<Pid> {
         let all = std::iter::once(self.0.clone()).chain(self.folders());
         let texts = all.filter_map(|it| fs::read_to_string(it.join("cgroup.procs")).ok());
@@ -150,7 +150,7 @@ impl Ground {
 impl Drop for Ground {
     fn drop(&mut self) {
         let begun = Instant::now();
-        // What was killed leaves a moment later.
+        // Killed processes leave the cgroup a moment later.
         while self.0.exists() && begun.elapsed() < Duration::from_secs(5) {
             for folder in self.folders() {
                 let _ = fs::remove_dir(folder);

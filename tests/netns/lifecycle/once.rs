@@ -1,4 +1,4 @@
-//! Each signal reaches the command, and reaches it once, whomever else it was sent to.
+//! Signals reach the command exactly once, whichever processes they are sent to.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -13,12 +13,12 @@ use crate::common::*;
 
 const REPETITIONS: usize = 20;
 
-/// A host may be so busy that what a signal is sent to hears of it more than 50 ms apart.
+/// A busy host may deliver the same signal to its recipients more than 50 ms apart.
 fn is_once(heard: usize) -> bool {
     (REPETITIONS..=REPETITIONS + 2).contains(&heard)
 }
 
-/// A pillion whose command says what it hears.
+/// `pillion run` whose command counts SIGUSR1.
 struct Listener {
     pillion: Running,
     says: BufReader<ChildStdout>,
@@ -26,7 +26,7 @@ struct Listener {
 
 impl Listener {
     fn begin(prepare: impl FnOnce(&mut Command)) -> Self {
-        // It waits for one that hears nothing, so that it is at its traps at once.
+        // The shell waits for a child without traps, so its own traps run immediately.
         let script = "trap '' USR1; sleep 300 & trap 'echo heard' USR1; \
                       trap 'kill $!; echo end; exit 7' TERM; echo ready; while :; do wait; done";
         let mut command = run(&["bash", "-c", script]);
@@ -44,14 +44,14 @@ impl Listener {
         line
     }
 
-    /// Sends signals, and counts how many the command has heard.
+    /// Sends signals and counts how many the command receives.
     fn count(mut self, send: impl Fn(&Running)) -> usize {
         let mut heard = 0;
         for _ in 0..REPETITIONS {
             send(&self.pillion);
             assert_eq!(self.line(), "heard\n");
             heard += 1;
-            // One more would be there soon.
+            // A duplicate would arrive soon.
             thread::sleep(Duration::from_millis(150));
         }
         self.pillion.signal(Signal::SIGTERM);
@@ -86,7 +86,7 @@ fn a_signal_to_each_process_of_a_cgroup_reaches_the_command_once() {
     let listener = Listener::begin(|command| ground.place(command));
     let heard = listener.count(|pillion| {
         let processes = ground.processes();
-        // As service managers do: the main process comes first.
+        // Service managers signal the main process first.
         pillion.signal(Signal::SIGUSR1);
         for process in processes {
             if process != pillion.pid() {

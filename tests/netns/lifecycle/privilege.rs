@@ -1,4 +1,4 @@
-//! A pillion with the setuid bit.
+//! pillion with the setuid bit.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::common::*;
 
-/// One that everybody may call, as the user `nobody` does.
+/// Setuid copy of pillion, called as the user `nobody`.
 struct Lent {
     folder: TempDir,
 }

@@ -1,4 +1,4 @@
-//! The command is stopped and continued.
+//! Stopping and continuing the command.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -29,7 +29,7 @@ fn a_command_that_is_stopped_and_continued_by_its_id_stops_nothing_else() {
     assert_eq!(pillion.end().code(), Some(3));
 }
 
-/// A shell with job control, whose user stops a job and takes it up again.
+/// Stops a job in an interactive shell and continues it.
 fn stopped_and_taken_up(command: &str) {
     let mut shell = namespace_with_loopback().command("bash");
     shell.args(["--norc", "--noprofile", "-i"]);
@@ -80,7 +80,7 @@ fn a_shell_that_suspends_itself_gives_the_terminal_back_and_gets_it_again() {
     terminal.leader.end();
 }
 
-/// The small processes beside pillion, stopped by whoever stopped its group, and not continued.
+/// The helper processes of pillion were stopped with its process group, and not continued.
 #[test]
 fn pillion_ends_with_its_command_though_those_beside_it_are_stopped() {
     needs_root!();

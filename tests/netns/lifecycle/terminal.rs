@@ -1,4 +1,4 @@
-//! A terminal, and what its user does.
+//! Terminals and keys of their users.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,10 +16,10 @@ use nix::unistd::setsid;
 use super::{Running, run};
 use crate::common::*;
 
-/// The user's side of it; dropping that closes the terminal.
+/// User's side of a terminal. Dropping it closes the terminal.
 pub struct Terminal {
     user: File,
-    /// The leader of its session.
+    /// The session leader.
     pub leader: Running,
     shown: String,
 }
@@ -50,7 +50,7 @@ impl Terminal {
             });
         }
         let leader = Running::begin(command);
-        // The description of the command holds copies of the other side.
+        // The command still holds copies of the other side.
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -67,7 +67,7 @@ impl Terminal {
         self.user.write_all(keys.as_bytes()).expect("a terminal");
     }
 
-    /// Waits until a text has been shown, behind what was waited for before.
+    /// Waits until the terminal shows a text after the previously awaited one.
     pub fn shows(&mut self, text: &str) {
         let Self { user, shown, .. } = self;
         within(
@@ -87,7 +87,7 @@ impl Terminal {
         self.shown.drain(..behind);
     }
 
-    /// Closes the terminal; the leader stays.
+    /// Closes the terminal and returns the leader.
     pub fn close(self) -> Running {
         self.leader
     }
@@ -122,7 +122,7 @@ fn ctrl_c_reaches_the_command_once() {
     for _ in 0..10 {
         terminal.types("\x03");
         terminal.shows("heard");
-        // A second one would be there by now.
+        // A duplicate would have arrived by now.
         thread::sleep(Duration::from_millis(200));
     }
     terminal.leader.signal(nix::sys::signal::Signal::SIGTERM);

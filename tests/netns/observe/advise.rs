@@ -1,4 +1,4 @@
-//! What `pillion advise` says.
+//! `pillion advise`, and its estimates compared with measurements.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -37,7 +37,7 @@ fn advice_follows_from_what_was_lost_and_nothing_is_bundled() {
         (&10.into(), &"bundle".into())
     );
     let (low, high) = interval(&advice["loss"]);
-    // The truth lies outside of one interval in twenty, but not far.
+    // One interval in twenty misses the true value, but not by much.
     assert!(0.02 < low && low < high && high < 0.1, "{advice:#}");
     assert!(interval(&advice["repairable"]).0 > 0.6, "{advice:#}");
     assert!(interval(&advice["saved_ms"]).0 > 0.0, "{advice:#}");
@@ -84,8 +84,7 @@ fn the_service_of_connections_older_than_the_watch_is_called_a_guess() {
     assert_eq!(advice["guessed"], true);
 }
 
-/// Connections that last, and others that come and go beside them for some seconds; how many there
-/// were in all.
+/// Opens `lasting` long connections, and short ones for some seconds. Returns the total number.
 fn come_and_go(lasting: usize) -> usize {
     const LASTS: &[u8] = b"l";
     let listener = TcpListener::bind("127.0.0.1:7001").unwrap();
@@ -112,7 +111,7 @@ fn come_and_go(lasting: usize) -> usize {
     let mut gone = 0;
     while begun.elapsed() < Duration::from_secs(5) {
         let mut stream = connect_and_say(b"s");
-        // It may be reset, for nobody reads it.
+        // It may be reset, because the peer does not read it.
         let _ = retry(|| stream.read(&mut [0]));
         gone += 1;
         thread::sleep(Duration::from_millis(2));

@@ -15,12 +15,12 @@ use serde_json::Value;
 
 use crate::common::*;
 
-/// Streams of small messages to a port, one each 20 ms; the receiver verifies every byte.
+/// Sends streams of small messages, one every 20 ms; the receiver verifies every byte.
 fn send(pair: &HostPair, port: u16, streams: &str, seconds: &str) {
     send_each(pair, "20", port, streams, seconds);
 }
 
-/// The same with another time between two messages, in milliseconds.
+/// Like [`send`], with another interval between messages in milliseconds.
 fn send_each(pair: &HostPair, itt: &str, port: u16, streams: &str, seconds: &str) {
     let address = format!("10.77.0.2:{port}");
     let receive = [
@@ -50,7 +50,7 @@ fn quiet(mut command: std::process::Command) -> Child {
     silent.spawn().unwrap()
 }
 
-/// The command, at work on the sender's host.
+/// Starts the command on the sender's host and waits until it is attached.
 fn begin(pair: &HostPair, arguments: &[&str]) -> Child {
     let mut command = pillion_in(&pair.sender.namespace, arguments);
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -59,7 +59,7 @@ fn begin(pair: &HostPair, arguments: &[&str]) -> Child {
     child
 }
 
-/// What it says when it is told to end.
+/// Stops a command and returns its output.
 fn end(child: Child) -> Output {
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -67,7 +67,7 @@ fn end(child: Child) -> Output {
     output
 }
 
-/// The same of a trial, which may have ended by itself.
+/// Stops a trial that may have finished already.
 fn end_unless_over(child: Child) -> Output {
     let _ = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM);
     child.wait_with_output().unwrap()
@@ -125,7 +125,7 @@ fn a_request_for_the_account_ends_nothing_and_writes_it() {
         for request in [Signal::SIGUSR2, Signal::SIGUSR1] {
             kill(process, request).unwrap();
         }
-        // Long before it is written by itself.
+        // Long before the periodic write.
         within(Duration::from_secs(5), "it is written on demand", || {
             stats.exists()
         });
@@ -134,7 +134,7 @@ fn a_request_for_the_account_ends_nothing_and_writes_it() {
     }
 }
 
-/// Without a file to write, too.
+/// Also checks commands without a file to write.
 #[test]
 fn requests_mean_nothing_where_there_is_no_account_to_write() {
     needs_root!();

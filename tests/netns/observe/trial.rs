@@ -1,4 +1,4 @@
-//! What `pillion trial` finds, and keeps.
+//! `pillion trial`: verdicts and state file.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{begin, end, end_unless_over, interval, json, quiet, send, text};
 use crate::common::*;
 
-/// A trial in which each connection is drawn for itself.
+/// Arguments of a trial that assigns each connection separately.
 fn trial(record: &Path) -> [&str; 8] {
     [
         "trial",
@@ -53,7 +53,7 @@ fn a_trial_ends_by_itself_once_it_is_clear_that_bundling_helps() {
     assert_eq!(json(&again)["verdict"], "helps");
 }
 
-/// Somebody on the path resets what sends such large packets.
+/// A middlebox on the path resets connections that send such large packets.
 #[test]
 fn a_trial_ends_by_itself_where_bundles_have_connections_reset() {
     needs_root!();
@@ -127,7 +127,7 @@ fn a_trial_goes_on_from_its_record() {
         let of = |arm: &str| said[arm]["connections"].as_u64().unwrap();
         [of("bundled"), of("plain")]
     };
-    // In the same arm.
+    // Connections of the peer stay in the same arm.
     let (before, after) = (connections(&first), connections(&second));
     let expected = [[[3, 0], [5, 0]], [[0, 3], [0, 5]]];
     let counted = [before, after];
@@ -142,7 +142,7 @@ fn a_trial_goes_on_from_its_record() {
         (["--dev", "lo"], "devices"),
         (["--netns", "/proc/self/ns/net"], "network namespaces"),
     ] {
-        // Were it not refused, it would go on.
+        // Without a refusal, the trial would continue.
         let other = [&trial[..], &other, &["--duration", "1"]].concat();
         let refused = pillion_in(&pair.sender.namespace, &other).output().unwrap();
         assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
@@ -150,10 +150,10 @@ fn a_trial_goes_on_from_its_record() {
     }
 }
 
-/// Trials to play of each kind; without, one.
+/// Environment variable: number of trials of each kind (default 1).
 const TRIALS: &str = "PILLION_TRIALS";
 
-/// Which leaves a machine of two cores idle for the most part.
+/// Leaves a machine with two cores mostly idle.
 const TRIALS_AT_ONCE: usize = 4;
 
 #[test]
@@ -192,7 +192,7 @@ fn a_trial_goes_on_while_its_record_cannot_be_written() {
     assert_eq!(json(&output)["verdict"], "undecided");
 }
 
-/// What a trial says of streams over a path that loses one packet in twelve.
+/// Returns the verdict of a trial on a path that loses one packet in twelve.
 fn verdict(seed: u64, options: &[&str]) -> String {
     let direction = |loss| Direction {
         loss: Loss::Uniform(loss),
@@ -218,7 +218,7 @@ fn verdict(seed: u64, options: &[&str]) -> String {
 fn verdicts_are_right_as_often_as_is_said() {
     needs_root!();
     let trials = std::env::var(TRIALS).map_or(1, |given| given.parse().expect(TRIALS));
-    // Thin is what has nothing in flight: nothing is bundled in either arm.
+    // With this thin-stream test nothing is bundled in either arm.
     let of_both = |seed| {
         let is_wrong = verdict(seed, &["--thin", "dpifl:60000"]) != "undecided";
         [is_wrong, verdict(seed, &[]) == "helps"].map(u64::from)
@@ -236,7 +236,7 @@ fn verdicts_are_right_as_often_as_is_said() {
         let last = at_once[at_once.len() - 1];
         println!("{last} trials of each kind: {wrong} wrong, {found} found");
     }
-    // One in twenty, and what chance may add to that.
+    // One in twenty, plus three standard deviations.
     let most = trials as f64 / 20.0 + 3.0 * (trials as f64 * 0.05 * 0.95).sqrt();
     assert!(wrong as f64 <= most.max(1.0), "{wrong} of {trials}");
     assert!(found * 10 >= trials * 9, "{found} of {trials}");

@@ -1,4 +1,3 @@
-//! What `pillion advise` says bundling would save, beside what it does save on the same path.
 
 use std::time::Duration;
 use std::{env, thread};
@@ -10,10 +9,11 @@ use serde_json::Value;
 use super::{begin, end, interval, json, send_each, text};
 use crate::common::*;
 
-/// For how long to send, in seconds, on each of the paths; without, on one of them for some seconds.
+/// Environment variable: seconds of traffic on each path. By default one path is used for some
+/// seconds.
 const SECONDS: &str = "PILLION_ADVICE";
 
-/// A path, and what goes over it.
+/// Path and traffic of one comparison.
 struct Scene {
     name: &'static str,
     loss: Loss,
@@ -21,7 +21,7 @@ struct Scene {
     itt: &'static str,
 }
 
-/// Packets are lost each for itself, or in bursts of two on average.
+/// Returns the scenarios: independent losses, and bursts of two packets on average.
 fn scenes() -> Vec<Scene> {
     let scene = |name, loss, itt| Scene { name, loss, itt };
     let bursts = Loss::GilbertElliott {
@@ -53,7 +53,7 @@ impl Scene {
         })
     }
 
-    /// What a command says of twenty streams over a path of their own.
+    /// Observes twenty streams over a new path with a command. Returns its report.
     fn observed(&self, seed: u64, command: &[&str], seconds: &str) -> Value {
         let pair = self.pair(seed);
         let going = begin(&pair, command);
@@ -61,12 +61,13 @@ impl Scene {
         json(&end(going))
     }
 
-    /// The milliseconds for which a segment waited beyond the least RTT on average: without bundles,
-    /// less by what advice says of them, and with them.
+    /// Measures the average wait of a segment beyond the minimum RTT, in milliseconds: without
+    /// bundles, the predicted saving, and with bundles.
     fn waited(&self, seconds: &str) -> Waited {
         let folder = tempfile::tempdir().unwrap();
         let record = folder.path().join("record");
-        // Next to all of them bundled, with nothing to be compared with: it never ends by itself.
+        // With nearly all connections bundled there is no comparison, so the trial never stops by
+        // itself.
         let trial = ["trial", "--json", "--record", text(&record)];
         let trial = [&trial[..], &["--share", "99.95", "--draw-by", "connection"]].concat();
         let of_segments = |of: &Value| {
@@ -113,7 +114,7 @@ fn what_is_said_to_be_saved_is_saved() {
             "{:<15} {:>4} {plain:>14.1} {bundled:>8.1} {saved:>8.1}  {low:.1} to {high:.1} ms",
             scene.name, scene.itt
         );
-        // Both are measured, of other streams.
+        // Both are measured on different streams.
         let far = low * 0.5 - 1.0..high * 1.5 + 1.0;
         assert!(far.contains(&saved), "{}, {} ms", scene.name, scene.itt);
     }

@@ -1,4 +1,3 @@
-//! Both ends' accounts of each connection, held against each other.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +7,18 @@ use super::talk::Account;
 
 #[derive(Debug, Default)]
 pub struct Books {
-    /// Connections begun, by kind.
+    /// Opened connections by kind.
     pub opened: BTreeMap<Kind, u64>,
-    /// Bytes that arrived and were as they should be, both directions.
+    /// Received and verified bytes, in both directions.
     pub verified: u64,
-    /// Accounts whose other half is still to come.
+    /// Byte counts whose counterpart from the other end is missing.
     open: BTreeMap<(u64, Side), Account>,
-    /// Begun, and without their client's account so far.
+    /// Open connections: the client has not reported their end.
     under_way: u64,
 }
 
 impl Books {
-    /// Takes in what an end says. An error says what is broken.
+    /// Processes an event of an endpoint. An error describes a violation.
     pub fn take(&mut self, said: Said) -> Result<(), String> {
         match said {
             Said::Listening => Ok(()),
@@ -51,12 +50,12 @@ impl Books {
         self.under_way
     }
 
-    /// Once everything has ended: is there an end that nobody has heard of?
+    /// Checks at the end that both ends of every connection have reported.
     pub fn close(&self) -> Result<(), String> {
         if self.under_way > 0 {
             return Err(format!("{} connections have no end", self.under_way));
         }
-        // A reset can come before the server knows which connection it is.
+        // A reset can arrive before the server knows the connection's number.
         let lost = self.open.keys().find(|(connection, side)| {
             let reset_at_once = Kind::of(*connection) == Kind::Reset && *side == Side::Client;
             !reset_at_once

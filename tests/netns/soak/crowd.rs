@@ -1,4 +1,3 @@
-//! The server, and the clients that stay.
 
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -15,7 +14,7 @@ use super::ground::Group;
 use super::plan::Side;
 use super::talk::PATIENCE;
 
-/// A process at one of the ends.
+/// Server or long-lived client process of the soak.
 pub struct Member {
     name: &'static str,
     group: Group,
@@ -76,7 +75,7 @@ impl Member {
         }
     }
 
-    /// Has it end in good order.
+    /// Stops the process with SIGTERM and removes its cgroup.
     pub fn end(mut self) -> Result<(), String> {
         let name = self.name;
         let failed = |what: String| format!("{name}: {what}");

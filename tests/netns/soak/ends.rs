@@ -1,4 +1,4 @@
-//! The processes at both ends of the connections: this program again, as one of its ignored tests.
+//! Endpoints of the soak's connections. Their processes run this test executable, as ignored tests.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -16,25 +16,25 @@ use super::plan::{Kind, Side};
 use super::said::Said;
 use super::talk::{PATIENCE, talk};
 
-/// Where the server listens.
+/// Address of the server.
 pub const SERVER: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2)), 7700);
 
-/// What a client is to do, in its environment.
+/// Environment variable with a client's task.
 const TASK: &str = "PILLION_SOAK_CLIENT";
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// What a client is to do.
+/// Task of a client process.
 #[derive(Debug, Clone, Copy)]
 pub struct Task {
-    /// Decides kinds and moments.
+    /// Seed for kinds and times.
     pub seed: u64,
-    /// Connections that it begins, each hour on average.
+    /// Average number of connections started per hour.
     pub hourly: u32,
-    /// Those of them that last as long as the client, begun at once.
+    /// Connections started immediately that last as long as the client.
     pub long: u32,
-    /// When it ends by itself, seconds.
+    /// Seconds after which the client stops by itself.
     pub seconds: u32,
 }
 
@@ -53,7 +53,7 @@ impl FromStr for Task {
     }
 }
 
-/// The program that is one of the ends: its words, and its environment.
+/// Returns the command line of an endpoint process.
 pub fn this(end: &str) -> [String; 5] {
     let this = env::current_exe().expect("this program");
     let test = format!("soak::ends::{end}");
@@ -62,7 +62,7 @@ pub fn this(end: &str) -> [String; 5] {
     [this, ignored, exact, "--nocapture".to_owned(), test]
 }
 
-/// Has `command` start a client, by itself or by what it runs.
+/// Passes a task to a client that `command` starts directly or indirectly.
 pub fn give(command: &mut Command, task: Task) {
     let Task {
         seed,
@@ -78,7 +78,7 @@ extern "C" fn stop(_: libc::c_int) {
     STOP.store(true, Ordering::Relaxed);
 }
 
-/// Ends in good order when it is asked to, as often as that may be.
+/// Stops the process cleanly on SIGTERM, SIGINT and SIGHUP, also if repeated.
 fn stop_on_signals() {
     for asks in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         // SAFETY: the handler stores a flag and does nothing else.
@@ -164,7 +164,7 @@ fn a_server() {
 }
 
 fn serve(mut socket: TcpStream) {
-    /// The client's plan decides, and its end.
+    /// The server follows the client's plan and stops only with it.
     static GO_ON: AtomicBool = AtomicBool::new(false);
     let mut connection = [0; 8];
     let read = socket
@@ -176,7 +176,7 @@ fn serve(mut socket: TcpStream) {
             let connection = u64::from_be_bytes(connection);
             report(connection, Side::Server, &socket, &GO_ON);
         }
-        // The client reset it at once, and knows.
+        // The client reset the connection immediately and has reported it.
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
         Err(error) => say(&Said::Broken(format!("an accepted connection: {error}"))),
     }

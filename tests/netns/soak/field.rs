@@ -1,4 +1,3 @@
-//! What all that are at work share: the ground, the news, and whether it is over.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
@@ -11,14 +10,14 @@ use super::ride::Ride;
 use super::rider::{Outcome, Rider};
 use super::said::Said;
 
-/// What the one that watches is told.
+/// Event reported to the main thread of the soak.
 #[derive(Debug)]
 pub enum News {
-    /// An end of a connection says something.
+    /// An endpoint reports an event.
     Said(Said),
-    /// A pillion is at work: its process.
+    /// A pillion is attached: its PID.
     Attached(u32),
-    /// A pillion has ended, and nothing of it is left; or something is broken.
+    /// A pillion has exited and left nothing behind, or has violated an invariant.
     Ended(Result<Outcome, String>),
 }
 
@@ -39,11 +38,11 @@ impl Field {
     }
 
     pub fn tell(&self, news: News) {
-        // After a failure nobody listens.
+        // The receiver is gone after a failure.
         let _ = self.news.send(news);
     }
 
-    /// Pillions end now, whatever time they had.
+    /// Makes all pillions stop, however much of their time is left.
     pub fn end(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
@@ -52,7 +51,7 @@ impl Field {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Passes on what a process at an end says, until it has ended; all lines to `also`.
+    /// Forwards the events of an endpoint until it exits, and all its lines to `also`.
     pub fn listen(&self, from: impl Read + Send + 'static, also: Sender<String>) -> JoinHandle<()> {
         let field = self.clone();
         thread::spawn(move || {

@@ -1,21 +1,19 @@
-//! Does memory stay flat?
 
 use super::memory::Sample;
 use super::weather::DEVICES;
 
-/// Samples at even distances.
+/// Memory samples at regular intervals.
 #[derive(Debug, Default)]
 pub struct Samples(Vec<Sample>);
 
-/// A measure of a sample, its name, and by how much it may grow: a share, and bytes or files.
+/// Name, getter and allowed growth of a measure: a share, and bytes or files.
 type Measure = (&'static str, fn(&Sample) -> u64, (f64, u64));
 
-/// Files that a pillion has open while it reads its rules again, and may have so in a sample.
+/// Extra open files of a pillion during a reload.
 const READING: u64 = 3;
-/// Those with which it stands at the devices that the weather makes.
+/// Links to the devices that the device churn creates.
 const LINKS: u64 = 2 * DEVICES as u64;
-/// The row of the cgroup that the rules name, bytes: the second table has it from the first time on
-/// that they are read again.
+/// Map bytes of the rules' cgroup entry, which the second table gets at the first reload.
 const ROW: u64 = 80;
 
 pub const MEASURES: [Measure; 4] = [
@@ -30,8 +28,8 @@ impl Samples {
         self.0.push(sample);
     }
 
-    /// The median of a measure when so much of the time has passed, if it has, of as many samples
-    /// as there are to be: over a twentieth of them.
+    /// Returns the median of a measure over a twentieth of the planned `total` samples, taken when
+    /// `share` of the time has passed. `None` if that time has not come.
     pub fn at(&self, share: f64, of_all: usize, measure: fn(&Sample) -> u64) -> Option<u64> {
         self.before((share * of_all as f64).round() as usize, of_all, measure)
     }
@@ -43,7 +41,8 @@ impl Samples {
         values.get(values.len() / 2).copied()
     }
 
-    /// An error says what has grown since a tenth of the time had passed.
+    /// Compares the latest samples with those after a tenth of the time. An error names what has
+    /// grown.
     pub fn check(&self, of_all: usize) -> Result<(), String> {
         for (name, measure, (share, more)) in MEASURES {
             let first = self.at(0.1, of_all, measure);

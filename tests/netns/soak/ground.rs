@@ -1,5 +1,5 @@
-//! Where it all takes place: two hosts with a lossy path between them, and cgroups of their own,
-//! of which the outermost is to pillion the root of all.
+//! Environment of the soak: two hosts with a lossy path, and cgroups whose outermost one is the
+//! root for pillion.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -26,11 +26,11 @@ pub struct Ground {
     top: PathBuf,
 }
 
-/// A cgroup.
+/// Cgroup for one process of the soak.
 #[derive(Debug)]
 pub struct Group(PathBuf);
 
-/// Losses in runs and alone, and packets that overtake others or come twice.
+/// Returns a path with losses in runs and single losses, reordered and duplicated packets.
 fn path(seed: u64) -> PathConfig {
     let direction = |in_good| Direction {
         jitter: Duration::from_millis(1),
@@ -77,7 +77,7 @@ impl Ground {
         Ok(Group(path))
     }
 
-    /// A program on a host and in a cgroup.
+    /// Builds a command on a host and in a cgroup.
     pub fn program(&self, host: &Namespace, group: &Group, words: &[String]) -> Command {
         let doors = [Some(group.door()), self.accounting.door()];
         let mut command = host.command(&words[0]);
@@ -87,21 +87,21 @@ impl Ground {
         command
     }
 
-    /// A command in a group where the outermost of these cgroups is the root, mounted as such.
+    /// Builds a command in a cgroup, with the soak's outermost cgroup mounted as the root.
     pub fn cell(&self, host: &Namespace, group: &Group, words: &[String]) -> Command {
         let outermost = [Some(Group(self.top.clone()).door())];
         let doors = [Some(group.door()), self.accounting.door()];
         let root = self.mount.clone();
         let mut command = host.command(&words[0]);
         command.args(&words[1..]);
-        // SAFETY: as above.
+        // SAFETY: between fork and exec only system calls are made.
         unsafe {
             command.pre_exec(move || {
                 enter(&outermost)?;
                 unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWCGROUP)?;
                 let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
                 mount(None::<&str>, "/", None::<&str>, private, None::<&str>)?;
-                // The same file system cannot be mounted over itself.
+                // A file system cannot be mounted over itself.
                 umount2(&root, MntFlags::MNT_DETACH)?;
                 let (kind, none) = (Some("cgroup2"), None::<&str>);
                 mount(kind, &root, kind, MsFlags::empty(), none)?;
@@ -111,7 +111,7 @@ impl Ground {
         command
     }
 
-    /// Whatever went wrong, no process and no cgroup stays behind.
+    /// Kills all processes and removes all cgroups, also after failures.
     pub fn clear(&self) {
         fn remove(cgroup: &Path) {
             below(cgroup).iter().for_each(|inner| remove(inner));
@@ -142,13 +142,13 @@ impl Group {
         door(&self.0)
     }
 
-    /// Removes it, which is possible once no process is left in it and no cgroup below it.
+    /// Removes the cgroup once it has no process and no child cgroup.
     pub fn remove(&self) -> Result<(), String> {
         let begun = Instant::now();
         loop {
             match fs::remove_dir(&self.0) {
                 Ok(()) => return Ok(()),
-                // Connections that do not move any more say so themselves before.
+                // Stalled connections report themselves before this time.
                 Err(error) if begun.elapsed() > 5 * PATIENCE => {
                     let left = self.left();
                     return Err(format!("{}: {error}: {left}", self.0.display()));
@@ -177,7 +177,7 @@ fn below(cgroup: &Path) -> Vec<PathBuf> {
     folders.map(|entry| entry.path()).collect()
 }
 
-/// A file that a process joins a cgroup by writing `0` to.
+/// Opens the file to which a process writes `0` to join the cgroup.
 pub fn door(cgroup: &Path) -> io::Result<File> {
     let file = cgroup.join("cgroup.procs");
     OpenOptions::new().write(true).open(file)

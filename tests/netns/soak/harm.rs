@@ -1,4 +1,4 @@
-//! What the kernel says when it has come to harm.
+//! State that must not change: the kernel's log, devices, filters and pins.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use pillion_bpf::host::interruption::retry;
 use pillion_tests::faults;
 
-/// The kernel's messages since this was made; none where they cannot be read.
+/// Kernel messages since its creation; `None` if they cannot be read.
 #[derive(Debug)]
 pub struct Messages(Option<File>);
 
@@ -23,12 +23,12 @@ impl Messages {
         Self(at_end.ok())
     }
 
-    /// An error repeats the first message that tells of harm.
+    /// Returns an error with the first message that reports a fault.
     pub fn check(&mut self) -> Result<(), String> {
         let Some(file) = &mut self.0 else {
             return Ok(());
         };
-        // One message each time, and none is longer.
+        // Each read returns one message, and none is longer.
         let mut message = [0; 8192];
         loop {
             match retry(|| file.read(&mut message)) {
@@ -38,7 +38,7 @@ impl Messages {
                         return Err(format!("the kernel says: {line}"));
                     }
                 }
-                // Some were overwritten before they could be read.
+                // Some messages were overwritten before they were read.
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(format!("the kernel's messages: {error}")),

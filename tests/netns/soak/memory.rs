@@ -1,4 +1,4 @@
-//! Memory over time: of a pillion that stays, and of the kernel for all that takes place.
+//! Memory over time: of the long-lived pillion, and of the kernel for all processes.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use super::ground::door;
 
-/// The kernel's accounts of what the processes of the soak make it allocate.
+/// Kernel memory charged to the processes of the soak.
 #[derive(Debug)]
 pub struct Accounting {
     cgroup: PathBuf,
-    /// Version 1 keeps them in cgroups of another tree.
+    /// True with cgroup version 1, where a separate hierarchy accounts memory.
     own: bool,
 }
 
 impl Accounting {
-    /// Beside or in the cgroup of version 2 that the processes are in.
+    /// Uses the version 2 cgroup of the processes, or creates one in the version 1 hierarchy.
     pub fn begin(top: &Path, name: &str) -> io::Result<Self> {
         let Some(parent) = version_1()? else {
             return Ok(Self {
@@ -34,7 +34,7 @@ impl Accounting {
         self.own.then(|| door(&self.cgroup))
     }
 
-    /// Bytes of kernel memory, maps and sockets among it, if this kernel counts them.
+    /// Returns the bytes of kernel memory, including maps and sockets, if this kernel counts them.
     pub fn kernel_bytes(&self) -> Option<u64> {
         let read = |file: &str| fs::read_to_string(self.cgroup.join(file)).ok();
         if self.own {
@@ -45,17 +45,17 @@ impl Accounting {
         kernel?.parse().ok()
     }
 
-    /// Gives back what is merely kept in case it is used again.
+    /// Makes the kernel release caches.
     pub fn reclaim(&self) {
         let (file, all) = match self.own {
             true => ("memory.force_empty", "0"),
             false => ("memory.reclaim", "1G"),
         };
-        // The kernel says so if it could not give back all that is asked for.
+        // The kernel returns an error if it cannot release everything requested.
         let _ = fs::write(self.cgroup.join(file), all);
     }
 
-    /// Nothing is accounted any more.
+    /// Removes the accounting cgroup, if it is separate.
     pub fn end(&self) {
         let mut attempts = 100;
         while self.own && fs::remove_dir(&self.cgroup).is_err() && attempts > 0 {
@@ -65,7 +65,7 @@ impl Accounting {
     }
 }
 
-/// The cgroup of this process that accounts memory in version 1, where that is in use.
+/// Returns this process's memory cgroup of version 1, if that is in use.
 fn version_1() -> io::Result<Option<PathBuf>> {
     let mounts = fs::read_to_string("/proc/self/mounts")?;
     let mount = mounts.lines().find_map(|line| {
@@ -81,15 +81,15 @@ fn version_1() -> io::Result<Option<PathBuf>> {
     Ok(mount.zip(own).map(path))
 }
 
-/// What there is at one moment.
+/// Memory and files at one moment.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sample {
-    /// Of the pillion that stays, bytes: resident, and in maps and programs.
+    /// Bytes of the long-lived pillion: resident, and in maps and programs.
     pub resident: u64,
     pub maps: u64,
-    /// Files that it has open.
+    /// Its open files.
     pub files: u64,
-    /// Of the kernel for everybody.
+    /// Bytes of kernel memory of all processes.
     pub kernel: u64,
 }
 

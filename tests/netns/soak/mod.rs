@@ -1,12 +1,12 @@
-//! The soak: connections that come and go while pillions do, for a long time.
+//! The soak: connections and pillions that come and go for a long time.
 //!
-//! On two hosts with a lossy path between them, clients and a server hold connections of every
-//! kind, and verify each byte by its position. All the while pillions begin, bundle them and end, a
-//! third of them by `kill -9`; and devices come, change and go. Nothing may be wrong, lost or left
-//! behind, and memory may not grow.
+//! On two hosts with a lossy path, clients and a server hold connections of every kind and verify
+//! each byte by its position. Meanwhile pillions start, bundle and exit, a third of them by `kill
+//! -9`, and devices appear, change and vanish. No byte may be wrong, no connection lost, nothing
+//! left behind, and memory may not grow.
 //!
-//! `make soak` takes an hour, `make storm` ten minutes in which much more happens, or as many minutes
-//! as told; `cargo test` one minute of storm.
+//! `make soak` takes an hour. `make storm` takes ten minutes with far more events. Both accept a
+//! number of minutes. `cargo test` runs one minute of storm.
 
 mod books;
 mod crowd;
@@ -33,13 +33,13 @@ use std::time::Duration;
 use crate::common::needs_root;
 use watch::Length;
 
-/// Minutes of real time; without, one of storm.
+/// Environment variables: minutes of real time (default: one minute of storm).
 const SOAK: &str = "PILLION_SOAK_MINUTES";
 const STORM: &str = "PILLION_STORM_MINUTES";
-/// Decides about everything but the kernel's own doings.
+/// Environment variable: seed for everything except the kernel's own scheduling.
 const SEED: &str = "PILLION_SOAK_SEED";
 
-/// In an hour there are 10,000 connections and 1,000 attachments.
+/// An hour has 10,000 connections and 1,000 attachments.
 fn soak(minutes: u64) -> Length {
     Length {
         time: Duration::from_secs(60 * minutes),

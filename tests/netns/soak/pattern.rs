@@ -1,14 +1,14 @@
-//! What every byte of a stream is, by its position: one too many, one missing or one in a wrong
-//! place shows at once.
+//! Content of each stream as a function of the position, so that missing, extra or misplaced bytes
+//! are detected.
 
-/// Fills the bytes of a stream from a position on.
+/// Fills a buffer with the bytes of a stream from a position.
 pub fn fill(stream: u64, position: u64, bytes: &mut [u8]) {
     for (byte, at) in bytes.iter_mut().zip(position..) {
         *byte = byte_at(stream, at);
     }
 }
 
-/// The first of these bytes that is not as it should be.
+/// Describes the first wrong byte.
 pub fn mistake(stream: u64, position: u64, bytes: &[u8]) -> Option<String> {
     let mut all = bytes.iter().zip(position..);
     let (byte, at) = all.find(|(byte, at)| **byte != byte_at(stream, *at))?;
@@ -21,7 +21,7 @@ fn byte_at(stream: u64, position: u64) -> u8 {
     word.to_le_bytes()[(position % 8) as usize]
 }
 
-/// The last steps of SplitMix64: neighbours look nothing alike.
+/// Final steps of SplitMix64: adjacent values differ completely.
 fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

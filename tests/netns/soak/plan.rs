@@ -1,5 +1,5 @@
-//! What both ends of a connection do, drawn from the number of the connection alone: that is all
-//! that they tell each other.
+//! Behaviour of both ends of a connection, derived only from the connection's number, and content
+//! of its streams.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -14,15 +14,15 @@ pub enum Kind {
     Thin,
     /// Thin, with a large write now and then.
     Mixed,
-    /// Writes of many segments, which leave in packets that the device is to cut (GSO).
+    /// Writes of many segments, which leave as GSO packets.
     Large,
-    /// A few messages, and no more.
+    /// A few messages.
     Short,
-    /// One end closes its half early, and the other one goes on.
+    /// One end closes its half early, and the other continues.
     HalfClosed,
-    /// One end resets the connection in the middle of it.
+    /// One end resets the connection in the middle.
     Reset,
-    /// Thin in both directions, until its client is told to end.
+    /// Thin in both directions, until its client is stopped.
     Long,
 }
 
@@ -49,7 +49,7 @@ impl Kind {
         }
     }
 
-    /// Any but a long one.
+    /// Chooses any kind but [`Kind::Long`].
     pub fn draw(random: &mut impl Rng) -> Self {
         const OF_TWENTY: [(Kind, u32); 6] = [
             (Kind::Thin, 6),
@@ -69,19 +69,19 @@ impl Kind {
         unreachable!("the shares add up to twenty")
     }
 
-    /// That of a connection, by its number.
+    /// Returns the kind of a connection by its number.
     pub fn of(connection: u64) -> Self {
         Self::ALL[(connection % Self::ALL.len() as u64) as usize]
     }
 
-    /// The number of a connection of this kind.
+    /// Chooses a number for a connection of this kind.
     pub fn number(self, random: &mut impl Rng) -> u64 {
         let kinds = Self::ALL.len() as u64;
         random.random_range(0..1 << 48) * kinds + self as u64
     }
 }
 
-/// Who began the connection, and who did not.
+/// End of a connection: its opener, or the accepting side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     Client,
@@ -97,15 +97,15 @@ impl Side {
     }
 }
 
-/// What one end sends.
+/// Messages that one end sends.
 #[derive(Debug, Clone)]
 pub struct Sending {
-    /// None: until something ends it.
+    /// Number of messages; `None` until the connection is stopped.
     pub messages: Option<u32>,
-    /// Mean time between two, milliseconds.
+    /// Mean gap between messages in milliseconds.
     gap_ms: u64,
     bytes: RangeInclusive<usize>,
-    /// Share of the messages that are large, and have as many bytes as that.
+    /// Share of large messages, and their size in bytes.
     large: (f64, RangeInclusive<usize>),
 }
 
@@ -133,7 +133,7 @@ impl Sending {
         }
     }
 
-    /// The next message: the time before it, and its bytes.
+    /// Returns the gap before the next message, and its bytes.
     pub fn next(&self, random: &mut impl Rng) -> (Duration, usize) {
         let gap = Duration::from_millis(random.random_range(0..=2 * self.gap_ms));
         let (share, large) = &self.large;
@@ -145,12 +145,12 @@ impl Sending {
     }
 }
 
-/// What becomes of a connection, as far as its ends decide it.
+/// Plan for both ends of a connection.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub client: Sending,
     pub server: Sending,
-    /// Who resets it, once all of its own is sent.
+    /// Side that resets the connection once all its data is sent.
     pub resets: Option<Side>,
 }
 
@@ -182,7 +182,7 @@ impl Plan {
             }),
             Kind::Reset => {
                 plan.resets = Some(side);
-                // Its segments are answered by another reset, should the first be lost.
+                // If the first reset is lost, these segments trigger another one.
                 plan.change(side.other(), Sending::endless);
             }
             Kind::Long => {
@@ -209,7 +209,7 @@ impl Plan {
     }
 }
 
-/// Chance for one side of a connection, and the pattern of what it sends.
+/// Returns the id of one direction: the seed of its sizes, and of its content.
 pub fn stream(connection: u64, side: Side) -> u64 {
     connection * 2 + side as u64
 }

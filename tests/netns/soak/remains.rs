@@ -1,4 +1,3 @@
-//! What a soak could leave on its hosts and on this one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +7,7 @@ use pillion_lab::Namespace;
 
 use super::ground::Ground;
 
-/// The devices of both hosts with their disciplines and filters, and what is pinned on this one.
+/// Devices of both hosts with their qdiscs and filters, and pinned objects.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Remains(BTreeSet<String>);
 
@@ -34,14 +33,14 @@ impl Remains {
         Self(all)
     }
 
-    /// What is there now, and was not before.
+    /// Returns everything that exists now but not before.
     pub fn beyond(&self, before: &Self) -> Vec<String> {
         self.0.difference(&before.0).cloned().collect()
     }
 }
 
-/// What one pillion made and another one went on to use, or what a killed one made, stays, without
-/// any filter (docs/devices.md).
+/// True for a clsact without filters. One stays if a pillion created it and another used it, or if
+/// its creator was killed (docs/devices.md).
 fn is_empty_discipline(line: &str) -> bool {
     line.starts_with("qdisc clsact ")
 }

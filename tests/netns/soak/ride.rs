@@ -1,4 +1,5 @@
-//! What chance decides about one pillion: whom it bundles and how, for how long, and its end.
+//! One pillion of the soak: its randomly chosen configuration, and its life until nothing of it is
+//! left.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,15 +10,15 @@ use rand::{Rng, RngExt};
 use super::ends::Task;
 use super::plan::Side;
 
-/// How a pillion ends.
+/// How a pillion is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     Terminated,
     Interrupted,
-    /// SIGHUP ends it, or has it read its rules again before another signal ends it.
+    /// SIGHUP, which stops `run`; `attach` reloads, and SIGTERM stops it later.
     HungUp,
     Killed,
-    /// Killed while it still begins, perhaps.
+    /// Killed, possibly while it starts.
     KilledEarly,
 }
 
@@ -36,7 +37,7 @@ impl End {
         matches!(self, Self::Killed | Self::KilledEarly)
     }
 
-    /// A third of them by SIGTERM, a third by another signal, and a third killed.
+    /// Chooses SIGTERM for a third, another signal for a third, and a kill for a third.
     fn draw(random: &mut impl Rng, number: u64) -> Self {
         let is_rare = random.random_range(0..4) == 0;
         match (number % 3, random.random()) {
@@ -48,8 +49,8 @@ impl End {
         }
     }
 
-    /// The signal that ends a pillion, which stays or has a command: `attach` ends on SIGHUP only
-    /// with its terminal.
+    /// Returns the signal that stops a pillion. `attach` exits on SIGHUP only if its terminal
+    /// closes.
     pub fn signal(self, stays: bool) -> Signal {
         match self {
             Self::Terminated => Signal::SIGTERM,
@@ -61,31 +62,31 @@ impl End {
     }
 }
 
-/// Whom a pillion bundles.
+/// Connections that a pillion bundles.
 #[derive(Debug, Clone)]
 pub enum Whom {
     /// All connections of a host.
     All,
-    /// Those of the cgroup of this name, by a file of rules.
+    /// Connections of the cgroup with this name, by a rules file.
     Cgroup(&'static str),
-    /// Those of a client that it runs.
+    /// Connections of a client that it runs.
     Run(Task),
 }
 
 #[derive(Debug, Clone)]
 pub struct Ride {
     pub whom: Whom,
-    /// The host.
+    /// Host on which it runs.
     pub side: Side,
     pub options: Vec<String>,
     pub end: End,
-    /// How long it is at work; none, until the soak is over.
+    /// How long it stays attached; `None` until the end of the soak.
     pub lasts: Option<Duration>,
-    /// How often it reads its rules again.
+    /// Interval between reloads.
     pub reloads_every: Option<Duration>,
 }
 
-/// Two clients that stay, each in its own cgroup.
+/// Long-lived clients, each in its own cgroup.
 pub const CLIENTS: [&str; 2] = ["blue", "green"];
 
 impl Ride {
@@ -104,7 +105,7 @@ impl Ride {
         }
     }
 
-    /// One that stays as long as the soak, and reads its rules again and again.
+    /// Returns the configuration of the pillion that stays and reloads its rules all the time.
     pub fn that_stays() -> Self {
         Self {
             whom: Whom::Cgroup(CLIENTS[0]),
@@ -117,8 +118,8 @@ impl Ride {
     }
 }
 
-/// What begins at one moment: one, or two on different cgroups. They are numbered from `first` on,
-/// and some serve the network namespace of a name as well.
+/// Chooses one pillion to start, or two on different cgroups, numbered from `first`. Some also
+/// serve the network namespace `name`.
 pub fn draw(random: &mut impl Rng, first: u64, name: &Path) -> Vec<Ride> {
     let whoms = match random.random_range(0..10) {
         0..4 => vec![(Whom::All, Side::Client)],
@@ -149,7 +150,7 @@ pub fn draw(random: &mut impl Rng, first: u64, name: &Path) -> Vec<Ride> {
     numbered.map(draw).collect()
 }
 
-/// How to bundle, on the command line; where a file says that, only what remains.
+/// Chooses bundling options for the command line; with a rules file only the hook remains.
 fn options(random: &mut impl Rng, has_file: bool) -> Vec<String> {
     let mut pick = |option: &str, all: &[&str]| {
         let value = all[random.random_range(0..all.len())];
@@ -172,7 +173,7 @@ fn options(random: &mut impl Rng, has_file: bool) -> Vec<String> {
     options
 }
 
-/// The rules that a pillion has before or after it has read them again so often.
+/// Returns the rules after this number of reloads.
 pub fn rules(cgroup: &str, reloads: u64) -> String {
     let how = match reloads % 3 {
         0 => "thin = \"always\"\nmax-packets = 2\n",

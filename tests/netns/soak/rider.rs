@@ -1,4 +1,3 @@
-//! One pillion, from its beginning until nothing of it is left.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,14 +21,14 @@ use super::ride::{End, Ride, Whom, rules};
 use super::talk::PATIENCE;
 use crate::common::{PILLION, all_bpf_objects, bpf_objects, hears_all_signals};
 
-/// What became of a pillion.
+/// Result of one pillion's life.
 #[derive(Debug)]
 pub struct Outcome {
     pub end: End,
-    /// The pillion was at work when it ended, for certain.
+    /// The pillion was certainly attached when it was stopped.
     pub attached: bool,
     pub reloads: u64,
-    /// The pillion's own account, if it ended in good order.
+    /// The pillion's statistics, unless it was killed.
     pub stats: Option<Value>,
 }
 
@@ -39,13 +38,13 @@ pub struct Rider<'a> {
     folder: TempDir,
     group: Group,
     process: Child,
-    /// The pillion's lines on standard error, and those of the command that it runs.
+    /// Lines of pillion's standard error, and of its command's output.
     lines: Receiver<String>,
     reloads: u64,
 }
 
 impl<'a> Rider<'a> {
-    /// Begins, works, ends; an error says what is broken.
+    /// Starts, runs and stops one pillion. An error describes a violation.
     pub fn go(field: &'a Field, ride: &'a Ride, number: u64) -> Result<Outcome, String> {
         let rider = Self::begin(field, ride, number);
         let mut rider = rider.map_err(|error| format!("pillion {number}: {error}"))?;
@@ -107,11 +106,11 @@ impl<'a> Rider<'a> {
         self.process.id()
     }
 
-    /// True if it is at work when this returns, for certain.
+    /// Keeps pillion running. Returns true if it is certainly attached at the end.
     fn work(&mut self) -> Result<bool, String> {
         let lasts = self.ride.lasts.unwrap_or(Duration::MAX);
         if self.ride.end == End::KilledEarly {
-            // It begins in half a second, more or less.
+            // The start takes about half a second.
             thread::sleep(lasts / 9);
             return Ok(false);
         }
@@ -201,8 +200,8 @@ impl<'a> Rider<'a> {
         }
     }
 
-    /// No program, map or link; then, once the command that it ran has ended, no process and no
-    /// cgroup.
+    /// Waits until no program, map or link is left, and no process or cgroup after its command has
+    /// exited.
     fn nothing_left(&self, objects: &BTreeSet<String>) -> Result<(), String> {
         let begun = Instant::now();
         loop {
@@ -233,7 +232,7 @@ impl<'a> Rider<'a> {
 fn forward(from: impl Read + Send + 'static, to: Sender<String>) {
     thread::spawn(move || {
         for line in BufReader::new(from).lines().map_while(Result::ok) {
-            // Nobody may be listening any more; the pipe is emptied all the same.
+            // The receiver may be gone; the pipe is drained anyway.
             let _ = to.send(line);
         }
     });

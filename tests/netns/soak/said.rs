@@ -1,4 +1,5 @@
-//! What the processes at the ends of the connections tell the one that watches, line by line.
+//! Events that endpoint processes report line by line, and the comparison of both ends' byte
+//! counts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,16 +7,16 @@ use std::str::FromStr;
 use super::plan::Side;
 use super::talk::Account;
 
-/// A line on standard output. Others are the test harness's.
+/// Line on an endpoint's standard output. Other lines come from the test harness.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
-    /// The server takes connections.
+    /// The server accepts connections.
     Listening,
-    /// A client has begun this connection.
+    /// A client has opened this connection.
     Opened(u64),
-    /// One end of a connection has ended.
+    /// One end of a connection has finished.
     Ended(u64, Side, Account),
-    /// Something is broken.
+    /// A violation.
     Broken(String),
 }
 

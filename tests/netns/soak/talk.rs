@@ -1,4 +1,3 @@
-//! One end of a connection: it sends as planned, and verifies whatever arrives.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,14 +12,14 @@ use rand_pcg::Pcg64;
 use super::pattern;
 use super::plan::{Plan, Side, stream};
 
-/// A connection on which nothing moves for so long is lost: on this path, TCP does not back off
-/// that far.
+/// A connection without progress for this long counts as lost; TCP's back-off on this path is
+/// shorter.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often an end that waits looks about.
+/// Poll interval of a waiting end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What an end has sent and received.
+/// Sent and received bytes of one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account {
     pub sent: u64,
@@ -32,15 +31,15 @@ struct End<'a> {
     side: Side,
     socket: &'a TcpStream,
     plan: Plan,
-    /// The whole process is to end.
+    /// The whole process is to stop.
     stop: &'a AtomicBool,
-    /// The other end has closed: there is no use in going on without an end.
+    /// The other end has closed, so an unlimited sender has to stop.
     alone: AtomicBool,
     /// This end is about to reset the connection.
     leaves: AtomicBool,
 }
 
-/// Sends and receives until both directions have ended. An error says what is broken.
+/// Sends and receives until both directions have ended. An error describes a violation.
 pub fn talk(
     socket: &TcpStream,
     connection: u64,
@@ -158,7 +157,7 @@ impl End<'_> {
                 Err(error) => return Err(format!("after {received} bytes received: {error}")),
             }
         }
-        // A half that was closed as planned is no reason to end.
+        // A half that was closed as planned is no reason to stop.
         let other = self.plan.of_side(self.side.other());
         let own = self.plan.of_side(self.side);
         if other.messages.is_none() || own.messages.is_none() {

@@ -1,4 +1,4 @@
-//! What happened, in one table.
+//! Summary of the soak in one table.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use super::flat::{MEASURES, Samples};
 use super::ride::End;
 use super::rider::Outcome;
 
-/// Of all pillions together.
+/// Sums over all pillions.
 #[derive(Debug, Default)]
 pub struct Tally {
     ends: BTreeMap<End, u64>,
     pub attachments: u64,
     reloads: u64,
-    /// Connections of the pillions that ended in good order.
+    /// Connections of pillions that were not killed.
     pub connections: u64,
     pub bundles: u64,
     hidden: u64,
@@ -57,7 +57,7 @@ impl Tally {
         )
     }
 
-    /// Counts at the end, and memory when a tenth, half and all of the time had passed.
+    /// Builds the final table: counts, and memory after a tenth, half and all of the time.
     pub fn table(&self, books: &Books, path: &Ledger, samples: &Samples, of_all: usize) -> Table {
         const MOMENTS: [f64; 3] = [0.1, 0.5, 1.0];
         let moments = MOMENTS.map(|share| Column::right(number::percent(share)));

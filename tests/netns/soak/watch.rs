@@ -1,4 +1,3 @@
-//! Has everything begin and end, and watches.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -20,33 +19,33 @@ use super::talk::PATIENCE;
 use super::tally::Tally;
 use super::weather::Weather;
 
-/// How long, and how fast things happen.
+/// Duration and event rates of a soak.
 #[derive(Debug, Clone, Copy)]
 pub struct Length {
     pub time: Duration,
-    /// Connections of each of the two clients that stay.
+    /// Connections per hour of each of the two long-lived clients.
     pub connections_hourly: u32,
-    /// Pillions. A fifth or so run a client of their own, with a dozen connections.
+    /// Pillions per hour. About a fifth run their own client, with a dozen connections.
     pub pillions_hourly: u32,
-    /// Things that happen to the hosts' devices.
+    /// Device changes per hour.
     pub gusts_hourly: u32,
 }
 
-/// Connections of each client that last as long as it does.
+/// Connections of each client that last as long as the client.
 const LONG: u32 = 5;
 
-/// Time between two samples of memory.
+/// Interval between memory samples.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// Time between two reports of progress.
+/// Interval between progress reports.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How long what has grown may take to go while nothing new begins. The slower the machine, the more
-/// pillions are at work at once, and the later does the kernel free what they had.
+/// How long grown memory may take to shrink while nothing new starts. On slow machines more
+/// pillions run at the same time, and the kernel frees their memory later.
 const CALM: Duration = Duration::from_secs(30);
 
-/// Kernel memory that may be left of so many processes when all have ended, bytes: what the kernel
-/// keeps of each for itself.
+/// Maximum bytes of kernel memory left after all processes have exited; the kernel retains some for
+/// each.
 const LEFT: u64 = 2 << 20;
 
 struct Watch {
@@ -59,12 +58,12 @@ struct Watch {
     samples: Samples,
     kernel: Messages,
     weather: Weather,
-    /// Pillions that have begun, and those that have not ended.
+    /// Pillions started so far, and those still running.
     begun: u64,
     riding: u64,
 }
 
-/// Soaks for so long; prints what happened. An error says what is broken.
+/// Runs the soak and prints the summary. An error describes a violation.
 pub fn soak(length: Length, seed: u64) -> Result<(), String> {
     let ground = Ground::create(seed).map_err(|error| format!("the ground: {error}"))?;
     let before = Remains::now(&ground);
@@ -99,13 +98,13 @@ pub fn soak(length: Length, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The time to the next of what happens so often in an hour, on average.
+/// Returns a random time until the next of `times` events per hour.
 fn hourly(times: f64, random: &mut Pcg64) -> Duration {
     Duration::from_secs_f64(3600.0 / times * random.random_range(0.0..2.0))
 }
 
 impl Length {
-    /// Samples of memory in all.
+    /// Returns the total number of memory samples.
     fn samples(self) -> usize {
         (self.time.as_secs_f64() / SAMPLE.as_secs_f64()) as usize
     }
@@ -119,7 +118,7 @@ impl Drop for Watch {
 }
 
 impl Watch {
-    /// The server, the clients, and a pillion that stays, whose process this returns.
+    /// Starts the server, the clients and the long-lived pillion, whose PID it returns.
     fn begin(&mut self, random: &mut Pcg64) -> Result<u32, String> {
         let server = Member::server(&self.field)?;
         self.members.push(server);
@@ -147,7 +146,7 @@ impl Watch {
         self.field.ride(ride, self.begun);
     }
 
-    /// Waits for news, and takes them in; returns the process of a pillion that is at work now.
+    /// Waits for an event and processes it. Returns the PID of a pillion that has just attached.
     fn hear(&mut self, patience: Duration) -> Result<Option<u32>, String> {
         match self.news.recv_timeout(patience) {
             Ok(News::Said(said)) => self.books.take(said)?,
@@ -198,7 +197,7 @@ impl Watch {
         self.check_memory(stays)
     }
 
-    /// An error says what has grown, and did not go in a time of calm.
+    /// Returns an error if memory has grown and does not shrink while nothing new starts.
     fn check_memory(&mut self, stays: u32) -> Result<(), String> {
         let begun = Instant::now();
         loop {
@@ -221,7 +220,8 @@ impl Watch {
         Ok(())
     }
 
-    /// First the pillions, then the clients, then the server; then nothing is left.
+    /// Stops the pillions, the clients and the server, in this order. Then checks that nothing is
+    /// left.
     fn end(&mut self, before: &Remains) -> Result<(), String> {
         let begun = Instant::now();
         while self.riding > 0 {

@@ -1,5 +1,5 @@
-//! What others do to the hosts meanwhile: devices come, change and go, and a name passes from one
-//! network namespace to the next.
+//! Changes by other programs: devices appear, change and vanish, and a name moves from one network
+//! namespace to the next.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -15,10 +15,10 @@ use tempfile::TempDir;
 use super::ground::Ground;
 use super::plan::Side;
 
-/// So many of the weather's devices are there at a time.
+/// Maximum number of these devices at a time.
 pub const DEVICES: usize = 6;
 
-/// What any program in a namespace may call a device, but no UTF-8.
+/// Device alias that is not UTF-8.
 const UNREADABLE: &[u8] = b"\xff gust \xfc";
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Weather {
     folder: TempDir,
     devices: Vec<(Side, String)>,
     named: Namespace,
-    /// Ever made, so that each has a name of its own.
+    /// Devices created so far; makes names unique.
     made: u64,
 }
 
@@ -42,12 +42,12 @@ impl Weather {
         Ok(weather)
     }
 
-    /// A file that always stands for some network namespace.
+    /// Returns a path that always refers to some network namespace.
     pub fn name_of_namespace(&self) -> PathBuf {
         self.folder.path().join("name")
     }
 
-    /// Something happens; an error says what should have, and could not.
+    /// Makes one random change. An error names the change that failed.
     pub fn gust(&mut self, ground: &Ground, random: &mut impl Rng) -> Result<(), String> {
         let happens = match random.random_range(0..10) {
             0..3 if self.devices.len() < DEVICES => self.device_comes(ground, random),
@@ -58,7 +58,7 @@ impl Weather {
         happens.map_err(|error| format!("the weather: {error}"))
     }
 
-    /// All that is left of it goes.
+    /// Removes all remaining devices.
     pub fn end(&mut self, ground: &Ground) -> Result<(), String> {
         for (side, name) in self.devices.drain(..) {
             let gone = ip(ground, side, &["link", "del", &name]);
@@ -113,7 +113,7 @@ impl Weather {
             _ => {
                 self.made += 1;
                 let other = format!("gust{}", self.made);
-                // Before Linux 6.2, one that is up keeps its name.
+                // Before Linux 6.2, a device that is up cannot be renamed.
                 set(&[], OsStr::new("down"))?;
                 set(&["name"], OsStr::new(&other))?;
                 *name = other;

@@ -1,4 +1,4 @@
-//! One pillion hands over to the next without a gap.
+//! Hand-over from one pillion to the next without a gap.
 
 mod rules;
 
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use crate::common::*;
 use crate::manager::{Manager, signal};
 
-/// Waits until it ends, and that in good order.
+/// Waits for the exit and returns whether it was successful.
 pub fn ends_well(pillion: &mut Child) -> bool {
     within(Duration::from_secs(60), "it ends", || {
         pillion.try_wait().unwrap().is_some()
@@ -27,7 +27,7 @@ pub fn ends_well(pillion: &mut Child) -> bool {
     pillion.wait().unwrap().success()
 }
 
-/// The process ids of the pillions that hold programs in a namespace.
+/// Returns the PIDs of the ready pillions in a namespace.
 fn at_work(namespace: &Namespace) -> Vec<u32> {
     let json = pillion_in(namespace, &["status", "--json"])
         .output()
@@ -39,7 +39,7 @@ fn at_work(namespace: &Namespace) -> Vec<u32> {
         .collect()
 }
 
-/// A process that is nobody's child here.
+/// New process of a hand-over, which is not a child of the test. Stopped when dropped.
 struct Successor(u32);
 
 impl Drop for Successor {
@@ -123,7 +123,7 @@ fn of_two_requests_for_a_successor_one_is_granted() {
     signal(&service, Signal::SIGUSR2);
     assert!(ends_well(&mut service));
     let successor = Successor(at_work(&namespace)[0]);
-    // The successor has the pipe as well, which does not end with the old one.
+    // The new process shares the pipe, so it stays open after the old process has exited.
     let lines = says.map_while(Result::ok);
     let mut lines = lines.take_while(|line| !line.contains("its successor is at work"));
     assert!(lines.any(|line| line.contains("no successor: one was begun before")));
@@ -144,13 +144,14 @@ fn the_successor_is_what_has_the_name_whatever_became_of_the_old_file() {
     begin_one_that_hangs(|program| fs::rename(program, program.with_extension("old")).unwrap());
 }
 
-/// Has a successor that hangs begin, which takes the place of a pillion's file once that is moved away.
+/// Starts a hand-over to a process that hangs. It takes the place of pillion's file after
+/// `move_away`.
 fn begin_one_that_hangs(move_away: fn(&Path)) {
     let namespace = namespace_with_loopback();
     let folder = tempfile::tempdir().unwrap();
     let [program, began] = ["pillion", "began"].map(|name| folder.path().join(name));
-    // By another process: a copy that this one has open for writing is open in what other tests begin
-    // meanwhile, too, and cannot be run.
+    // Copied by another process: a file that this process has open for writing is inherited by
+    // processes that other tests start, and cannot be executed.
     let copied = Command::new("cp").arg(PILLION).arg(&program).status();
     assert!(copied.unwrap().success());
     let mut attach = namespace.command(program.to_str().unwrap());
@@ -193,7 +194,7 @@ fn a_successor_that_fails_leaves_the_old_one_at_work() {
     assert!(ends_well(&mut service));
 }
 
-/// A pillion whose successor has begun, and waits for a network namespace that never comes.
+/// Hand-over whose new process waits for a network namespace that never appears.
 struct Waiting {
     old: Child,
     says: Box<dyn Iterator<Item = String>>,
@@ -240,7 +241,7 @@ impl Waiting {
     }
 }
 
-/// The process that is to succeed this one.
+/// Returns the new process that a pillion has started.
 fn successor_of(pid: u32) -> Option<u32> {
     let told = format!("PILLION_SUCCEEDS={pid}");
     let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -346,7 +347,7 @@ fn what_applications_asked_and_declined_holds_with_the_successor() {
     eventually("nothing is left", || at_work(&namespace).is_empty());
 }
 
-/// Nobody can wait for the child of who ignores its end: it may look as if there were none.
+/// A process that ignores SIGCHLD cannot wait for its child, so it may seem to have none.
 #[test]
 fn who_was_begun_with_ends_of_children_ignored_hands_over_all_the_same() {
     needs_root!();
@@ -382,7 +383,7 @@ fn who_is_to_succeed_one_that_has_ended_already_ends_as_well() {
     );
 }
 
-/// A container would end with it, and its successor as well.
+/// The container would end with its first process, and the new process too.
 #[test]
 fn the_first_process_of_a_container_does_not_hand_over() {
     needs_root!();
@@ -403,7 +404,7 @@ fn the_first_process_of_a_container_does_not_hand_over() {
     assert!(ends_well(&mut container));
 }
 
-/// The links by which a process is attached to devices.
+/// Returns the number of links by which a process is attached to devices.
 fn device_links(pid: u32) -> usize {
     let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter();
     let entries = entries.flatten().flatten();
@@ -413,7 +414,7 @@ fn device_links(pid: u32) -> usize {
         .count()
 }
 
-/// It waits a second for what the peer, which is gone, would have acknowledged.
+/// The old process waits a second for ACKs of a peer that is gone.
 #[test]
 fn who_is_told_to_end_while_it_ends_takes_its_successor_along() {
     needs_root!();

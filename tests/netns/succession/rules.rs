@@ -1,4 +1,4 @@
-//! Rules that are to be read again while one pillion hands over to the next.
+//! Reloads of the rules during a hand-over.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn rules_that_are_read_again_meanwhile_are_the_successors_as_well() {
     eventually("nothing is left", || at_work(&waiting.namespace).is_empty());
 }
 
-/// Has a signal come that the process has not read yet?
+/// Returns whether a signal is pending for the process.
 fn is_pending(pid: u32, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let mut lines = status.lines();
@@ -29,7 +29,7 @@ fn is_pending(pid: u32, signal: Signal) -> bool {
     pending >> (signal as u64 - 1) & 1 == 1
 }
 
-/// Has a successor begin, and stops the process before it reads that it is to end for that.
+/// Starts a hand-over, and stops the old process before it reads the request to exit.
 fn stop_as_it_is_succeeded(old: &Child) {
     signal(old, Signal::SIGUSR2);
     eventually("a successor begins", || successor_of(old.id()).is_some());
@@ -40,7 +40,7 @@ fn stop_as_it_is_succeeded(old: &Child) {
     });
 }
 
-/// The signal to end of the one that was given up is read after that to read the rules again.
+/// The SIGTERM of the abandoned hand-over is read after the reload.
 #[test]
 fn rules_that_are_read_again_as_the_successor_takes_over_are_the_next_ones() {
     needs_root!();
@@ -64,7 +64,7 @@ fn rules_that_are_read_again_as_the_successor_takes_over_are_the_next_ones() {
     eventually("nothing is left", || at_work(&namespace).is_empty());
 }
 
-/// Systemd would take the end of the one that it believes to be the main process for the service's.
+/// systemd would take the exit of the supposed main process for that of the service.
 #[test]
 fn who_has_taken_over_is_the_main_process_whatever_the_other_one_says_before_its_end() {
     needs_root!();
@@ -90,7 +90,7 @@ fn who_has_taken_over_is_the_main_process_whatever_the_other_one_says_before_its
     eventually("nothing is left", || at_work(&namespace).is_empty());
 }
 
-/// A child that is ended with the test.
+/// Child process that is killed when dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -100,7 +100,7 @@ impl Drop for Ended {
     }
 }
 
-/// It waits for what is on its way: always something is.
+/// The old process waits for data in flight, and the sender never pauses.
 #[test]
 fn rules_that_are_to_be_read_again_once_the_successor_is_at_work_are_read_by_that() {
     needs_root!();
