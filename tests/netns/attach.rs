@@ -113,7 +113,7 @@ fn two_pillions_on_one_device_coexist_and_never_bundle_twice() {
     assert_eq!(
         overlap(&inner),
         bundled(&outer),
-        "what one bundled, the other leaves: {inner}"
+        "what one bundled, the other leaves alone: {inner}"
     );
 }
 
@@ -185,7 +185,7 @@ fn a_dry_run_says_what_would_be_done_and_ends() {
     );
     let (_, how) = said
         .split_once("\nwith ")
-        .expect("how they would be bundled");
+        .expect("the bundling options");
     assert!(
         how.starts_with("--nodelay --rto-min 62.5 --thin dpifl:10 --rtt min --level fixed"),
         "{how}"

@@ -88,7 +88,7 @@ fn cgroups_like_a_name_are_covered_as_they_come_and_told_of_while_there_are_none
         attach.says(&format!("no longer: covers nothing: {idle}"));
         let other = Group::create(&format!("other-{id}"));
         let streams = [&groups[0], &groups[1], &other].map(|it| it.stream(&namespace));
-        eventually("those of the rule are covered, and no other", || {
+        eventually("only the matching cgroups are covered", || {
             status(&namespace)["connections"] == 2
         });
         drop(groups);
@@ -124,7 +124,7 @@ fn a_rule_follows_its_cgroups_while_another_has_more_than_there_is_room_for() {
     assert!(told.contains(&format!("rule 1: {some}")), "{told}");
     let second = create("few", 1);
     let (mut child, listener) = second.stream(&namespace);
-    eventually("what has come is covered", || {
+    eventually("the new cgroup is covered", || {
         status(&namespace)["connections"] == 1
     });
     drop((second, listener));
@@ -145,7 +145,7 @@ fn a_cgroup_that_comes_is_watched_and_no_other() {
     await_attached(advise.id());
     let groups = [name.clone(), format!("other-{name}")].map(|it| Group::create(&it));
     let streams = [&groups[0], &groups[1]].map(|it| it.stream(&namespace));
-    eventually("the connection is watched", || {
+    eventually("the connection is observed", || {
         let output = pillion_in(&namespace, &["flows", "--json"])
             .output()
             .unwrap();
@@ -188,14 +188,14 @@ fn network_namespaces_like_a_name_are_served_as_they_come_and_let_go() {
     assert!(said.contains(&lo), "{said:?}");
     let group = Group::create(&format!("coming-{}", resident.pid()));
     let stream = group.stream(&namespace);
-    eventually("it is covered", || status(&own)["connections"] != 0);
+    eventually("the connection is covered", || status(&own)["connections"] != 0);
     drop(group);
     drop(stream);
     name.delete();
     let said = [attach.said(), attach.said()];
     let gone = format!("pillion: network namespace {} has gone", name.0);
     assert!(said.contains(&gone), "{said:?}");
-    eventually("nothing of it is held", || {
+    eventually("its devices are released", || {
         status(&own)["devices"]
             .as_array()
             .is_some_and(Vec::is_empty)
@@ -253,7 +253,7 @@ fn a_file_that_was_refused_while_it_waited_is_told_of_once_it_is_at_work() {
     let _name = Name(name);
     while !attach.said().contains("bundling by 1 rule") {}
     let mut failing = String::new();
-    eventually("it is told", || {
+    eventually("the connection is listed", || {
         failing = status(&own)["failing"].to_string();
         failing.contains("not reloaded")
     });

@@ -131,7 +131,7 @@ pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
 pub fn within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < limit, "never came true: {what}");
+        assert!(begun.elapsed() < limit, "condition not met: {what}");
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -203,7 +203,7 @@ pub fn await_attached(pid: u32) {
 pub fn await_listening(namespace: &Namespace, port: u16) {
     const LISTEN: &str = "0A";
     let socket = format!(":{port:04X} 00000000:0000 {LISTEN} ");
-    eventually("the port is listened on", || {
+    eventually("the port has a listener", || {
         let table = || fs::read_to_string("/proc/thread-self/net/tcp");
         let sockets = namespace.enter(table).expect("enter");
         sockets.expect("the table").contains(&socket)

@@ -306,7 +306,7 @@ fn a_reload_sets_companions_on_a_running_stream_bundled_or_not() {
     assert!(stdout(&pillion(&["flows"])).contains("linear-timeouts rto-min=120 congestion=reno"));
     let said = attached.reload(&rules("mode = \"companions\"\nuser-timeout = 30000\n"));
     assert_eq!(said, "pillion: reloaded FILE: 1 rule; 1 connection covered");
-    assert_eq!(stream.flow(), None, "it is bundled no more");
+    assert_eq!(stream.flow(), None, "no longer bundled");
     drop(stream);
     let stats = attached.end();
     assert_eq!(stats["companions_set"]["user_timeout"], 1);
@@ -339,7 +339,7 @@ fn a_mistake_at_reload_leaves_the_old_rules_in_force_and_is_told() {
             .unwrap()
     };
     let out_of_date = "fails: the file of the rules was not reloaded, and the old ones hold";
-    eventually("the status tells of it", || {
+    eventually("status reports the failed reload", || {
         stdout(&status()).contains(out_of_date)
     });
     assert_eq!(status().status.code(), Some(1));
@@ -350,7 +350,7 @@ fn a_mistake_at_reload_leaves_the_old_rules_in_force_and_is_told() {
     assert!(last.ends_with("not reloaded: the old rules hold"), "{told}");
     let said = attached.reload("[[rule]]\nthin = \"always\"\nports = 7141\n");
     assert!(said.starts_with("pillion: reloaded FILE"), "{said}");
-    eventually("all is well", || status().status.success());
+    eventually("status reports success", || status().status.success());
     drop(stream);
     attached.end();
 }
@@ -455,7 +455,7 @@ fn a_connection_whose_syns_crossed_was_opened_here() {
         let socket = socket.unwrap();
         let own = SockaddrIn::new(127, 0, 0, 1, 7001);
         bind(socket.as_raw_fd(), &own).unwrap();
-        retry(|| connect(socket.as_raw_fd(), &own)).expect("to itself");
+        retry(|| connect(socket.as_raw_fd(), &own)).expect("connect to itself");
         socket
     });
     let status = pillion_in(&namespace, &["status"]).output().unwrap();

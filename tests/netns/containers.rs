@@ -173,7 +173,7 @@ fn containers_are_covered_and_named_as_they_come_and_no_longer_once_they_go() {
                 format!("pillion: no longer: covers nothing: {idle}"),
             ]
         );
-        eventually("that container is covered", || {
+        eventually("the container is covered", || {
             host.status(&own)["connections"] == 1
         });
         assert_eq!(host.status(&own)["notes"], json!([]));
@@ -228,7 +228,7 @@ fn a_file_that_is_read_again_may_name_other_containers() {
     let places = "bundling in its own network namespace, containers called late-* now";
     assert!(said.contains(places), "{said}");
     assert!(said.contains("no longer: covers nothing"), "{said}");
-    eventually("that container is covered", || {
+    eventually("the container is covered", || {
         host.status(&own)["connections"] == 1
     });
     drop(group);

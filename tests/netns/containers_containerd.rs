@@ -55,7 +55,7 @@ impl Containerd {
         };
         let prepared = containerd.prepare();
         if let Err(why) = &prepared {
-            println!("left out, for containerd runs no container here: {why}");
+            println!("left out: containerd cannot run containers here: {why}");
         }
         prepared.ok().map(|()| containerd)
     }
@@ -160,7 +160,7 @@ fn containers_of_a_pod_that_containerd_runs_are_followed_by_their_names() {
         flows.retain(|flow| flow["netns"] == namespace);
         flows
     };
-    within(Duration::from_secs(20), "it bundles there", || {
+    within(Duration::from_secs(20), "the container's stream is bundled", || {
         flows().iter().any(has_bundled)
     });
     // One of the three containers that send in this namespace.

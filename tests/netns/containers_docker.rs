@@ -25,8 +25,7 @@ struct Docker {
 }
 
 impl Docker {
-    /// Starts Docker; `None`, with a message, if it cannot run containers. `cgroups` are those that
-    /// the daemon sees, `options` its further options.
+    /// Starts Docker; `None`, with a message, if it cannot run containers. `cgroups` selects the hierarchies that it sees, `options` its further options.
     fn find(cgroups: Cgroups, options: &[&str]) -> Option<Self> {
         let stream = Stream::prepare();
         let sender = &stream.pair.sender.namespace;
@@ -69,7 +68,7 @@ impl Docker {
         };
         let prepared = docker.prepare();
         if let Err(why) = &prepared {
-            println!("left out, for Docker runs no container here: {why}");
+            println!("left out: Docker cannot run containers here: {why}");
         }
         prepared.ok().map(|()| docker)
     }
@@ -187,7 +186,7 @@ fn dockers_containers_are_followed_by_name_and_label() {
     attach.hears(&come(&first));
     let flow = || docker.flows(&first).pop().unwrap_or_default();
     let limit = Duration::from_secs(20);
-    within(limit, "it bundles there", || has_bundled(&flow()));
+    within(limit, "the container's stream is bundled", || has_bundled(&flow()));
     assert_eq!(flow()["process"], "pillion");
     docker.covers(1);
     // A process started later in the container belongs to it as well.
@@ -196,7 +195,7 @@ fn dockers_containers_are_followed_by_name_and_label() {
     docker.tells(&["restart", "--time", "0", &first]);
     attach.hears(&gone(&first));
     attach.hears(&come(&first));
-    within(limit, "it bundles there again", || has_bundled(&flow()));
+    within(limit, "the container's stream is bundled again", || has_bundled(&flow()));
     docker.covers(1);
     docker.tells(&["rm", "--force", &first]);
     attach.hears(&gone(&first));
@@ -219,14 +218,14 @@ fn a_container_of_docker_that_is_renamed_is_let_go_and_taken_by_its_new_name() {
     docker.tells(&["rename", &before, &other]);
     attach.hears(&gone(&before));
     let status = || docker.host.status(&docker.here);
-    eventually("it is let go", || status()["devices"] == json!([]));
+    eventually("the container is released", || status()["devices"] == json!([]));
     docker.covers(0);
     docker.tells(&["rename", &other, &before]);
     attach.hears(&format!("eth0 in {}", come(&before)));
     docker.tells(&["rename", &before, &after]);
     attach.hears(&come(&after));
     let device = format!("eth0 in container {after}");
-    eventually("it is called so", || status()["devices"] == json!([device]));
+    eventually("the device shows the new name", || status()["devices"] == json!([device]));
     docker.covers(1);
     attach.interrupt();
 }
@@ -272,7 +271,7 @@ fn a_container_of_docker_whose_users_are_others_of_the_host_has_its_name() {
 fn a_container_of_docker_that_has_cgroups_of_version_1_alone_is_told_of() {
     needs_root!();
     if cgroup1_mount().is_none() || cgroup2_mount().is_err() {
-        println!("left out, for this host has no cgroups of both versions");
+        println!("left out: this host lacks one of both cgroup versions");
         return;
     }
     let Some(docker) = Docker::find(Cgroups::Version1, &[]) else {

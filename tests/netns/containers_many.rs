@@ -36,15 +36,15 @@ fn as_many_containers_as_there_are_take_one_row_whether_there_or_still_to_come()
     assert!(said.starts_with("pillion: bundling "), "{said}");
     let covers = |count: u64| host.status(&own)["connections"] == count;
     let (first, _listener) = groups[COUNT - 1].stream(&inner);
-    eventually("the last of them is covered", || covers(1));
+    eventually("the last container is covered", || covers(1));
     groups.push(group(&ids[COUNT]));
     let (second, _listener) = groups[COUNT].stream(&inner);
-    eventually("one that comes is covered as well", || covers(2));
+    eventually("a new container is covered", || covers(2));
     let restarted = groups.remove(0);
     drop(restarted);
     groups.push(group(&ids[0]));
     let (third, _listener) = groups[COUNT].stream(&inner);
-    eventually("one that was restarted is covered", || covers(3));
+    eventually("the restarted container is covered", || covers(3));
     drop(groups);
     [first, second, third].into_iter().for_each(end);
     attach.interrupt();

@@ -38,7 +38,7 @@ impl Podman {
             }
         }
         let why = why.lines().last().unwrap_or_default();
-        println!("left out, for Podman runs no container here: {why}");
+        println!("left out: Podman cannot run containers here: {why}");
         None
     }
 
@@ -132,7 +132,7 @@ fn podmans_containers_are_followed_by_name_and_annotation() {
     let come = "pillion: container web-1 has come: bundling there, too";
     assert!(said.contains(&come.to_owned()), "{said:?}");
     let flow = || stream.flow(&podman.host, &podman.here);
-    eventually("it bundles there", || has_bundled(&flow()));
+    eventually("the container's stream is bundled", || has_bundled(&flow()));
     assert_eq!(flow()["unit"], "container web-1");
     assert_eq!(flow()["process"], "pillion-lab");
     let output = podman
@@ -212,13 +212,13 @@ fn in_a_container_with_the_daemonsets_rights_others_are_covered() {
         let output = podman.command(&["logs", "pillion"]).output().unwrap();
         stdout(&output) + &stderr(&output)
     };
-    eventually("it is at work", || {
+    eventually("pillion is ready", || {
         log().contains("no container is called game-*")
     });
     begin(&stream, &podman, "game-1");
     let flow = || stream.flow(&podman.host, &podman.here);
     let limit = Duration::from_secs(20);
-    within(limit, "it bundles there", || has_bundled(&flow()));
+    within(limit, "the container's stream is bundled", || has_bundled(&flow()));
     assert!(log().contains("container game-1 has come"), "{}", log());
     assert!(
         !log().contains("only sockets of this container"),

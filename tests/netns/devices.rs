@@ -152,11 +152,11 @@ impl Attach {
                 let mut pipe = [PollFd::new(self.lines.get_ref().as_fd(), PollFlags::POLLIN)];
                 poll(&mut pipe, Some(left)).unwrap() != 0
             };
-            assert!(is_there, "never said: {wanted}; {before:#?}");
+            assert!(is_there, "never logged: {wanted}; {before:#?}");
             let said = self.said();
             assert!(
                 !said.is_empty(),
-                "it has ended without: {wanted}; {before:#?}"
+                "exited without: {wanted}; {before:#?}"
             );
             if said == wanted {
                 return;

@@ -62,7 +62,7 @@ fn devices_for_which_there_is_no_room_are_told_of_once_and_taken_when_there_is()
         gone.iter().all(|line| line.ends_with(" has gone")),
         "{gone:?}"
     );
-    eventually("others have their place", || attach.links() == links);
+    eventually("other devices are attached", || attach.links() == links);
     batch(
         &namespace,
         "link add n0 type veth peer name n1\nlink set n0 up\n",

@@ -110,7 +110,7 @@ fn devices_are_followed_beside_names_that_are_no_utf_8() {
     // The other namespace is released as usual.
     name.delete();
     attach.says(&format!("network namespace {} has gone", name.0));
-    eventually("its links are gone", || attach.links() == links);
+    eventually("its links are detached", || attach.links() == links);
     hosts.ip("link delete w0");
     let mut gone = [attach.said(), attach.said()];
     gone.sort();
@@ -131,7 +131,7 @@ fn the_janitor_finds_filters_beside_names_that_are_no_utf_8() {
     let pid = Pid::from_raw(attach.process.id().cast_signed());
     kill(pid, Signal::SIGKILL).unwrap();
     attach.process.wait().unwrap();
-    eventually("the filters are gone", || {
+    eventually("the filters are removed", || {
         !shown(&hosts, "a0").contains("pillion")
     });
 }

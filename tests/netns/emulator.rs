@@ -1,4 +1,4 @@
-//! The live engine's emulator applies exactly what the experiment configures.
+//! The live engine's emulator applies exactly the settings of the experiment.
 
 use std::collections::HashSet;
 use std::fs;

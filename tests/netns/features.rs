@@ -111,7 +111,7 @@ fn zero_copy_completes() {
         send_thinly(stream, &data, 100, libc::MSG_ZEROCOPY);
         let mut next = 0;
         for range in reports(stream, ZERO_COPY, |range| range.ee_data == 49) {
-            assert_eq!(range.ee_info, next, "they complete in order");
+            assert_eq!(range.ee_info, next, "sends complete in order");
             next = range.ee_data + 1;
         }
         next
@@ -239,7 +239,7 @@ fn an_mptcp_client_whose_server_knows_none_of_it_reads_what_was_sent() {
     let sender = pair.sender.namespace.spawn(move || {
         let _attachment = attach();
         let listener = TcpListener::bind(address).expect("a listener");
-        ready.send(()).expect("somebody waits");
+        ready.send(()).expect("the receiver waits");
         let (stream, _) = listener.accept().expect("a connection");
         stream.set_nodelay(true).expect("TCP_NODELAY");
         send_thinly(&stream, &content(5000), 100, 0);
@@ -267,7 +267,7 @@ fn greedy(records: &'static [usize], flags: MsgFlags) -> Counters {
             at += retry(|| send(stream.as_raw_fd(), &data[at..end], flags)).expect("sent");
         }
     });
-    assert!(outcome.received == content(BYTES), "every byte as it was");
+    assert!(outcome.received == content(BYTES), "every byte intact");
     outcome.counters.expect("a bundler")
 }
 

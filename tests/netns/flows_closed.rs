@@ -121,7 +121,7 @@ fn a_connection_that_has_ended_is_told_as_it_was() {
     let open = attached.namespace.enter(ends).unwrap();
     assert!(!End::of(&open[0]).is_in(&attached.closed()), "it is open");
     let end = close(open);
-    eventually("it is told", || end.is_in(&attached.closed()));
+    eventually("the connection is listed", || end.is_in(&attached.closed()));
     let closed = attached.closed();
     let flow = &closed[end.place(&closed).unwrap()];
     assert_eq!(flow["new_bytes"], 4);
@@ -149,7 +149,7 @@ fn one_that_is_older_than_pillion_is_told_where_the_kernel_can() {
     let (attached, older) = Attached::after(ends);
     let older = close(older);
     let newer = attached.namespace.enter(|| close(ends())).unwrap();
-    eventually("the newer is told", || newer.is_in(&attached.closed()));
+    eventually("the newer connection is listed", || newer.is_in(&attached.closed()));
     let release = nix::sys::utsname::uname().unwrap();
     let release = release.release().to_string_lossy().into_owned();
     let mut numbers = release.split(['.', '-']).map(|it| it.parse().unwrap_or(0));
@@ -169,19 +169,19 @@ fn the_last_ones_are_kept_and_go_with_their_pillion() {
     let all = all.unwrap();
     let newest = all[KEPT - 1];
     // The kernel may report the last ones late.
-    eventually("the newest is told", || newest.is_in(&attached.closed()));
+    eventually("the newest connection is listed", || newest.is_in(&attached.closed()));
     let closed = attached.closed();
     assert_eq!(closed.len(), KEPT);
     let ends = |it: &Value| (it["local"].to_string(), it["peer"].to_string());
     let told: BTreeSet<_> = closed.iter().map(ends).collect();
-    assert_eq!(told.len(), KEPT, "each of them once");
+    assert_eq!(told.len(), KEPT, "no duplicates");
     // Each connection has two ends, so half of the connections are dropped.
     assert!(!all[0].is_in(&closed));
     let older = all[KEPT - 100].place(&closed);
-    let older = older.expect("one of the last hundred is told");
-    assert!(Some(older) < newest.place(&closed), "the newest last");
+    let older = older.expect("one of the last hundred is listed");
+    assert!(Some(older) < newest.place(&closed), "the newest is last");
     attached.end();
-    eventually("they go", || attached.closed().is_empty());
+    eventually("the closed connections are removed", || attached.closed().is_empty());
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn the_container_is_known_though_no_process_has_it_open() {
         let closed = attached.closed();
         closed.into_iter().find(|it| it["peer"] == peer.as_str())
     };
-    eventually("it is told", || told().is_some());
+    eventually("the connection is listed", || told().is_some());
     assert_eq!(told().unwrap()["unit"], "flows-closed-test.service");
     fs::remove_dir(&cgroup).unwrap();
     assert_ne!(told().unwrap()["unit"], "flows-closed-test.service");

@@ -114,7 +114,7 @@ fn a_killed_pillion_leaves_no_filter() {
     assert!(shown(&hosts, "a0").contains("pillion"));
     let pid = Pid::from_raw(attach.process.id().cast_signed());
     kill(pid, Signal::SIGKILL).unwrap();
-    eventually("the filters are gone", || {
+    eventually("the filters are removed", || {
         !shown(&hosts, "a0").contains("pillion")
     });
 }
@@ -223,7 +223,7 @@ fn programs_that_others_detach_are_attached_again() {
         let links = attach.link_ids();
         links.len() == before.len() && detached.iter().all(|link| !links.contains(link))
     };
-    eventually("all are back", all_back);
+    eventually("all links are back", all_back);
     hosts.send_by("v0", 50);
     assert_eq!(attach.end()["new_bytes"], 5000);
 }
@@ -297,14 +297,14 @@ fn a_killed_pillion_leaves_no_discipline_that_a_pillion_made() {
         attach.process.kill().unwrap();
         attach.process.wait().unwrap();
     }
-    eventually("all is as before", || shown(&hosts, "a0") == before);
+    eventually("the qdiscs are as before", || shown(&hosts, "a0") == before);
     // A foreign clsact stays.
     tc(&hosts, "qdisc add dev a0 clsact");
     let before = shown(&hosts, "a0");
     let mut attach = begin();
     attach.process.kill().unwrap();
     attach.process.wait().unwrap();
-    eventually("all is as before", || shown(&hosts, "a0") == before);
+    eventually("the qdiscs are as before", || shown(&hosts, "a0") == before);
 }
 
 /// Stopping processes may remove the qdisc if another process never releases the device lock. Here
@@ -328,7 +328,7 @@ fn a_discipline_that_is_removed_while_pillion_begins_is_made_again() {
         ended.store(true, Ordering::Relaxed);
         attach
     });
-    eventually("its filters are there, once each", || {
+    eventually("each filter exists once", || {
         let shown = shown(&hosts, "a0");
         ["pillion_egress:[", "pillion_dsack:["]
             .iter()

@@ -18,7 +18,7 @@ fn signal(child: &Child, signal: Signal) {
 fn kill_and_look(mut child: Child) {
     let mut objects = bpf_objects(child.id());
     // Objects used only during the start are released first.
-    eventually("it has what it keeps", || {
+    eventually("the set of objects is stable", || {
         let before = std::mem::replace(&mut objects, bpf_objects(child.id()));
         before == objects && objects.is_subset(&all_bpf_objects())
     });
@@ -27,7 +27,7 @@ fn kill_and_look(mut child: Child) {
         "{objects:?}"
     );
     signal(&child, Signal::SIGKILL);
-    child.wait().expect("it ends");
+    child.wait().expect("the process exits");
     eventually("programs, maps and links are gone", || {
         objects.is_disjoint(&all_bpf_objects())
     });
@@ -48,8 +48,8 @@ fn a_killed_run_leaves_no_program_link_or_cgroup_and_its_command_lives_on() {
     let command: i32 = pids.trim().parse().expect("one process");
 
     kill_and_look(child);
-    eventually("the cgroup is gone", || !cgroup.exists());
-    kill(Pid::from_raw(command), Signal::SIGKILL).expect("the command lives on");
+    eventually("the cgroup is removed", || !cgroup.exists());
+    kill(Pid::from_raw(command), Signal::SIGKILL).expect("the command survives");
 }
 
 #[test]
@@ -80,10 +80,10 @@ fn run_and_attach_that_end_by_themselves_leave_nothing() {
         .collect();
     let cgroup = cgroup_of(run.id()).expect("a cgroup");
 
-    assert!(run.wait().expect("it ends").success());
+    assert!(run.wait().expect("the process exits").success());
     assert!(!cgroup.exists(), "run removes its cgroup before it ends");
     signal(&attach, Signal::SIGTERM);
-    assert!(attach.wait().expect("it ends").success());
+    assert!(attach.wait().expect("the process exits").success());
     eventually("programs, maps and links are gone", || {
         let all = all_bpf_objects();
         objects.iter().all(|object| !all.contains(object))
@@ -105,11 +105,11 @@ fn a_cgroup_whose_maker_and_janitor_were_killed_is_cleared_by_the_next_run() {
 /// Kills pillion while it bundles streams; TCP receives no DSACK of bundles in flight.
 fn kill_with_bundles_in_flight(pair: &HostPair, mut pillion: Child, receiver: Child) {
     let received_bundles = || netstat(&pair.receiver.namespace, "TCPDSACKOldSent");
-    eventually("bundles come", || received_bundles() > 20);
+    eventually("bundles arrive", || received_bundles() > 20);
     let before = received_bundles();
     signal(&pillion, Signal::SIGKILL);
-    pillion.wait().expect("it ends");
-    let received = receiver.wait_with_output().expect("it ends");
+    pillion.wait().expect("the process exits");
+    let received = receiver.wait_with_output().expect("the process exits");
     assert!(received.status.success(), "every byte is verified");
     let in_flight = received_bundles() - before;
     assert!((1..30).contains(&in_flight), "{before}, {in_flight}");
@@ -127,7 +127,7 @@ fn killed_attach_leaves_no_report_of_bundles_in_flight_to_tcp() {
         let receiver = receive(&pair, 7001);
         let mut sender = send(&pair, 7001, "4");
         kill_with_bundles_in_flight(&pair, attach, receiver);
-        assert!(sender.wait().expect("it ends").success());
+        assert!(sender.wait().expect("the process exits").success());
     }
 }
 

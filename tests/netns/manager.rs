@@ -65,7 +65,7 @@ impl Manager {
                 return text;
             }
         }
-        panic!("never told: {part}");
+        panic!("never received: {part}");
     }
 
     /// Receives the next message and checks that systemd would accept its length.
@@ -180,7 +180,7 @@ fn while_it_waits_it_hears_of_other_rules_and_has_no_successor() {
     let mut says = BufReader::new(service.stderr.take().unwrap()).lines();
     let mut says = |what: &str| {
         let mut lines = says.by_ref().map(Result::unwrap);
-        assert!(lines.any(|line| line.contains(what)), "never said: {what}");
+        assert!(lines.any(|line| line.contains(what)), "never logged: {what}");
     };
     says("waits: no network namespace `pillion-test-tpyo`");
     signal(&service, Signal::SIGUSR2);

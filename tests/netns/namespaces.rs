@@ -183,7 +183,7 @@ fn the_namespace_of_a_process_is_let_go_of_when_that_ends() {
     drop(resident);
     attach.says(&format!("network namespace {pid} has gone"));
     assert_eq!(attach.links(), links - 2);
-    eventually("the namespace ends, and v0 with its peer", || {
+    eventually("the namespace and v0 are destroyed", || {
         !stdout(&ip(&elsewhere, "link show")).contains("v0")
     });
     attach.end();
@@ -205,7 +205,7 @@ fn filters_in_other_namespaces_go_with_pillion_however_it_ends() {
     let pid = Pid::from_raw(attach.process.id().cast_signed());
     kill(pid, Signal::SIGKILL).unwrap();
     attach.process.wait().unwrap();
-    eventually("the filters are gone", || {
+    eventually("the filters are removed", || {
         !shown(&hosts, "a0").contains("pillion")
     });
 }
@@ -251,7 +251,7 @@ fn what_a_listener_asked_ends_as_its_namespace_is_left() {
         let near = hosts[0].enter(move || TcpStream::connect(to).unwrap());
         [near.unwrap(), listener.accept().unwrap().0]
     };
-    set(&listener, BUNDLE, 0).expect("it declines");
+    set(&listener, BUNDLE, 0).expect("opt-out is accepted");
     let [_near, before] = accept();
     assert_eq!(get(&before, BUNDLE).unwrap(), 0);
     go_over_to(&names[1].0);

@@ -78,10 +78,10 @@ fn what_finds_no_place_stays_plain_until_others_have_ended() {
     assert_eq!(bundled_in(&namespace), 4);
     drop(first);
     let second = connect(&namespace, 2);
-    eventually("they are taken in", || bundled_in(&namespace) == 4);
+    eventually("the connections are adopted", || bundled_in(&namespace) == 4);
     drop(second);
     let third = connect(&namespace, 1);
-    eventually("so is the next", || bundled_in(&namespace) == 2);
+    eventually("the next connection is adopted", || bundled_in(&namespace) == 2);
     drop(third);
     let said = end(attach).join("\n");
     assert!(
@@ -121,9 +121,9 @@ fn what_applications_ask_for_takes_parts_of_places() {
     });
     let sockets = sockets.unwrap();
     for socket in &sockets[..20] {
-        set(socket, BUNDLE, 1).expect("there is a place");
+        set(socket, BUNDLE, 1).expect("a slot is free");
     }
-    let error = set(&sockets[20], BUNDLE, 1).expect_err("there is none");
+    let error = set(&sockets[20], BUNDLE, 1).expect_err("no slot is free");
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     drop(sockets);
     end(attach);
@@ -162,13 +162,13 @@ fn what_a_listener_declines_holds_for_what_it_accepts_while_places_are_full() {
     assert_eq!(bundled_in(&namespace), 2);
     let listener = namespace.enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
     let listener = listener.unwrap();
-    set(&listener, BUNDLE, 0).expect("there is a place");
+    set(&listener, BUNDLE, 0).expect("a slot is free");
     let to = listener.local_addr().unwrap();
     let near = namespace.enter(move || TcpStream::connect(to).unwrap());
     let near = near.unwrap();
     let accepted = listener.accept().unwrap().0;
     drop(first);
-    eventually("the other end is taken in", || {
+    eventually("the other end is adopted", || {
         get(&near, BUNDLE).unwrap() == 1
     });
     assert_eq!(get(&accepted, BUNDLE).unwrap(), 0);
@@ -184,7 +184,7 @@ fn an_application_may_decline_though_there_is_no_place_to_remember_it_in() {
     let connections = connect(&namespace, 1);
     assert_eq!(bundled_in(&namespace), 2);
     let declining = &connections[0].0;
-    set(declining, BUNDLE, 0).expect("it declines");
+    set(declining, BUNDLE, 0).expect("opt-out is accepted");
     assert_eq!(get(declining, BUNDLE).unwrap(), 0);
     // Connections over the limit make pillion check all connections again.
     let refused = connect(&namespace, 1);
@@ -223,7 +223,7 @@ fn what_is_taken_in_late_keeps_what_its_application_has_set_in_the_place_of_a_co
     assert_eq!(getsockopt(own, TcpUserTimeout).unwrap(), 5000);
     setsockopt(own, TcpUserTimeout, &7000).unwrap();
     drop(first);
-    eventually("it is taken in", || get(own, BUNDLE).unwrap() == 1);
+    eventually("the connection is adopted", || get(own, BUNDLE).unwrap() == 1);
     assert_eq!(getsockopt(own, TcpUserTimeout).unwrap(), 7000);
     end(attach);
 }
@@ -243,7 +243,7 @@ fn what_comes_with_a_namespace_has_companions_though_there_is_no_place_for_it() 
     assert_eq!(bundled_in(&first), 2);
     let late = connect(&second, 1);
     let _comes = Name::give_with(&residents[1], &end);
-    eventually("it has them", || {
+    eventually("the TCP options are set", || {
         getsockopt(&late[0].0, TcpUserTimeout).unwrap() == 5000
     });
     assert_eq!(bundled_in(&second), 0);
@@ -258,7 +258,7 @@ fn sockets_that_have_ended_take_no_places() {
     let attach = attach(&namespace, &["--max-connections", "60"]);
     for _ in 0..50 {
         let socket = namespace.enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
-        set(&socket.unwrap(), BUNDLE, 1).expect("there is a place");
+        set(&socket.unwrap(), BUNDLE, 1).expect("a slot is free");
         thread::sleep(Duration::from_millis(150));
     }
     let said = end(attach).join("\n");
@@ -297,10 +297,10 @@ fn more_users_than_can_be_told_apart_keep_no_successor_from_its_work() {
     let mut attach = attach(&namespace, &["--max-connections", "16384"]);
     let ask = |user: u32| {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        // SAFETY: three integers; this thread alone becomes another user.
+        // SAFETY: three integers; only this thread becomes another user.
         let become_user = unsafe { libc::syscall(libc::SYS_setresuid, user, 0, 0) };
         assert_eq!(become_user, 0);
-        set(&socket, BUNDLE, 1).expect("there is a place");
+        set(&socket, BUNDLE, 1).expect("a slot is free");
         socket
     };
     let ask = move || (100_000..100_000 + USERS).map(ask).collect::<Vec<_>>();
@@ -315,7 +315,7 @@ fn more_users_than_can_be_told_apart_keep_no_successor_from_its_work() {
     };
     thread::sleep(Duration::from_millis(2500));
     let status: serde_json::Value = serde_json::from_slice(&status().stdout).unwrap();
-    let successor = status[0]["pid"].as_i64().expect("it is at work");
+    let successor = status[0]["pid"].as_i64().expect("pillion is ready");
     kill(Pid::from_raw(successor as i32), Signal::SIGTERM).unwrap();
     assert_eq!(status[0]["last_error"], serde_json::Value::Null, "{status}");
     drop(sockets);

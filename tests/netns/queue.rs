@@ -137,7 +137,7 @@ fn the_account_of_a_queue_is_that_of_its_own_counters() {
     assert_nearly(&all["refused"], count(&own["drops"]));
     assert_eq!(count(&all["sent"]) * PACKET, count(&all["sent_bytes"]));
     assert_eq!(count(&all["dropped"]), 0);
-    // Twenty packets wait behind the one being sent.
+    // Twenty packets wait for the one being sent.
     assert_eq!(summary["length"]["packets"]["max"], 20.0);
     assert_eq!(summary["length"]["bytes"]["max"], (20 * PACKET) as f64);
     assert!(all["delay_ms"]["max"].as_f64().unwrap() > 100.0, "{all}");

@@ -98,6 +98,6 @@ fn retransmitted(namespace: &Namespace) -> u64 {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
     let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
     let mut pairs = names.split(' ').zip(values.split(' '));
-    let (_, value) = pairs.find(|(name, _)| *name == "RetransSegs").expect("it");
+    let (_, value) = pairs.find(|(name, _)| *name == "RetransSegs").expect("the counter");
     value.parse().expect("a number")
 }

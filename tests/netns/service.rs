@@ -248,7 +248,7 @@ fn a_socket_that_another_pillion_serves_is_left_to_it() {
     let arguments = [&["attach", "--all"], &options[..]].concat();
     let mut second = pillion_in(&namespace, &arguments);
     let mut second = Attached(second.stderr(Stdio::piped()).spawn().unwrap());
-    eventually("it ends", || second.0.try_wait().unwrap().is_some());
+    eventually("the process exits", || second.0.try_wait().unwrap().is_some());
     assert_eq!(second.0.wait().unwrap().code(), Some(1));
     let said = io::read_to_string(second.0.stderr.take().unwrap()).unwrap();
     assert!(said.contains("another process serves there"), "{said}");
@@ -302,7 +302,7 @@ fn one_that_waits_says_so_to_status() {
     let namespace = namespace_with_loopback();
     let mut attach = pillion_in(&namespace, &["attach", "--all", "--wait", "--dev", "late0"]);
     let mut waiting = attach.stderr(Stdio::null()).spawn().unwrap();
-    eventually("it says for what", || {
+    eventually("status names the device", || {
         let (code, said) = status(&namespace);
         let waits = "note: waits: no network device `late0`";
         code == Some(1) && said.contains("  not at work yet\n") && said.contains(waits)
@@ -321,7 +321,7 @@ fn status_tells_whether_all_is_well_by_words_and_exit_status() {
     assert!(said.contains("no `pillion attach`"), "{said}");
 
     let attached = Attached::begin(namespace, &[]);
-    eventually("it covers nothing yet", || status(namespace).0 == Some(3));
+    eventually("no connection is covered yet", || status(namespace).0 == Some(3));
     let (_, said) = status(namespace);
     assert!(
         said.contains("  bundling connections with port 7001\n"),
@@ -335,7 +335,7 @@ fn status_tells_whether_all_is_well_by_words_and_exit_status() {
 
     std::thread::scope(|scope| {
         let traffic = scope.spawn(|| send_to(&pair, &[7001]));
-        eventually("it covers both connections", || {
+        eventually("both connections are covered", || {
             let (code, said) = status(namespace);
             code == Some(0) && said.contains("covers 2 connections now, 2 since")
         });
@@ -356,7 +356,7 @@ fn status_tells_whether_all_is_well_by_words_and_exit_status() {
             .unwrap()
             .success()
     );
-    eventually("without a device, all is not well", || {
+    eventually("status reports the missing device", || {
         let (code, said) = status(namespace);
         code == Some(1) && said.contains("attached to no device")
     });
@@ -368,7 +368,7 @@ fn another_user_is_not_told() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let attached = Attached::begin(&namespace, &["--dev", "lo"]);
-    eventually("root is told", || status(&namespace).0 == Some(3));
+    eventually("root can read the status", || status(&namespace).0 == Some(3));
     let folder = tempfile::tempdir().unwrap();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(folder.path(), open).unwrap();
@@ -417,6 +417,6 @@ fn one_that_does_not_answer_is_told_of() {
         "{said}"
     );
     signal(Signal::SIGCONT);
-    eventually("it answers again", || status(&namespace).0 == Some(3));
+    eventually("the process answers again", || status(&namespace).0 == Some(3));
     attached.end();
 }

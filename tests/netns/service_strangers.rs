@@ -43,7 +43,7 @@ fn requests_that_never_end_cost_bounded_memory_and_descriptors_and_hold_nobody_u
     let mut endless = reach();
     let piece = vec![b'a'; 1 << 20];
     let ended = (0..64).find_map(|_| endless.write_all(&piece).err());
-    let kind = ended.expect("it is hung up on").kind();
+    let kind = ended.expect("the connection is closed").kind();
     assert!(
         [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe].contains(&kind),
         "{kind:?}"
@@ -128,7 +128,7 @@ fn a_pillion_without_descriptors_left_does_not_spin_when_it_is_asked() {
         let status = pillion_in(&namespace, &["status"]).output().unwrap();
         status.status.code() == Some(3)
     };
-    eventually("it is at work", is_at_work);
+    eventually("pillion is ready", is_at_work);
     // Fewer than it has open already.
     limit(8);
     // The waiting thread may hold one reserved descriptor; later requests wait.
@@ -158,7 +158,7 @@ fn pretender(namespace: &Namespace, tells: &str) -> Option<Child> {
     let mut said = BufReader::new(child.stdout.take().unwrap());
     said.read_line(&mut line).unwrap();
     if line != "ready\n" {
-        println!("left out: no user namespace for another user here");
+        println!("left out: another user cannot create a user namespace here");
         let _ = child.wait();
         return None;
     }

@@ -131,7 +131,7 @@ fn an_unprivileged_program_switches_bundling_on_where_it_may() {
     assert!(bundled(&allowed) > 20, "{allowed:?}");
     let others = ["--on-request", "--quiet"];
     let quiet = stderr(&run(&pair, &program, &under(&others)));
-    assert_eq!(quiet, "", "no complaint");
+    assert_eq!(quiet, "", "nothing is logged");
 
     let alone = run(&pair, &program, &[]);
     assert_eq!(stderr(&alone), "no pillion is at work here\n");
@@ -210,7 +210,7 @@ fn the_traffics_streams_ask_for_bundling_and_decline_it() {
         &["--pillion", "on", "--max-packets", "1"],
     );
     assert!(asked > 20, "{asked} of 50");
-    assert!(bundled(&[], &[]) > 20, "by the rules");
+    assert!(bundled(&[], &[]) > 20, "by rules");
     assert_eq!(bundled(&[], &["--pillion", "off"]), 0);
 }
 

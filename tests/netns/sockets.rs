@@ -126,10 +126,10 @@ fn a_signal_ends_it_between_two_samples() {
         .unwrap();
     let pid = Pid::from_raw(sampler.id().cast_signed());
     let waits = format!("/proc/{pid}/task");
-    eventually("it waits for the signal", || {
+    eventually("the sampler waits for the signal", || {
         fs::read_dir(&waits).unwrap().count() == 2
     });
     kill(pid, Signal::SIGTERM).unwrap();
-    eventually("it ends", || sampler.try_wait().unwrap().is_some());
+    eventually("the process exits", || sampler.try_wait().unwrap().is_some());
     assert!(sampler.wait().unwrap().success());
 }

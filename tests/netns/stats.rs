@@ -32,7 +32,7 @@ impl Attached {
         let mut attach = pillion_in(namespace, &arguments);
         let process = attach.stderr(Stdio::piped()).spawn().unwrap();
         await_attached(process.id());
-        eventually("the file is there", || stats.exists());
+        eventually("the file exists", || stats.exists());
         Self { process, folder }
     }
 
@@ -53,7 +53,7 @@ fn it_is_whole_at_any_moment_and_up_to_date_on_demand() {
     assert_eq!(attached.stats()["connections"], 0);
     send_to(&pair, &[7001]);
     attached.kill(Signal::SIGUSR1);
-    eventually("the file says what was done", || {
+    eventually("the file shows both connections", || {
         attached.stats()["connections"] == 2
     });
     for _ in 0..200 {
@@ -92,16 +92,16 @@ fn a_folder_that_goes_is_said_once_and_the_file_is_back_with_it() {
     let namespace = &pair.sender.namespace;
     let what = format!("write --stats {}", attached.folder.path().display());
     let (fails, failed) = (format!("  fails: {what}"), format!(" ago: {what}"));
-    eventually("its status says that it fails", || {
+    eventually("status reports the failure", || {
         let (code, said) = status(namespace);
         code == Some(1) && said.contains(&fails) && said.contains(&failed)
     });
     fs::create_dir(attached.folder.path()).unwrap();
     attached.kill(Signal::SIGUSR1);
-    eventually("the file is back", || {
+    eventually("the file exists again", || {
         attached.folder.path().join("stats.json").exists()
     });
-    eventually("its status says that it failed", || {
+    eventually("status reports the past failure", || {
         let (code, said) = status(namespace);
         code == Some(3) && !said.contains(&fails) && said.contains(&failed)
     });

@@ -20,7 +20,7 @@ use crate::common::clean_pair;
 pub enum Carriage {
     /// Plain TCP.
     Plain,
-    /// TCP with a bundler that treats every stream as thin and has no limit.
+    /// TCP with a bundler that treats every stream as thin, without limits.
     Bundled,
     /// MPTCP with the same bundler.
     BundledMptcp,
@@ -133,7 +133,7 @@ pub fn socket(carriage: Carriage) -> OwnedFd {
     // SAFETY: three integers.
     let fd = unsafe { libc::socket(libc::AF_INET, kind, protocol) };
     assert!(fd >= 0, "socket: {}", std::io::Error::last_os_error());
-    // SAFETY: the descriptor is new and has no other owner.
+    // SAFETY: the descriptor is new and unshared.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -144,7 +144,7 @@ fn listener(carriage: Carriage, address: SocketAddr) -> TcpListener {
     socket.into()
 }
 
-/// Attaches a bundler to this host's device that treats every stream as thin and has no limit.
+/// Attaches a bundler to this host's device that treats every stream as thin, without limits.
 pub fn attach() -> Attachment {
     attach_with(Options {
         thin: ThinTest::Always,

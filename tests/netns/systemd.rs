@@ -39,7 +39,7 @@ impl Systemd {
         fs::create_dir(at("units")).unwrap();
         fs::copy(PILLION, at("pillion")).unwrap();
         fs::write(at("pillion.toml"), rules).unwrap();
-        // The rest is unchanged. The folder is below /tmp, of which a service would have its own.
+        // The rest is unchanged. The folder is below /tmp, which PrivateTmp would replace.
         let unit = UNIT
             .replace("/usr/bin/pillion", at("pillion").to_str().unwrap())
             .replace(
@@ -118,7 +118,7 @@ impl Drop for Systemd {
         let _ = self.process.wait();
         let remove = || remove_cgroups(&self.cgroup).is_ok();
         if !std::thread::panicking() {
-            eventually("its cgroups are gone", remove);
+            eventually("its cgroups are removed", remove);
         }
     }
 }
@@ -180,7 +180,7 @@ fn systemd_starts_it_reloads_it_lets_it_hand_over_and_stops_it() {
             .status
             .success()
     );
-    eventually("the rules are others", || {
+    eventually("the new rules are active", || {
         systemd.show("StatusText").contains("by 2 rules")
     });
 
@@ -201,7 +201,7 @@ fn systemd_starts_it_reloads_it_lets_it_hand_over_and_stops_it() {
     ];
     let handed = systemd.run(&hand_over);
     assert!(handed.status.success(), "{}", stderr(&handed));
-    eventually("the successor is the main process", || {
+    eventually("the new process is the main process", || {
         let now = systemd.show("MainPID");
         now != pid && now != "0" && systemd.log().contains("its successor is at work")
     });
@@ -252,8 +252,8 @@ fn the_unit_is_started_too_often_only_if_a_mistake_stays() {
         lines.next().expect(key).parse().expect(key)
     };
     let (every, starts) = (number("RestartSec="), number("StartLimitBurst="));
-    assert!(starts * every >= 600, "names that come late are tried");
+    assert!(starts * every >= 600, "names that appear late are retried");
     // Plus the time that a silent name server takes.
     let slow = every + 5;
-    assert!(starts * slow < number("StartLimitIntervalSec="), "it holds");
+    assert!(starts * slow < number("StartLimitIntervalSec="), "the interval covers all starts");
 }

@@ -46,7 +46,7 @@ pub fn make(folder: &Path, run: &str) -> PathBuf {
     let (mut command, made) = run_one(folder, run);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(stderr(&output), "", "no doubts");
+    assert_eq!(stderr(&output), "", "no warnings");
     made
 }
 
@@ -148,7 +148,7 @@ fn traces_queue_path_analyser_and_records_of_a_run_agree_to_the_packet() {
 fn a_mechanism_that_this_kernel_lacks_is_named_with_what_has_it() {
     needs_root!();
     if Path::new("/proc/sys/net/ipv4/tcp_rto_restart").exists() {
-        println!("left out in the lab kernel, which has the mechanism");
+        println!("left out: the lab kernel has the mechanism");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -178,8 +178,7 @@ fn an_interrupted_run_leaves_no_folder_that_could_be_taken_for_a_whole_one() {
     let pid = Pid::from_raw(child.id().cast_signed());
     let log = made.with_extension("part").join("log.txt");
     let begun = Instant::now();
-    // Connecting may take long on a busy machine. The run is interrupted in any case, so that
-    // nothing is left behind.
+    // Connecting may take long on a busy machine. The run is interrupted in any case, so that nothing is left.
     let has_begun =
         || fs::read_to_string(&log).is_ok_and(|log| log.contains("the streams connect"));
     while !has_begun() && begun.elapsed() < Duration::from_secs(60) {

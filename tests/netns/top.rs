@@ -166,7 +166,7 @@ impl InTerminal {
     /// Waits for the exit, and checks that the terminal's settings are restored.
     fn ends(mut self) {
         let mut status = None;
-        eventually("top ends", || {
+        eventually("top exits", || {
             status = self.top.try_wait().unwrap();
             status.is_some()
         });
@@ -284,7 +284,7 @@ fn when_its_terminal_is_closed(is_controlling: bool) -> Option<i32> {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    panic!("it goes on without a terminal");
+    panic!("top runs on without a terminal");
 }
 
 #[test]

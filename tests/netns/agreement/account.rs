@@ -73,7 +73,7 @@ impl Observer for Account {
         }
         for direction in Direction::BOTH {
             let half = connection.half_connection(direction);
-            let passage = half.passage().expect("there are two traces");
+            let passage = half.passage().expect("two traces");
             self.ways[direction as usize].add(&half.counts, passage);
         }
     }

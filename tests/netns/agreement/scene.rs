@@ -116,7 +116,7 @@ fn end(mut capture: Child, trace: &Path) {
 fn knock(pair: &HostPair, port: u16) {
     let to = SocketAddr::from((pair.receiver.address, port));
     let refused = pair.sender.namespace.enter(move || TcpStream::connect(to));
-    let error = refused.expect("enter").expect_err("nobody listens");
+    let error = refused.expect("enter").expect_err("no listener");
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
 }
 

@@ -32,7 +32,7 @@ type Remarks = BTreeMap<u64, Remark>;
 /// Compares both programs' results for the trace at the sender. Skipped without tshark.
 pub fn compare(trace: &Path) {
     let Some(theirs) = tshark(trace) else {
-        println!("left out without tshark: the comparison with it");
+        println!("left out without tshark: comparison with tshark");
         return;
     };
     let mut analysis = Analysis::new(Ours::default());

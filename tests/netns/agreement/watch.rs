@@ -56,8 +56,8 @@ impl Watch {
         self.stop.store(true, Ordering::Relaxed);
         self.thread
             .join()
-            .expect("the watch")
-            .expect("all was seen")
+            .expect("the capture")
+            .expect("the capture is complete")
     }
 }
 

@@ -43,7 +43,7 @@ impl Attached {
     /// Reads the next log line, with the file's path replaced by FILE.
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.says.read_line(&mut line).expect("it says something");
+        self.says.read_line(&mut line).expect("a line");
         let file = self.folder.path().join("rules.toml");
         line.trim_end()
             .replace(file.to_str().expect("UTF-8"), "FILE")
@@ -94,7 +94,7 @@ fn a_reload_that_misses_connections_says_which_rules_hold() {
     let mut attached = Attached::begin();
     let pid = attached.attach.0.id();
     let is_open = |fd: &u32| fs::symlink_metadata(format!("/proc/{pid}/fd/{fd}")).is_ok();
-    eventually("it waits", || state(attached.attach.pid()) == 'S');
+    eventually("attach waits", || state(attached.attach.pid()) == 'S');
     // The `pillion status` thread reserves the first free descriptor.
     let second_free = (0..).filter(|fd| !is_open(fd)).nth(1).expect("a number");
     // This limit suffices to read the file, but not to list connections.
@@ -117,7 +117,7 @@ fn a_reload_that_misses_connections_says_which_rules_hold() {
     assert!(line.starts_with(told), "{line}");
     limit("1024");
     // Wait until the retried operation has succeeded.
-    within(Duration::from_secs(60), "it has succeeded", || {
+    within(Duration::from_secs(60), "the retry has succeeded", || {
         let target = pid.to_string();
         let arguments = ["-t", &target, "-n", PILLION, "status", "--json"];
         let told = Command::new("nsenter").args(arguments).output();

@@ -86,7 +86,7 @@ fn without_a_standard_error_a_stream_that_breaks_is_counted() {
             .expect("a connection")
             .write_all(b"no")
             .expect("sent");
-        let received = receive.wait_with_output().expect("it ends");
+        let received = receive.wait_with_output().expect("the process exits");
         assert_eq!(received.status.code(), Some(1));
         let said = stdout(&received);
         assert!(said.contains("1 connection ended too early"), "{said}");

@@ -30,7 +30,7 @@ fn cgroups_that_the_command_has_left_are_removed_and_processes_in_them_live_on()
     let output = command.output().expect("it runs");
     let sleeper: i32 = stdout(&output).trim().parse().expect("a PID");
     let left = ground.folders();
-    kill(Pid::from_raw(sleeper), Signal::SIGKILL).expect("it lives on");
+    kill(Pid::from_raw(sleeper), Signal::SIGKILL).expect("it survives");
     assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
     assert!(left.is_empty(), "{left:?}");
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
@@ -58,19 +58,19 @@ fn the_cgroup_of_an_inner_pillion_that_outlives_the_outer_one_stays_and_is_said(
         "{said}"
     );
     let [outer] = &ground.folders()[..] else {
-        panic!("the outer one's stays");
+        panic!("the outer cgroup stays");
     };
     let [inner] = &folders_in(outer)[..] else {
-        panic!("the inner one's stays");
+        panic!("the inner cgroup stays");
     };
     let procs = fs::read_to_string(inner.join("cgroup.procs")).expect("a cgroup");
     assert!(!procs.is_empty(), "its command is still in it");
     fs::write(end, "").expect("a file");
-    eventually("the inner one has removed its own", || !inner.exists());
+    eventually("the inner run has removed its cgroup", || !inner.exists());
     let mut next = run(&["true"]);
     ground.place(&mut next);
     assert!(next.status().expect("it runs").success());
-    assert!(ground.folders().is_empty(), "the next one removes the rest");
+    assert!(ground.folders().is_empty(), "the next run removes the rest");
 }
 
 /// Starts pillion in its own PID namespace, where a shell chooses its PID.

@@ -23,7 +23,7 @@ fn the_commands_end_is_noticed_among_signals_of_lower_numbers() {
     let mut status = None;
     // `within` polls every 20 ms; pillion takes 50 ms to detect whether a signal reached the
     // command.
-    within(Duration::from_secs(20), "it ends", || {
+    within(Duration::from_secs(20), "the process exits", || {
         status = run.0.try_wait().expect("a child");
         if status.is_none() {
             run.signal(Signal::SIGUSR1);

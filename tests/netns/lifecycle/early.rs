@@ -71,7 +71,7 @@ fn what_is_asked_of_an_attach_that_reads_its_file_yet_waits() {
     let mut command = pillion_in(&namespace_with_loopback(), &arguments);
     let mut attach = Running::begin(command.arg(&file).stderr(Stdio::piped()));
     let mut rules = None;
-    eventually("it opens the file", || {
+    eventually("attach opens the file", || {
         let mut options = File::options();
         options.write(true).custom_flags(libc::O_NONBLOCK);
         rules = options.open(&file).ok();
@@ -91,7 +91,7 @@ fn what_is_asked_of_an_attach_that_reads_its_file_yet_waits() {
         "bundling by 1 rule",
         "only a regular file can be read again",
     ] {
-        assert!(lines.any(|line| line.contains(part)), "never said: {part}");
+        assert!(lines.any(|line| line.contains(part)), "never logged: {part}");
     }
     attach.signal(Signal::SIGTERM);
     assert_eq!(attach.end().code(), Some(0));

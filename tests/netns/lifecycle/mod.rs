@@ -43,11 +43,11 @@ impl Running {
     /// are destroyed.
     pub fn end(&mut self) -> ExitStatus {
         let mut status = None;
-        within(Duration::from_secs(60), "it ends", || {
+        within(Duration::from_secs(60), "the process exits", || {
             status = self.0.try_wait().expect("a child");
             status.is_some()
         });
-        status.expect("it has ended")
+        status.expect("it has exited")
     }
 }
 

@@ -40,7 +40,7 @@ impl Listener {
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.says.read_line(&mut line).expect("it says something");
+        self.says.read_line(&mut line).expect("a line");
         line
     }
 
@@ -105,7 +105,7 @@ fn real_time_signals_reach_the_command() {
     let mut ready = String::new();
     let says = pillion.0.stdout.take().expect("a pipe");
     let mut says = BufReader::new(says);
-    says.read_line(&mut ready).expect("it says something");
+    says.read_line(&mut ready).expect("a line");
     let kill = Command::new("kill")
         .args(["-37", &pillion.pid().to_string()])
         .status();

@@ -21,7 +21,7 @@ fn a_command_that_is_stopped_and_continued_by_its_id_stops_nothing_else() {
     says.read_exact(&mut [0; 6]).expect("it is ready");
     let command = command_of(&pillion);
     kill(command, Signal::SIGSTOP).expect("it runs");
-    eventually("it is stopped", || state(command) == 'T');
+    eventually("the command is stopped", || state(command) == 'T');
     thread::sleep(Duration::from_millis(200));
     assert_ne!(state(pillion.pid()), 'T');
     kill(command, Signal::SIGCONT).expect("it runs");

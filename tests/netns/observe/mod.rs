@@ -120,13 +120,13 @@ fn a_request_for_the_account_ends_nothing_and_writes_it() {
             &[command, &["--json", "--stats", text(&stats)]].concat(),
         );
         let process = Pid::from_raw(going.id().cast_signed());
-        eventually("it is written for the first time", || stats.exists());
+        eventually("the file is written for the first time", || stats.exists());
         std::fs::remove_file(&stats).unwrap();
         for request in [Signal::SIGUSR2, Signal::SIGUSR1] {
             kill(process, request).unwrap();
         }
         // Long before the periodic write.
-        within(Duration::from_secs(5), "it is written on demand", || {
+        within(Duration::from_secs(5), "the file is written on demand", || {
             stats.exists()
         });
         assert!(json(&end(going)).is_object());

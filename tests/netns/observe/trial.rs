@@ -35,7 +35,7 @@ fn a_trial_ends_by_itself_once_it_is_clear_that_bundling_helps() {
     let trial = trial(&record);
     let mut going = begin(&pair, &trial);
     send(&pair, 7001, "40", "10");
-    eventually("it ends", || going.try_wait().unwrap().is_some());
+    eventually("the process exits", || going.try_wait().unwrap().is_some());
     let said = json(&going.wait_with_output().unwrap());
     assert_eq!(said["verdict"], "helps", "{said:#}");
     assert!(said["bundled"]["units"].as_u64().unwrap() > 5);

@@ -102,7 +102,7 @@ fn what_is_said_to_be_saved_is_saved() {
         Some(_) => &scenes[..],
         None => &scenes[..1],
     };
-    println!("loss             ITT  waited: plain  bundled    saved  said to be");
+    println!("loss             ITT    wait: plain  bundled    saved  predicted");
     for scene in scenes {
         let Waited {
             plain,

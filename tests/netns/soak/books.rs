@@ -53,7 +53,7 @@ impl Books {
     /// Checks at the end that both ends of every connection have reported.
     pub fn close(&self) -> Result<(), String> {
         if self.under_way > 0 {
-            return Err(format!("{} connections have no end", self.under_way));
+            return Err(format!("{} connections never ended", self.under_way));
         }
         // A reset can arrive before the server knows the connection's number.
         let lost = self.open.keys().find(|(connection, side)| {

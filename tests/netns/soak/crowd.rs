@@ -26,17 +26,17 @@ pub struct Member {
 impl Member {
     pub fn server(field: &Field) -> Result<Self, String> {
         let server = Self::begin(field, "server", Side::Server, None);
-        let server = server.map_err(|error| format!("the server: {error}"))?;
+        let server = server.map_err(|error| format!("server: {error}"))?;
         let mut lines = server.lines.iter();
         match lines.find(|line| line == "soak: listening") {
             Some(_) => Ok(server),
-            None => Err("the server: does not listen".to_owned()),
+            None => Err("server: does not listen".to_owned()),
         }
     }
 
     pub fn client(field: &Field, name: &'static str, task: Task) -> Result<Self, String> {
         let client = Self::begin(field, name, Side::Client, Some(task));
-        client.map_err(|error| format!("the {name} client: {error}"))
+        client.map_err(|error| format!("client {name}: {error}"))
     }
 
     fn begin(
@@ -71,7 +71,7 @@ impl Member {
         self.lines.try_iter().for_each(drop);
         match self.process.try_wait() {
             Ok(None) => Ok(()),
-            ended => Err(format!("{} has ended by itself: {ended:?}", self.name)),
+            ended => Err(format!("{} exited unexpectedly: {ended:?}", self.name)),
         }
     }
 
@@ -87,7 +87,7 @@ impl Member {
             match status.map_err(|error| failed(error.to_string()))? {
                 Some(status) => break status,
                 None if begun.elapsed() > 2 * PATIENCE => {
-                    return Err(failed("does not end".to_owned()));
+                    return Err(failed("does not exit".to_owned()));
                 }
                 None => thread::sleep(Duration::from_millis(20)),
             }

@@ -41,8 +41,7 @@ impl Samples {
         values.get(values.len() / 2).copied()
     }
 
-    /// Compares the latest samples with those after a tenth of the time. An error names what has
-    /// grown.
+    /// Compares the latest samples with those after a tenth of the time. An error names the grown measure.
     pub fn check(&self, of_all: usize) -> Result<(), String> {
         for (name, measure, (share, more)) in MEASURES {
             let first = self.at(0.1, of_all, measure);

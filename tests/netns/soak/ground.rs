@@ -162,7 +162,7 @@ impl Group {
         let processes = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
         let processes: Vec<_> = processes.lines().map(name_of).collect();
         let below = below(&self.0);
-        format!("left are processes {processes:?} and cgroups {below:?}")
+        format!("remaining processes {processes:?} and cgroups {below:?}")
     }
 }
 

@@ -18,7 +18,7 @@ impl Messages {
         let opened = options.open("/dev/kmsg");
         let at_end = opened.and_then(|mut file| file.seek(SeekFrom::End(0)).map(|_| file));
         if let Err(error) = &at_end {
-            println!("not watched: the kernel's messages: {error}");
+            println!("kernel messages are not checked: {error}");
         }
         Self(at_end.ok())
     }
@@ -35,13 +35,13 @@ impl Messages {
                 Ok(length) => {
                     let text = String::from_utf8_lossy(&message[..length]);
                     if let Some(line) = faults(&text).first() {
-                        return Err(format!("the kernel says: {line}"));
+                        return Err(format!("kernel message: {line}"));
                     }
                 }
                 // Some messages were overwritten before they were read.
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(format!("the kernel's messages: {error}")),
+                Err(error) => return Err(format!("read kernel messages: {error}")),
             }
         }
     }

@@ -75,6 +75,6 @@ fn no_byte_is_wrong_no_connection_lost_memory_flat_and_nothing_left() {
         }
     };
     if let Err(broken) = watch::soak(length, seed) {
-        panic!("{broken}\nthe same again: {again} SEED={seed}");
+        panic!("{violation}\nrepeat with: {repeat} SEED={seed}");
     }
 }

@@ -29,7 +29,7 @@ impl End {
             Self::Interrupted => "SIGINT",
             Self::HungUp => "SIGHUP",
             Self::Killed => "kill -9",
-            Self::KilledEarly => "kill -9 at its beginning",
+            Self::KilledEarly => "kill -9 during the start",
         }
     }
 

@@ -151,11 +151,11 @@ impl<'a> Rider<'a> {
                 Ok(line) if line.starts_with(begins) => return Ok(()),
                 Ok(line) => said.push(line),
                 Err(RecvTimeoutError::Timeout) => {
-                    return Err(format!("did not say `{begins}`, but {said:?}"));
+                    return Err(format!("did not log `{begins}`, but {said:?}"));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = self.process.wait();
-                    return Err(format!("ended by itself: {status:?}, {said:?}"));
+                    return Err(format!("exited unexpectedly: {status:?}, {said:?}"));
                 }
             }
         }
@@ -168,14 +168,14 @@ impl<'a> Rider<'a> {
     fn end(&mut self, attached: bool) -> Result<Outcome, String> {
         let objects = bpf_objects(self.pid());
         if attached && objects.is_empty() {
-            return Err("it is at work without any program".to_owned());
+            return Err("attached without any program".to_owned());
         }
         let stays = !matches!(self.ride.whom, Whom::Run(_));
         self.signal(self.ride.end.signal(stays))?;
         let status = self.status()?;
         if !self.ride.end.is_killed() && !status.success() {
             let said: Vec<_> = self.lines.try_iter().collect();
-            return Err(format!("{status}, and it said {said:?}"));
+            return Err(format!("{status}; its log: {said:?}"));
         }
         self.nothing_left(&objects)?;
         Ok(Outcome {
@@ -194,7 +194,7 @@ impl<'a> Rider<'a> {
                 return Ok(status);
             }
             if begun.elapsed() > PATIENCE {
-                return Err(format!("does not end of {}", self.ride.end.name()));
+                return Err(format!("does not exit after {}", self.ride.end.name()));
             }
             thread::sleep(Duration::from_millis(10));
         }
@@ -223,8 +223,8 @@ impl<'a> Rider<'a> {
             return Ok(None);
         }
         let file: PathBuf = self.folder.path().join("stats");
-        let text = fs::read_to_string(&file).map_err(|error| format!("its account: {error}"))?;
-        let stats = serde_json::from_str(&text).map_err(|error| format!("its account: {error}"))?;
+        let text = fs::read_to_string(&file).map_err(|error| format!("its statistics: {error}"))?;
+        let stats = serde_json::from_str(&text).map_err(|error| format!("its statistics: {error}"))?;
         Ok(Some(stats))
     }
 }

@@ -150,7 +150,7 @@ impl End<'_> {
                 }
                 Err(error) if is_nothing_yet(&error) => {
                     if last.elapsed() > PATIENCE {
-                        return Err(format!("nothing for {PATIENCE:?} after byte {received}"));
+                        return Err(format!("no data for {PATIENCE:?} after byte {received}"));
                     }
                 }
                 Err(error) if self.is_allowed(&error) => break,

@@ -62,7 +62,7 @@ impl Tally {
         const MOMENTS: [f64; 3] = [0.1, 0.5, 1.0];
         let moments = MOMENTS.map(|share| Column::right(number::percent(share)));
         let columns = [Column::left("after")].into_iter().chain(moments);
-        let mut table = Table::new("What happened in the soak", columns);
+        let mut table = Table::new("Soak summary", columns);
         let mut count = |name: &str, count: u64| {
             table.row([name, "", "", &number::count(count)]);
         };
@@ -80,18 +80,18 @@ impl Tally {
             count(&format!("  {}", end.name()), *ended);
         }
         count("attachments", self.attachments);
-        count("rules read again", self.reloads);
-        table.section("of pillions that were not killed");
+        count("reloads", self.reloads);
+        table.section("pillions that were not killed");
         for (name, counted) in [
-            ("connections taken in", self.connections),
+            ("connections adopted", self.connections),
             ("bundles", self.bundles),
             ("hidden losses", self.hidden),
             ("reactions", self.reactions),
-            ("reactions spared", self.spared),
+            ("reactions suppressed", self.spared),
         ] {
             table.row([name, "", "", &number::count(counted)]);
         }
-        table.section("of the pillion that stays, and of the kernel for all");
+        table.section("long-lived pillion, and kernel memory of all");
         for (name, measure, _) in MEASURES {
             let at = |share| samples.at(share, of_all, measure);
             let values = MOMENTS.map(|share| at(share).map_or_else(String::new, number::count));

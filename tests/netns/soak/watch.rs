@@ -65,7 +65,7 @@ struct Watch {
 
 /// Runs the soak and prints the summary. An error describes a violation.
 pub fn soak(length: Length, seed: u64) -> Result<(), String> {
-    let ground = Ground::create(seed).map_err(|error| format!("the ground: {error}"))?;
+    let ground = Ground::create(seed).map_err(|error| format!("create the environment: {error}"))?;
     let before = Remains::now(&ground);
     let (tell, news) = channel();
     let mut watch = Watch {
@@ -77,7 +77,7 @@ pub fn soak(length: Length, seed: u64) -> Result<(), String> {
         tally: Tally::default(),
         samples: Samples::default(),
         kernel: Messages::from_now_on(),
-        weather: Weather::begin().map_err(|error| format!("the weather: {error}"))?,
+        weather: Weather::begin().map_err(|error| format!("device churn: {error}"))?,
         begun: 0,
         riding: 0,
     };
@@ -156,7 +156,7 @@ impl Watch {
                 self.tally.add(&outcome?);
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err("nobody is left".to_owned()),
+            Err(RecvTimeoutError::Disconnected) => return Err("no sender is left".to_owned()),
         }
         Ok(None)
     }
@@ -202,7 +202,7 @@ impl Watch {
         let begun = Instant::now();
         loop {
             match self.samples.check(self.length.samples()) {
-                Err(grown) if begun.elapsed() < CALM => println!("to be calm: {grown}"),
+                Err(grown) if begun.elapsed() < CALM => println!("waiting for memory to shrink: {grown}"),
                 checked => return checked,
             }
             let sampled = Instant::now();
@@ -215,7 +215,7 @@ impl Watch {
 
     fn sample(&mut self, stays: u32) -> Result<(), String> {
         let sample = Sample::take(stays, &self.field.ground.accounting);
-        let sample = sample.map_err(|error| format!("the pillion that stays: {error}"))?;
+        let sample = sample.map_err(|error| format!("long-lived pillion: {error}"))?;
         self.samples.add(sample);
         Ok(())
     }
@@ -227,7 +227,7 @@ impl Watch {
         while self.riding > 0 {
             self.hear(Duration::from_secs(1))?;
             if begun.elapsed() > 3 * PATIENCE {
-                return Err(format!("{} pillions do not end", self.riding));
+                return Err(format!("{} pillions do not exit", self.riding));
             }
         }
         for member in self.members.drain(..).rev() {

@@ -55,14 +55,14 @@ impl Weather {
             5..9 => self.device_changes(ground, random),
             _ => self.name_passes_on(),
         };
-        happens.map_err(|error| format!("the weather: {error}"))
+        happens.map_err(|error| format!("device churn: {error}"))
     }
 
     /// Removes all remaining devices.
     pub fn end(&mut self, ground: &Ground) -> Result<(), String> {
         for (side, name) in self.devices.drain(..) {
             let gone = ip(ground, side, &["link", "del", &name]);
-            gone.map_err(|error| format!("the weather: {error}"))?;
+            gone.map_err(|error| format!("device churn: {error}"))?;
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use crate::manager::{Manager, signal};
 
 /// Waits for the exit and returns whether it was successful.
 pub fn ends_well(pillion: &mut Child) -> bool {
-    within(Duration::from_secs(60), "it ends", || {
+    within(Duration::from_secs(60), "the process exits", || {
         pillion.try_wait().unwrap().is_some()
     });
     pillion.wait().unwrap().success()
@@ -79,7 +79,7 @@ fn a_successor_takes_over_connections_that_are_under_way_without_a_gap() {
     there.read_exact(&mut heard).unwrap();
     assert_eq!(&heard, b"as before");
     drop(successor);
-    eventually("nothing is left", || at_work(namespace).is_empty());
+    eventually("no pillion is left", || at_work(namespace).is_empty());
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn who_opened_a_connection_is_known_to_the_successor() {
         "{status:?}"
     );
     drop((connected, successor));
-    eventually("nothing is left", || at_work(&namespace).is_empty());
+    eventually("no pillion is left", || at_work(&namespace).is_empty());
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn of_two_requests_for_a_successor_one_is_granted() {
     manager.hear("READY=1");
     signal(&service, Signal::SIGUSR2);
     let is_begun = || successor_of(service.id()).is_some();
-    eventually("a successor is begun", is_begun);
+    eventually("a new process is started", is_begun);
     signal(&service, Signal::SIGUSR2);
     assert!(ends_well(&mut service));
     let successor = Successor(at_work(&namespace)[0]);
@@ -129,7 +129,7 @@ fn of_two_requests_for_a_successor_one_is_granted() {
     assert!(lines.any(|line| line.contains("no successor: one was begun before")));
     assert_eq!(at_work(&namespace), [successor.0]);
     drop(successor);
-    eventually("nothing is left", || at_work(&namespace).is_empty());
+    eventually("no pillion is left", || at_work(&namespace).is_empty());
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn begin_one_that_hangs(move_away: fn(&Path)) {
     fs::set_permissions(&program, may_run).unwrap();
     signal(&service, Signal::SIGUSR2);
     let read = || fs::read_to_string(&began).unwrap_or_default();
-    eventually("it begins", || read().ends_with('\n'));
+    eventually("the new process starts", || read().ends_with('\n'));
     signal(&service, Signal::SIGTERM);
     assert!(ends_well(&mut service));
     assert!(!Path::new("/proc").join(read().trim()).exists());
@@ -219,7 +219,7 @@ impl Waiting {
         let mut says = says.map_while(Result::ok);
         let waits = "waits: no network namespace `pillion-test-tpyo`";
         assert!(says.any(|line| line.contains(waits)));
-        let successor = Successor(successor_of(old.id()).expect("it waits"));
+        let successor = Successor(successor_of(old.id()).expect("attach waits"));
         let heard = manager.heard();
         assert!(
             !heard.iter().any(|it| it.contains("STATUS=waits")),
@@ -258,7 +258,7 @@ fn successor_of(pid: u32) -> Option<u32> {
 fn status_is_that_of_who_is_at_work_while_its_successor_waits() {
     needs_root!();
     let mut waiting = Waiting::begin();
-    eventually("both are there, and all is well", || {
+    eventually("status shows both processes", || {
         let status = pillion_in(&waiting.namespace, &["status"])
             .output()
             .unwrap();
@@ -278,7 +278,7 @@ fn who_ends_while_its_successor_waits_takes_it_along() {
         signal(&waiting.old, ending);
         let status = waiting.old.wait().unwrap();
         assert_eq!(status.success(), ending == Signal::SIGTERM);
-        eventually("so has the successor", || !waiting.has_successor());
+        eventually("the new process exits", || !waiting.has_successor());
         assert!(at_work(&waiting.namespace).is_empty());
     }
 }
@@ -302,7 +302,7 @@ fn after_a_successor_that_ended_there_may_be_another_at_once() {
     assert!(ends_well(&mut waiting.old));
     let successor = Successor(at_work(&waiting.namespace)[0]);
     drop(successor);
-    eventually("nothing is left", || at_work(&waiting.namespace).is_empty());
+    eventually("no pillion is left", || at_work(&waiting.namespace).is_empty());
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn what_applications_asked_and_declined_holds_with_the_successor() {
     let (_later, accepted) = connect(&listeners[1]);
     assert_eq!(is(&accepted, BUNDLE), 1);
     drop(successor);
-    eventually("nothing is left", || at_work(&namespace).is_empty());
+    eventually("no pillion is left", || at_work(&namespace).is_empty());
 }
 
 /// A process that ignores SIGCHLD cannot wait for its child, so it may seem to have none.
@@ -366,7 +366,7 @@ fn who_was_begun_with_ends_of_children_ignored_hands_over_all_the_same() {
     assert!(ends_well(&mut service));
     let successor = Successor(at_work(&namespace)[0]);
     drop(successor);
-    eventually("nothing is left", || at_work(&namespace).is_empty());
+    eventually("no pillion is left", || at_work(&namespace).is_empty());
 }
 
 #[test]
@@ -441,10 +441,10 @@ fn who_is_told_to_end_while_it_ends_takes_its_successor_along() {
     signal(&service, Signal::SIGUSR2);
     within(
         Duration::from_secs(60),
-        "it leaves its devices' egress",
+        "the old process detaches its egress programs",
         || device_links(service.id()) < all,
     );
     signal(&service, Signal::SIGTERM);
     assert!(ends_well(&mut service));
-    eventually("nothing is left", || at_work(namespace).is_empty());
+    eventually("no pillion is left", || at_work(namespace).is_empty());
 }

@@ -17,7 +17,7 @@ fn rules_that_are_read_again_meanwhile_are_the_successors_as_well() {
         .unwrap();
     assert!(stdout(&status).contains("by 2 rules"), "{status:?}");
     drop(successor);
-    eventually("nothing is left", || at_work(&waiting.namespace).is_empty());
+    eventually("no pillion is left", || at_work(&waiting.namespace).is_empty());
 }
 
 /// Returns whether a signal is pending for the process.
@@ -32,10 +32,10 @@ fn is_pending(pid: u32, signal: Signal) -> bool {
 /// Starts a hand-over, and stops the old process before it reads the request to exit.
 fn stop_as_it_is_succeeded(old: &Child) {
     signal(old, Signal::SIGUSR2);
-    eventually("a successor begins", || successor_of(old.id()).is_some());
+    eventually("a new process starts", || successor_of(old.id()).is_some());
     signal(old, Signal::SIGSTOP);
     let patience = Duration::from_secs(60);
-    within(patience, "it takes over", || {
+    within(patience, "the new process takes over", || {
         is_pending(old.id(), Signal::SIGTERM)
     });
 }
@@ -61,7 +61,7 @@ fn rules_that_are_read_again_as_the_successor_takes_over_are_the_next_ones() {
     let status = pillion_in(&namespace, &["status"]).output().unwrap();
     assert!(stdout(&status).contains("by 2 rules"), "{status:?}");
     drop(successor);
-    eventually("nothing is left", || at_work(&namespace).is_empty());
+    eventually("no pillion is left", || at_work(&namespace).is_empty());
 }
 
 /// systemd would take the exit of the supposed main process for that of the service.
@@ -87,7 +87,7 @@ fn who_has_taken_over_is_the_main_process_whatever_the_other_one_says_before_its
     manager.hear(&main(successor.0));
     assert!(ends_well(&mut old));
     drop(successor);
-    eventually("nothing is left", || at_work(&namespace).is_empty());
+    eventually("no pillion is left", || at_work(&namespace).is_empty());
 }
 
 /// Child process that is killed when dropped.
@@ -129,17 +129,17 @@ fn rules_that_are_to_be_read_again_once_the_successor_is_at_work_are_read_by_tha
     let _sender = quiet(lab_in(namespace, send.as_flattened()));
     stop_as_it_is_succeeded(&old);
     signal(&old, Signal::SIGCONT);
-    eventually("it ends", || !is_pending(old.id(), Signal::SIGTERM));
+    eventually("the process exits", || !is_pending(old.id(), Signal::SIGTERM));
     signal(&old, Signal::SIGSTOP);
     fs::write(&rules, "[[rule]]\n[[rule]]\n").unwrap();
     signal(&old, Signal::SIGHUP);
     signal(&old, Signal::SIGCONT);
     assert!(ends_well(&mut old));
     let successor = Successor(at_work(namespace)[0]);
-    eventually("it has read them", || {
+    eventually("the new rules are loaded", || {
         let status = pillion_in(namespace, &["status"]).output().unwrap();
         stdout(&status).contains("by 2 rules")
     });
     drop(successor);
-    eventually("nothing is left", || at_work(namespace).is_empty());
+    eventually("no pillion is left", || at_work(namespace).is_empty());
 }
