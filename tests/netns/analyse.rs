@@ -6,12 +6,12 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::common::*;
-use crate::trace::{Conversation, INITIAL};
+use crate::trace::{Conversation, INITIAL, cut};
 
 /// Bytes 101 to 200 are lost and repaired by the next packet. Bytes 301 to 400 are lost and
 /// retransmitted after later bytes have arrived.
 fn conversation() -> Conversation {
-    let mut conversation = Conversation::begin();
+    let mut conversation = Conversation::start();
     conversation.data(110, 1, 101).data(130, 101, 201).lost();
     conversation.data(160, 101, 301).ack(210, 101).ack(260, 301);
     conversation.data(300, 301, 401).lost();
@@ -21,7 +21,7 @@ fn conversation() -> Conversation {
 }
 
 /// Arguments that name both traces in a folder.
-fn both(folder: &Path) -> Vec<String> {
+fn trace_arguments(folder: &Path) -> Vec<String> {
     let [client, server] = conversation().write(folder);
     let text = |path: &Path| path.to_str().unwrap().to_owned();
     vec![
@@ -37,32 +37,32 @@ fn analyse(files: &[String], options: &[&str]) -> std::process::Output {
     lab(&files.chain(options.iter().copied()).collect::<Vec<_>>())
 }
 
-fn json_of(files: &[String], options: &[&str]) -> Value {
+fn analyse_json(files: &[String], options: &[&str]) -> Value {
     let output = analyse(files, &[options, &["--json"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
 #[test]
-fn the_list_has_ends_times_and_what_went_each_way() {
+fn list_shows_endpoints_times_and_counts_per_direction() {
     let folder = tempfile::tempdir().unwrap();
-    let files = both(folder.path());
-    let list = json_of(&files, &["--list"]);
-    let [only] = &list.as_array().unwrap()[..] else {
+    let files = trace_arguments(folder.path());
+    let list = analyse_json(&files, &["--list"]);
+    let [connection] = &list.as_array().unwrap()[..] else {
         panic!("one connection: {list}");
     };
-    assert_eq!(only["opened_by"], "192.0.2.1:40000");
-    assert_eq!(only["to"], "198.51.100.1:80");
+    assert_eq!(connection["opened_by"], "192.0.2.1:40000");
+    assert_eq!(connection["to"], "198.51.100.1:80");
     assert_eq!(
-        (&only["begin_s"], &only["duration_s"]),
+        (&connection["begin_s"], &connection["duration_s"]),
         (&json!(0.0), &json!(0.55))
     );
-    assert_eq!(only["handshake"], "completed");
-    let there = json!({
+    assert_eq!(connection["handshake"], "completed");
+    let forward = json!({
         "packets": 8, "new_bytes": 500, "bundled_packets": 1, "retransmitted_packets": 1,
         "lost_packets": 2,
     });
-    assert_eq!(only["there"], there);
+    assert_eq!(connection["there"], forward);
     let text = stdout(&analyse(&files, &["--list"]));
     assert!(
         text.lines().any(|line| line.contains("198.51.100.1:80")),
@@ -71,9 +71,9 @@ fn the_list_has_ends_times_and_what_went_each_way() {
 }
 
 #[test]
-fn connections_are_chosen_by_address_port_and_number() {
+fn connections_are_selected_by_address_port_and_number() {
     let folder = tempfile::tempdir().unwrap();
-    let files = both(folder.path());
+    let files = trace_arguments(folder.path());
     for (options, found) in [
         (&["--address", "192.0.2.0/24"][..], 1),
         (&["--address", "192.0.2.9"], 0),
@@ -84,18 +84,21 @@ fn connections_are_chosen_by_address_port_and_number() {
         (&["--connection", "1"], 1),
         (&["--connection", "1", "--port", "81"], 0),
     ] {
-        let list = json_of(&files, &[&["--list"], options].concat());
+        let list = analyse_json(&files, &[&["--list"], options].concat());
         assert_eq!(list.as_array().unwrap().len(), found, "{options:?}");
     }
 }
 
 #[test]
-fn the_story_of_a_lost_range_says_what_brought_it_and_when() {
+fn explain_shows_packets_and_times_of_lost_range() {
     let folder = tempfile::tempdir().unwrap();
-    let files = both(folder.path());
-    let story = json_of(&files, &["--explain", "1:150"]);
-    assert_eq!((&story["begin"], &story["end"]), (&json!(101), &json!(201)));
-    let events = story["events"].as_array().unwrap();
+    let files = trace_arguments(folder.path());
+    let timeline = analyse_json(&files, &["--explain", "1:150"]);
+    assert_eq!(
+        (&timeline["begin"], &timeline["end"]),
+        (&json!(101), &json!(201))
+    );
+    let events = timeline["events"].as_array().unwrap();
     let events: Vec<_> = events
         .iter()
         .map(|event| {
@@ -114,42 +117,42 @@ fn the_story_of_a_lost_range_says_what_brought_it_and_when() {
             (130.0, "acked")
         ]
     );
-    assert_eq!(story["events"][0]["fate"], "lost");
-    assert_eq!(story["events"][1]["copy"], "bundled");
-    assert_eq!(story["application_latency_ms"], 80.0);
+    assert_eq!(timeline["events"][0]["fate"], "lost");
+    assert_eq!(timeline["events"][1]["copy"], "bundled");
+    assert_eq!(timeline["application_latency_ms"], 80.0);
     let raw = INITIAL.wrapping_add(150);
     assert_eq!(
-        json_of(&files, &["--explain", &format!("1:raw={raw}")]),
-        story
+        analyse_json(&files, &["--explain", &format!("1:raw={raw}")]),
+        timeline
     );
 }
 
 #[test]
-fn the_story_says_who_waited_behind_the_range() {
+fn explain_shows_ranges_blocked_by_lost_range() {
     let folder = tempfile::tempdir().unwrap();
-    let files = both(folder.path());
-    let front = json_of(&files, &["--explain", "1:301"]);
+    let files = trace_arguments(folder.path());
+    let lost = analyse_json(&files, &["--explain", "1:301"]);
     let waited = json!([{"begin": 401, "end": 501, "ms": 140.0}]);
-    assert_eq!(front["waited_behind"], waited);
-    let behind = json_of(&files, &["--explain", "1:401"]);
-    assert_eq!(behind["waited_for"], 301);
-    assert_eq!(behind["events"][0]["packet"], 10, "in the client's trace");
-    assert_eq!(behind["events"][1]["packet"], 8, "in the server's trace");
-    assert_eq!(behind["transport_latency_ms"], 50.0);
-    assert_eq!(behind["application_latency_ms"], 190.0);
+    assert_eq!(lost["waited_behind"], waited);
+    let blocked = analyse_json(&files, &["--explain", "1:401"]);
+    assert_eq!(blocked["waited_for"], 301);
+    assert_eq!(blocked["events"][0]["packet"], 10, "in the client's trace");
+    assert_eq!(blocked["events"][1]["packet"], 8, "in the server's trace");
+    assert_eq!(blocked["transport_latency_ms"], 50.0);
+    assert_eq!(blocked["application_latency_ms"], 190.0);
     let text = stdout(&analyse(&files, &["--explain", "1:301"]));
     assert!(text.contains("bytes 401 to 500: 140.0 ms"), "{text}");
     // The sender's trace without the receiver's shows the same, except for arrivals.
-    let alone = json_of(&files[..2], &["--explain", "1:301"]);
-    assert_eq!(alone["ack_latency_ms"], 250.0);
-    assert_eq!(alone["application_latency_ms"], Value::Null);
+    let sender_only = analyse_json(&files[..2], &["--explain", "1:301"]);
+    assert_eq!(sender_only["ack_latency_ms"], 250.0);
+    assert_eq!(sender_only["application_latency_ms"], Value::Null);
 }
 
 #[test]
-fn the_results_have_what_was_sent_lost_and_repaired_and_how_long_it_took() {
+fn results_count_sent_lost_repaired_and_measure_latencies() {
     let folder = tempfile::tempdir().unwrap();
-    let files = both(folder.path());
-    let results = json_of(&files, &[]);
+    let files = trace_arguments(folder.path());
+    let results = analyse_json(&files, &[]);
     let main = &results["all"]["main"];
     let sent = |name: &str| main["sent"][name].as_f64().unwrap();
     assert_eq!((sent("data_packets"), sent("new_bytes")), (6.0, 500.0));
@@ -162,7 +165,7 @@ fn the_results_have_what_was_sent_lost_and_repaired_and_how_long_it_took() {
     assert_eq!((loss("lost_data_packets"), loss("bundle_hits")), (2, 1));
     assert_eq!(loss("ranges_repaired_by_bundle"), 1);
     assert_eq!(loss("ranges_repaired_by_retransmission"), 1);
-    let ms = |measure: &str, what: &str| main[measure][what].as_f64().unwrap().round();
+    let ms = |measure: &str, statistic: &str| main[measure][statistic].as_f64().unwrap().round();
     assert_eq!(ms("ack_latency_ms", "count"), 5.0);
     assert_eq!(
         (ms("ack_latency_ms", "min"), ms("ack_latency_ms", "max")),
@@ -177,21 +180,21 @@ fn the_results_have_what_was_sent_lost_and_repaired_and_how_long_it_took() {
         results["clock"]["ahead_ms"].as_f64().unwrap().round(),
         7000.0
     );
-    let alone = json_of(&files[..2], &[]);
+    let sender_only = analyse_json(&files[..2], &[]);
     assert_eq!(
-        (&alone["clock"], &alone["all"]["main"]["loss"]),
+        (&sender_only["clock"], &sender_only["all"]["main"]["loss"]),
         (&Value::Null, &Value::Null)
     );
     assert_eq!(
-        alone["all"]["main"]["ack_latency_ms"],
+        sender_only["all"]["main"]["ack_latency_ms"],
         main["ack_latency_ms"]
     );
 }
 
 #[test]
-fn the_summary_has_the_percentiles_asked_for_and_a_column_for_each_group() {
+fn summary_has_requested_percentiles_and_group_columns() {
     let folder = tempfile::tempdir().unwrap();
-    let files = both(folder.path());
+    let files = trace_arguments(folder.path());
     let groups = ["--group", "web=to::80", "--group", "other=:81"];
     let options = [
         &groups[..],
@@ -199,10 +202,10 @@ fn the_summary_has_the_percentiles_asked_for_and_a_column_for_each_group() {
     ]
     .concat();
     let text = stdout(&analyse(&files, &options)).replace('\u{a0}', " ");
-    let line = |begin: &str| {
-        let found = text.lines().find(|line| line.trim().starts_with(begin));
+    let line = |prefix: &str| {
+        let found = text.lines().find(|line| line.trim().starts_with(prefix));
         found
-            .unwrap_or_else(|| panic!("{begin}: {text}"))
+            .unwrap_or_else(|| panic!("{prefix}: {text}"))
             .split_whitespace()
             .collect::<Vec<_>>()
     };
@@ -219,21 +222,21 @@ fn the_summary_has_the_percentiles_asked_for_and_a_column_for_each_group() {
 }
 
 #[test]
-fn a_trace_taken_at_the_receiver_is_known_as_such_where_it_stands_alone() {
+fn single_receiver_side_trace_is_recognised() {
     let folder = tempfile::tempdir().unwrap();
-    let files = both(folder.path());
+    let files = trace_arguments(folder.path());
     let server = [files[0].clone(), files[3].clone()];
-    let taken_there = "seems to have been taken at the receiver";
+    let receiver_side = "seems to have been taken at the receiver";
     for (files, expected) in [(&server[..], true), (&files[..2], false), (&files, false)] {
         let text = stdout(&analyse(files, &[]));
-        assert_eq!(text.contains(taken_there), expected, "{text}");
+        assert_eq!(text.contains(receiver_side), expected, "{text}");
     }
 }
 
 #[test]
-fn tables_and_report_are_written_beside_the_summary() {
+fn tables_and_report_are_written_with_summary() {
     let folder = tempfile::tempdir().unwrap();
-    let files = both(folder.path());
+    let files = trace_arguments(folder.path());
     let (tables, report) = (
         folder.path().join("tables"),
         folder.path().join("report.html"),
@@ -275,15 +278,15 @@ fn tables_and_report_are_written_beside_the_summary() {
 }
 
 #[test]
-fn a_part_is_chosen_by_seconds_or_by_date_by_the_senders_clock() {
+fn time_range_is_selected_by_seconds_or_date_of_sender_clock() {
     let folder = tempfile::tempdir().unwrap();
-    let files = both(folder.path());
+    let files = trace_arguments(folder.path());
     for (from, to) in [
         ("0.29", "0.42"),
         ("1970-01-01T00:00:00.29Z", "1970-01-01T00:00:00.42Z"),
     ] {
         for files in [&files[..], &files[..2]] {
-            let list = json_of(files, &["--list", "--from", from, "--to", to]);
+            let list = analyse_json(files, &["--list", "--from", from, "--to", to]);
             assert_eq!(list[0]["there"]["packets"], 2, "{from}: {list}");
             assert_eq!(list[0]["back"]["packets"], 1, "{from}: {list}");
             // The connection started before the range, and its start is still read.
@@ -293,10 +296,10 @@ fn a_part_is_chosen_by_seconds_or_by_date_by_the_senders_clock() {
 }
 
 #[test]
-fn options_that_cannot_be_are_refused() {
+fn analyse_rejects_invalid_options() {
     let folder = tempfile::tempdir().unwrap();
-    let files = both(folder.path());
-    for (options, said) in [
+    let files = trace_arguments(folder.path());
+    for (options, message) in [
         (&["--percentiles", "50,101"][..], "from 0 to 100"),
         (&["--slice", "0"], "at least"),
         (&["--from", "noon"], "2026-11-21T22:49:11Z"),
@@ -313,7 +316,7 @@ fn options_that_cannot_be_are_refused() {
         let output = analyse(&files, options);
         assert_eq!(output.status.code(), Some(2), "{options:?}");
         assert!(
-            stderr(&output).contains(said),
+            stderr(&output).contains(message),
             "{options:?}: {}",
             stderr(&output)
         );
@@ -321,9 +324,9 @@ fn options_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_reader_that_has_enough_is_no_failure() {
+fn closed_pipe_is_no_error() {
     let folder = tempfile::tempdir().unwrap();
-    let files = both(folder.path());
+    let files = trace_arguments(folder.path());
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = std::process::Command::new(PILLION_LAB);
@@ -332,10 +335,10 @@ fn a_reader_that_has_enough_is_no_failure() {
 }
 
 #[test]
-fn a_byte_or_connection_that_is_not_there_is_said_to_be_missing() {
+fn explain_rejects_missing_byte_or_connection() {
     let folder = tempfile::tempdir().unwrap();
-    let files = both(folder.path());
-    for (target, said) in [
+    let files = trace_arguments(folder.path());
+    for (target, message) in [
         ("1:501", "it shows bytes 1 to 500"),
         ("1:back:1", "it shows none"),
         ("2:1", "--list shows 1"),
@@ -344,7 +347,7 @@ fn a_byte_or_connection_that_is_not_there_is_said_to_be_missing() {
         let output = analyse(&files, &["--explain", target]);
         assert_eq!(output.status.code(), Some(2), "{target}");
         assert!(
-            stderr(&output).contains(said),
+            stderr(&output).contains(message),
             "{target}: {}",
             stderr(&output)
         );
@@ -352,24 +355,31 @@ fn a_byte_or_connection_that_is_not_there_is_said_to_be_missing() {
 }
 
 #[test]
-fn a_connection_chosen_by_a_number_that_none_has_is_said_to_be_missing() {
+fn unknown_connection_number_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
-    let files = both(folder.path());
-    for more in [&[][..], &["--list"], &["--json"]] {
-        let chosen = [&["--connection", "1", "--connection", "9"], more].concat();
-        let output = analyse(&files, &chosen);
-        assert_eq!(output.status.code(), Some(2), "{more:?}");
-        let said = stderr(&output);
-        assert!(said.contains("no connection has the number 9"), "{said}");
+    let files = trace_arguments(folder.path());
+    for output_options in [&[][..], &["--list"], &["--json"]] {
+        let options = [&["--connection", "1", "--connection", "9"], output_options].concat();
+        let output = analyse(&files, &options);
+        assert_eq!(output.status.code(), Some(2), "{output_options:?}");
+        let message = stderr(&output);
+        assert!(
+            message.contains("no connection has the number 9"),
+            "{message}"
+        );
         // A connection that exists but is excluded by another condition is not missing.
-        let left_out = [&["--connection", "1", "--port", "1"], more].concat();
-        let output = analyse(&files, &left_out);
-        assert!(output.status.success(), "{more:?}: {}", stderr(&output));
+        let excluded = [&["--connection", "1", "--port", "1"], output_options].concat();
+        let output = analyse(&files, &excluded);
+        assert!(
+            output.status.success(),
+            "{output_options:?}: {}",
+            stderr(&output)
+        );
     }
 }
 
 #[test]
-fn of_a_trace_that_breaks_off_all_before_is_read_and_the_exit_status_is_3() {
+fn truncated_trace_is_read_up_to_its_end_and_exits_3() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cut.pcap");
     let whole = conversation().at_client();
@@ -385,18 +395,18 @@ fn of_a_trace_that_breaks_off_all_before_is_read_and_the_exit_status_is_3() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused() {
+fn file_that_is_no_trace_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.txt");
     let file = path.to_str().unwrap();
-    for (content, said) in [
+    for (test_data, message) in [
         (&b""[..], "is empty; check that the capture ran"),
         (b"Dear diary", "is not a packet trace"),
     ] {
-        fs::write(&path, content).unwrap();
+        fs::write(&path, test_data).unwrap();
         let output = lab(&["analyse", file, "--list"]);
         assert_eq!(output.status.code(), Some(2));
-        let expected = format!("pillion-lab: {file}: {said}");
+        let expected = format!("pillion-lab: {file}: {message}");
         assert!(
             stderr(&output).starts_with(&expected),
             "{}",
@@ -412,43 +422,26 @@ fn what_is_no_trace_is_refused() {
 }
 
 #[test]
-fn packets_that_are_in_no_number_are_told() {
+fn packets_left_out_of_counts_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cut.pcap");
     fs::write(&path, cut(&conversation().at_client(), 30)).unwrap();
     for options in [&[][..], &["--json"], &["--list"]] {
         let output = analyse(&["analyse".into(), path.display().to_string()], options);
-        let said = stderr(&output);
+        let message = stderr(&output);
         assert!(
-            said.contains("13 were captured too short for the TCP header")
-                && said.contains("tcpdump -s 128"),
-            "{options:?}: {said}"
+            message.contains("13 were captured too short for the TCP header")
+                && message.contains("tcpdump -s 128"),
+            "{options:?}: {message}"
         );
     }
 }
 
-/// Truncates each packet of a trace to `snaplen` bytes.
-fn cut(trace: &[u8], snaplen: usize) -> Vec<u8> {
-    let (header, mut rest) = trace.split_at(24);
-    let mut cut = header.to_vec();
-    while let Some((record, behind)) = rest.split_at_checked(16) {
-        let captured = u32::from_le_bytes(record[8..12].try_into().unwrap()) as usize;
-        let (packet, next) = behind.split_at(captured);
-        let kept = &packet[..snaplen.min(captured)];
-        cut.extend(&record[..8]);
-        cut.extend((kept.len() as u32).to_le_bytes());
-        cut.extend(&record[12..]);
-        cut.extend(kept);
-        rest = next;
-    }
-    cut
-}
-
 #[test]
-fn options_of_a_trace_that_would_have_no_effect_are_refused() {
+fn analyse_rejects_options_without_effect() {
     let folder = tempfile::tempdir().unwrap();
-    let files = both(folder.path());
-    for (options, named) in [
+    let files = trace_arguments(folder.path());
+    for (options, expected) in [
         (&["--list", "--slice", "0.1"][..], "--slice"),
         (&["--list", "--percentiles", "50"], "--percentiles"),
         (&["--list", "--group", "a=:80"], "--group"),
@@ -458,8 +451,8 @@ fn options_of_a_trace_that_would_have_no_effect_are_refused() {
         (&["--from", "2", "--to", "1"], "--to is not after --from"),
     ] {
         let output = analyse(&files, options);
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{options:?}: {said}");
-        assert!(said.contains(named), "{options:?}: {said}");
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {message}");
+        assert!(message.contains(expected), "{options:?}: {message}");
     }
 }

@@ -1,16 +1,20 @@
 //! `pillion attach`: selected connections of the whole host, and no others.
 
+use std::fs;
+use std::os::fd::AsRawFd;
 use std::process::{Child, Stdio};
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 use nix::unistd::Pid;
+use pillion_bpf::host::interruption::retry;
 use pillion_tests::HostPair;
 use serde_json::Value;
 
 use crate::common::*;
 
 /// Runs `work` while pillion is attached on the sender's host. Returns its statistics.
-fn attached(pair: &HostPair, options: &[&str], work: impl FnOnce()) -> Value {
+fn with_attach(pair: &HostPair, options: &[&str], work: impl FnOnce()) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let stats = folder.path().join("stats.json");
     let mut arguments = vec!["attach", "--stats", stats.to_str().unwrap()];
@@ -71,41 +75,41 @@ pub fn send_to(pair: &HostPair, ports: &[u16]) {
 }
 
 #[test]
-fn only_connections_with_the_port_are_bundled() {
+fn port_rule_bundles_matching_connections_only() {
     needs_root!();
     let pair = clean_pair();
-    let stats = attached(&pair, &["--port", "7001"], || send_to(&pair, &[7001, 7002]));
+    let stats = with_attach(&pair, &["--port", "7001"], || send_to(&pair, &[7001, 7002]));
     assert_eq!(stats["connections"], 2);
     assert!(stats["outcomes"]["bundled"].as_u64().unwrap() > 200);
 }
 
 #[test]
-fn only_connections_with_the_peer_are_bundled() {
+fn peer_rule_bundles_matching_connections_only() {
     needs_root!();
     let pair = clean_pair();
-    let near = attached(&pair, &["--peer", "10.77.0.0/24"], || {
+    let near = with_attach(&pair, &["--peer", "10.77.0.0/24"], || {
         send_to(&pair, &[7001]);
     });
     assert_eq!(near["connections"], 2);
-    let far = attached(&pair, &["--peer", "192.0.2.1"], || send_to(&pair, &[7001]));
+    let far = with_attach(&pair, &["--peer", "192.0.2.1"], || send_to(&pair, &[7001]));
     assert_eq!(far["connections"], 0);
 }
 
 #[test]
-fn connections_of_other_network_namespaces_are_left_alone() {
+fn connections_of_other_namespaces_are_not_bundled() {
     needs_root!();
     let (pair, other) = (clean_pair(), clean_pair());
-    let stats = attached(&pair, &["--all"], || send_to(&other, &[7001]));
+    let stats = with_attach(&pair, &["--all"], || send_to(&other, &[7001]));
     assert_eq!(stats["connections"], 0);
 }
 
 #[test]
-fn two_pillions_on_one_device_coexist_and_never_bundle_twice() {
+fn two_processes_on_one_device_never_bundle_twice() {
     needs_root!();
     let pair = clean_pair();
     let mut inner = Value::Null;
-    let outer = attached(&pair, &["--port", "7001"], || {
-        inner = attached(&pair, &["--port", "7001"], || send_to(&pair, &[7001]));
+    let outer = with_attach(&pair, &["--port", "7001"], || {
+        inner = with_attach(&pair, &["--port", "7001"], || send_to(&pair, &[7001]));
     });
     let bundled = |stats: &Value| stats["outcomes"]["bundled"].as_u64().unwrap_or(0);
     let overlap = |stats: &Value| stats["outcomes"]["overlap"].as_u64().unwrap_or(0);
@@ -118,25 +122,25 @@ fn two_pillions_on_one_device_coexist_and_never_bundle_twice() {
 }
 
 #[test]
-fn one_pillion_by_clsact_and_one_by_tcx_never_bundle_twice() {
+fn clsact_and_tcx_processes_never_bundle_twice() {
     needs_root!();
     let pair = clean_pair();
     let mut by_tcx = Value::Null;
-    let by_clsact = attached(&pair, &["--port", "7001", "--hook", "clsact"], || {
+    let by_clsact = with_attach(&pair, &["--port", "7001", "--hook", "clsact"], || {
         let options = ["--port", "7001", "--hook", "tcx", "--thin", "spifl:1"];
-        by_tcx = attached(&pair, &options, || send_to(&pair, &[7001]));
+        by_tcx = with_attach(&pair, &options, || send_to(&pair, &[7001]));
     });
-    let of = |stats: &Value, outcome| stats["outcomes"][outcome].as_u64().unwrap_or(0);
+    let count = |stats: &Value, outcome| stats["outcomes"][outcome].as_u64().unwrap_or(0);
     // tcx runs first, and bundles only the second packet in flight.
-    assert_eq!(of(&by_clsact, "overlap"), of(&by_tcx, "bundled"));
-    assert!(of(&by_clsact, "bundled") > 100, "{by_clsact}");
+    assert_eq!(count(&by_clsact, "overlap"), count(&by_tcx, "bundled"));
+    assert!(count(&by_clsact, "bundled") > 100, "{by_clsact}");
 }
 
 #[test]
-fn flows_lists_what_is_being_bundled_and_why_not() {
+fn flows_lists_bundled_connections_and_outcomes() {
     needs_root!();
     let pair = clean_pair();
-    attached(&pair, &["--port", "7001"], || {
+    with_attach(&pair, &["--port", "7001"], || {
         // Listing takes long on a busy machine, so the streams last a minute.
         let mut ends = [receive(&pair, 7001), send(&pair, 7001, "60")];
         let mut seen = Vec::new();
@@ -160,7 +164,7 @@ fn flows_lists_what_is_being_bundled_and_why_not() {
 }
 
 #[test]
-fn a_dry_run_says_what_would_be_done_and_ends() {
+fn dry_run_prints_plan_and_exits() {
     needs_root!();
     let pair = clean_pair();
     let arguments = [
@@ -178,22 +182,21 @@ fn a_dry_run_says_what_would_be_done_and_ends() {
         .output()
         .unwrap();
     assert!(output.status.success());
-    let said = stdout(&output);
+    let text = stdout(&output);
     assert!(
-        said.starts_with("would bundle connections with port 7001 and peer 192.0.2.0/24 on tap0\n"),
-        "{said}"
+        text.starts_with("would bundle connections with port 7001 and peer 192.0.2.0/24 on tap0\n"),
+        "{text}"
     );
-    let (_, how) = said
-        .split_once("\nwith ")
-        .expect("the bundling options");
+    let (_, options_line) = text.split_once("\nwith ").expect("the bundling options");
     assert!(
-        how.starts_with("--nodelay --rto-min 62.5 --thin dpifl:10 --rtt min --level fixed"),
-        "{how}"
+        options_line
+            .starts_with("--nodelay --rto-min 62.5 --thin dpifl:10 --rtt min --level fixed"),
+        "{options_line}"
     );
 }
 
 #[test]
-fn governor_thread_has_no_capability_but_bpf() {
+fn governor_thread_has_only_cap_bpf() {
     needs_root!();
     let pair = clean_pair();
     let mut attach = pillion_in(&pair.sender.namespace, &["attach", "--port", "7001"])
@@ -210,4 +213,39 @@ fn governor_thread_has_no_capability_but_bpf() {
     assert!(statuses[0].contains(&bpf), "{}", statuses[0]);
     kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert!(attach.wait().unwrap().success());
+}
+
+/// Both ends call connect(), so TCP treats the connection as an accepted one.
+#[test]
+fn simultaneous_open_counts_as_connect() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    fs::write(&rules, "[[rule]]\ndirection = \"connect\"\n").unwrap();
+    let options = ["attach", "--dev", "lo", "--config", rules.to_str().unwrap()];
+    let mut attach = pillion_in(&namespace, &options);
+    let mut attach = attach.stderr(Stdio::null()).spawn().unwrap();
+    await_attached(attach.id());
+    let connected = namespace.enter(|| {
+        let socket = socket(
+            AddressFamily::Inet,
+            SockType::Stream,
+            SockFlag::SOCK_CLOEXEC,
+            None,
+        );
+        let socket = socket.unwrap();
+        let own = SockaddrIn::new(127, 0, 0, 1, 7001);
+        bind(socket.as_raw_fd(), &own).unwrap();
+        retry(|| connect(socket.as_raw_fd(), &own)).expect("connect to itself");
+        socket
+    });
+    let status = pillion_in(&namespace, &["status"]).output().unwrap();
+    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(attach.wait().unwrap().success());
+    assert!(
+        stdout(&status).contains("covers 1 connection now"),
+        "{status:?}"
+    );
+    drop(connected);
 }

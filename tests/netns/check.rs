@@ -11,12 +11,12 @@ use tempfile::TempDir;
 use crate::common::*;
 
 /// Installed copy that another user runs with the three capabilities that bundling needs.
-struct Granted {
+struct CapabilityInstall {
     folder: TempDir,
     namespace: pillion_lab::Namespace,
 }
 
-impl Granted {
+impl CapabilityInstall {
     fn install() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -26,15 +26,15 @@ impl Granted {
     }
 
     fn command(&self, arguments: &[&str]) -> std::process::Command {
-        const GRANTED: &str = "-all,+bpf,+perfmon,+net_admin";
+        const CAPABILITIES: &str = "-all,+bpf,+perfmon,+net_admin";
         let mut command = self.namespace.command("setpriv");
         command.args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]);
-        command.args(["--inh-caps", GRANTED, "--ambient-caps", GRANTED]);
-        command.args(["--bounding-set", GRANTED]);
+        command.args(["--inh-caps", CAPABILITIES, "--ambient-caps", CAPABILITIES]);
+        command.args(["--bounding-set", CAPABILITIES]);
         command
             .arg(self.folder.path().join("pillion"))
             .args(arguments);
-        hears_all_signals(&mut command);
+        reset_signals(&mut command);
         command
     }
 
@@ -44,24 +44,24 @@ impl Granted {
 }
 
 #[test]
-fn where_another_user_may_attach_nothing_is_said_to_be_missing() {
+fn check_passes_for_user_with_capabilities() {
     needs_root!();
-    let granted = Granted::install();
+    let install = CapabilityInstall::install();
     let attach = ["attach", "--all", "--dev", "lo"];
-    let mut attach = granted.command(&attach).spawn().unwrap();
+    let mut attach = install.command(&attach).spawn().unwrap();
     await_attached(attach.id());
     kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert!(attach.wait().unwrap().success());
 
-    let check = granted.check();
-    let told = stdout(&check);
-    assert!(!told.contains("MISSING"), "{told}");
-    assert!(check.status.success(), "{told}");
-    assert!(told.contains("not tried: "), "{told}");
+    let check = install.check();
+    let report = stdout(&check);
+    assert!(!report.contains("MISSING"), "{report}");
+    assert!(check.status.success(), "{report}");
+    assert!(report.contains("not tried: "), "{report}");
 }
 
 #[test]
-fn lines_above_are_named_only_where_there_are_some() {
+fn check_refers_to_lines_above_only_if_some_are_missing() {
     needs_root!();
     let mut check = namespace_with_loopback().command("setpriv");
     check.args([
@@ -72,15 +72,15 @@ fn lines_above_are_named_only_where_there_are_some() {
         PILLION,
         "check",
     ]);
-    let told = stdout(&check.output().unwrap());
+    let report = stdout(&check.output().unwrap());
     let mut is_missing = false;
-    for line in told.lines() {
+    for line in report.lines() {
         if line.contains("lines above") {
-            assert!(is_missing, "{told}");
+            assert!(is_missing, "{report}");
         }
         is_missing |= line.starts_with("MISSING");
     }
-    assert!(is_missing, "{told}");
+    assert!(is_missing, "{report}");
 }
 
 /// Runs a pillion command with read-only cgroups, as in a container.
@@ -95,47 +95,47 @@ fn with_read_only_cgroups(command: &str) -> Output {
 }
 
 #[test]
-fn on_read_only_cgroups_run_says_what_to_do_and_check_that_attach_works() {
+fn read_only_cgroups_fail_run_and_pass_check() {
     needs_root!();
-    let run = with_read_only_cgroups("run --dev lo -- echo began");
-    let said = stderr(&run);
-    assert_eq!(run.status.code(), Some(1), "{said}");
+    let run = with_read_only_cgroups("run --dev lo -- echo started");
+    let message = stderr(&run);
+    assert_eq!(run.status.code(), Some(1), "{message}");
     assert_eq!(stdout(&run), "");
     assert!(
-        said.contains("read-only") && said.contains("`pillion attach` needs none"),
-        "{said}"
+        message.contains("read-only") && message.contains("`pillion attach` needs none"),
+        "{message}"
     );
     let check = with_read_only_cgroups("check");
-    let told = stdout(&check);
-    assert!(check.status.success(), "{told}");
-    let own = told
+    let report = stdout(&check);
+    assert!(check.status.success(), "{report}");
+    let own = report
         .lines()
         .find(|line| line.contains("own cgroup"))
         .unwrap();
-    assert!(own.starts_with("warning"), "{told}");
+    assert!(own.starts_with("warning"), "{report}");
 }
 
 #[test]
-fn a_program_that_would_show_a_receiver_redundant_bytes_is_warned_of() {
+fn check_warns_of_program_that_reads_redundant_bytes() {
     needs_root!();
     let _program = pillion_tests::load_verdict(c"reads_twice");
     let check = namespace_with_loopback()
         .run(PILLION, &["check"], "")
         .unwrap();
-    let told = stdout(&check);
-    let line = told
+    let report = stdout(&check);
+    let line = report
         .lines()
         .find(|line| line.contains("receivers"))
-        .expect(&told);
+        .expect(&report);
     assert!(
         line.starts_with("warning") && line.contains("reads_twice"),
-        "{told}"
+        "{report}"
     );
-    assert!(check.status.success(), "{told}");
+    assert!(check.status.success(), "{report}");
 }
 
 #[test]
-fn a_mount_point_that_is_no_text_is_in_nobodys_way() {
+fn non_utf8_mount_point_does_not_fail_check() {
     needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let script = "cd \"$1\" && name=$(printf '\\344') && mkdir \"$name\" && \
@@ -143,12 +143,12 @@ fn a_mount_point_that_is_no_text_is_in_nobodys_way() {
     let mut shell = namespace_with_loopback().command("unshare");
     shell.args(["--mount", "sh", "-c", script, PILLION]);
     let check = shell.arg(folder.path()).output().unwrap();
-    let told = stdout(&check);
-    assert!(check.status.success(), "{told} {}", stderr(&check));
+    let report = stdout(&check);
+    assert!(check.status.success(), "{report} {}", stderr(&check));
 }
 
 #[test]
-fn without_cgroup2_the_remedy_is_told_once() {
+fn missing_cgroup2_remedy_is_printed_once() {
     needs_root!();
     let mount = pillion_bpf::cgroup2_mount().unwrap();
     let script = "umount -l \"$1\" && exec \"$0\" check";
@@ -156,13 +156,13 @@ fn without_cgroup2_the_remedy_is_told_once() {
     shell
         .args(["--mount", "sh", "-c", script, PILLION])
         .arg(mount);
-    let told = stdout(&shell.output().unwrap());
-    let line = told
+    let report = stdout(&shell.output().unwrap());
+    let line = report
         .lines()
         .find(|line| line.contains("cgroup v2"))
         .unwrap();
-    assert!(line.starts_with("MISSING"), "{told}");
+    assert!(line.starts_with("MISSING"), "{report}");
     assert!(line.contains("mkdir -p"), "{line}");
-    assert_eq!(told.matches("mount -t cgroup2").count(), 1, "{told}");
-    assert!(!told.contains("does without"), "{told}");
+    assert_eq!(report.matches("mount -t cgroup2").count(), 1, "{report}");
+    assert!(!report.contains("does without"), "{report}");
 }

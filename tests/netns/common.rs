@@ -68,18 +68,18 @@ pub fn lab_in(namespace: &Namespace, arguments: &[&str]) -> Command {
 fn command_in(namespace: &Namespace, program: &str, arguments: &[&str]) -> Command {
     let mut command = namespace.command(program);
     command.args(arguments);
-    hears_all_signals(&mut command);
+    reset_signals(&mut command);
     command
 }
 
 /// Resets the terminating signals for a command. The test runner may ignore them, as under `nohup`
 /// or as a background job of a shell.
-pub fn hears_all_signals(command: &mut Command) {
+pub fn reset_signals(command: &mut Command) {
     // SAFETY: between fork and exec only system calls are made.
     unsafe {
         command.pre_exec(|| {
-            for ending in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
-                signal(ending, SigHandler::SigDfl)?;
+            for terminating in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
+                signal(terminating, SigHandler::SigDfl)?;
             }
             Ok(())
         });
@@ -129,9 +129,9 @@ pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
 
 /// Waits for a condition; `what` names it if the time runs out.
 pub fn within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < limit, "condition not met: {what}");
+        assert!(started.elapsed() < limit, "condition not met: {what}");
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -187,7 +187,7 @@ pub fn cgroup_of(pillion: u32) -> Option<PathBuf> {
 
 /// Waits until a pillion has attached its programs; the cgroup programs come last.
 pub fn await_attached(pid: u32) {
-    const OF_THE_CGROUP: usize = 5;
+    const CGROUP_LINKS: usize = 5;
     eventually("the programs are attached", || {
         let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter();
         let texts = entries
@@ -195,7 +195,7 @@ pub fn await_attached(pid: u32) {
             .flatten()
             .filter_map(|entry| fs::read_to_string(entry.path()).ok());
         let is_link = |text: &String| text.contains("link_type:\tcgroup");
-        texts.filter(is_link).count() >= OF_THE_CGROUP
+        texts.filter(is_link).count() >= CGROUP_LINKS
     });
 }
 

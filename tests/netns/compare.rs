@@ -71,25 +71,29 @@ fn write_run_without(failed: u32, folder: &Path, base_ms: f64, seed: u32) {
 /// Creates a store with an experiment of two variants and two seeds.
 fn store() -> tempfile::TempDir {
     let store = tempfile::tempdir().unwrap();
-    let made = store.path().join("loss/2026-01-01T00-00-00Z");
+    let experiment = store.path().join("loss/2026-01-01T00-00-00Z");
     for (variant, base_ms) in [("bundled", 80.0), ("plain", 120.0)] {
         for seed in 1..=2 {
-            write_run(&made.join(format!("{variant},seed={seed}")), base_ms, seed);
+            write_run(
+                &experiment.join(format!("{variant},seed={seed}")),
+                base_ms,
+                seed,
+            );
         }
     }
-    fs::write(made.join("experiment.toml"), "").unwrap();
+    fs::write(experiment.join("experiment.toml"), "").unwrap();
     store
 }
 
-fn lab_of(store: &tempfile::TempDir, arguments: &[&str]) -> std::process::Output {
+fn lab_with_store(store: &tempfile::TempDir, arguments: &[&str]) -> std::process::Output {
     let store = ["--store", store.path().to_str().unwrap()];
     lab(&[arguments, &store].concat())
 }
 
 #[test]
-fn an_experiment_is_shown_by_the_groups_of_its_runs() {
+fn show_lists_groups_of_runs() {
     let store = store();
-    let shown = stdout(&lab_of(&store, &["show", "loss"]));
+    let shown = stdout(&lab_with_store(&store, &["show", "loss"]));
     assert!(shown.contains("from one application's write"), "{shown}");
     let row = shown.lines().find(|line| line.contains("plain,seed=2"));
     let cells: Vec<&str> = row.unwrap().split_whitespace().collect();
@@ -97,7 +101,8 @@ fn an_experiment_is_shown_by_the_groups_of_its_runs() {
                     5\u{a0}% 16.0\u{a0}kbit/s 2\u{a0}%";
     assert_eq!(cells.join(" "), expected.replace('\u{a0}', " "));
     let json: Value =
-        serde_json::from_slice(&lab_of(&store, &["show", "loss", "--json"]).stdout).expect("JSON");
+        serde_json::from_slice(&lab_with_store(&store, &["show", "loss", "--json"]).stdout)
+            .expect("JSON");
     let run = &json["plain,seed=2"];
     assert_eq!(run["measures"]["thin"]["delivery_p99_9_ms"], 129.9);
     assert_eq!(run["groups"][0]["retransmissions"], 4);
@@ -105,12 +110,12 @@ fn an_experiment_is_shown_by_the_groups_of_its_runs() {
 }
 
 #[test]
-fn what_never_came_is_told_beside_latencies() {
+fn missing_messages_are_reported_with_latencies() {
     let store = tempfile::tempdir().unwrap();
-    let made = store.path().join("loss/2026-01-01T00-00-00Z");
-    write_run_without(3, &made.join("plain,seed=1"), 120.0, 1);
-    fs::write(made.join("experiment.toml"), "").unwrap();
-    let told = "thin: 50 of 200 messages received, 3 of 4 streams failed; delivery latency is \
+    let experiment = store.path().join("loss/2026-01-01T00-00-00Z");
+    write_run_without(3, &experiment.join("plain,seed=1"), 120.0, 1);
+    fs::write(experiment.join("experiment.toml"), "").unwrap();
+    let expected = "thin: 50 of 200 messages received, 3 of 4 streams failed; delivery latency is \
                 that of the messages received";
     let report = store.path().join("report.html");
     let report = report.to_str().unwrap();
@@ -119,12 +124,12 @@ fn what_never_came_is_told_beside_latencies() {
         &["show", "loss/2026-01-01T00-00-00Z/plain,seed=1"],
         &["compare", "loss", "--report", report],
     ] {
-        let shown = stdout(&lab_of(&store, arguments));
-        assert!(shown.contains(told), "{arguments:?}: {shown}");
+        let shown = stdout(&lab_with_store(&store, arguments));
+        assert!(shown.contains(expected), "{arguments:?}: {shown}");
     }
     assert!(fs::read_to_string(report).unwrap().contains("50 of 200"));
     for arguments in [["show", "loss", "--json"], ["compare", "loss", "--json"]] {
-        let json = stdout(&lab_of(&store, &arguments));
+        let json = stdout(&lab_with_store(&store, &arguments));
         for measure in ["\"missing_share\": 0.75", "\"failed_streams\": 3"] {
             assert!(json.contains(measure), "{arguments:?}: {json}");
         }
@@ -132,11 +137,11 @@ fn what_never_came_is_told_beside_latencies() {
 }
 
 #[test]
-fn variants_are_compared_with_plain_over_their_seeds() {
+fn compare_pairs_variants_with_baseline_by_seed() {
     let store = store();
     let report = store.path().join("report.html");
     let report = report.to_str().unwrap();
-    let json = lab_of(&store, &["compare", "loss", "--json", "--report", report]);
+    let json = lab_with_store(&store, &["compare", "loss", "--json", "--report", report]);
     assert!(json.status.success(), "{}", stderr(&json));
     let compared: Value = serde_json::from_slice(&json.stdout).expect("JSON");
     assert_eq!(compared["baseline"], "plain");
@@ -146,19 +151,22 @@ fn variants_are_compared_with_plain_over_their_seeds() {
         (&json!("bundled"), &json!(2))
     );
     let difference = &bundled["differences"]["delivery_p50_ms"];
-    let of = |name: &str| difference[name].as_f64().unwrap();
+    let value = |name: &str| difference[name].as_f64().unwrap();
     assert!(
-        of("low") <= of("by") && of("by") <= of("high"),
+        value("low") <= value("by") && value("by") <= value("high"),
         "{difference}"
     );
-    assert!(of("low") > -45.0 && of("high") < -35.0, "{difference}");
+    assert!(
+        value("low") > -45.0 && value("high") < -35.0,
+        "{difference}"
+    );
     assert!(
         fs::read_to_string(report)
             .unwrap()
             .contains("data-label=\"bundled\"")
     );
 
-    let text = stdout(&lab_of(&store, &["compare", "loss"]));
+    let text = stdout(&lab_with_store(&store, &["compare", "loss"]));
     assert!(
         text.contains("minus plain") && text.contains("−40"),
         "{text}"
@@ -170,14 +178,14 @@ fn variants_are_compared_with_plain_over_their_seeds() {
         "--measures",
         "delivery_max_ms",
     ];
-    let table = stdout(&lab_of(&store, &chosen));
+    let table = stdout(&lab_with_store(&store, &chosen));
     assert!(
         table.starts_with("| variant | runs | max, ms |\n"),
         "{table}"
     );
-    let unknown = lab_of(&store, &["compare", "loss", "--measures", "p90"]);
+    let unknown = lab_with_store(&store, &["compare", "loss", "--measures", "p90"]);
     assert_eq!(unknown.status.code(), Some(2));
-    let other = stdout(&lab_of(
+    let other = stdout(&lab_with_store(
         &store,
         &["compare", "loss", "--baseline", "bundled"],
     ));
@@ -185,7 +193,7 @@ fn variants_are_compared_with_plain_over_their_seeds() {
         other.contains("minus bundled") && other.contains("+40"),
         "{other}"
     );
-    let unknown = lab_of(&store, &["compare", "loss", "--baseline", "gain"]);
+    let unknown = lab_with_store(&store, &["compare", "loss", "--baseline", "gain"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(stderr(&unknown).contains("bundled, plain"));
 }

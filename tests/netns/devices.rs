@@ -49,17 +49,17 @@ impl Hosts {
     pub fn join(&self, name: &str) {
         self.ip(&format!(
             "link add {name} type veth peer name far {}",
-            self.at_far()
+            self.far_netns()
         ));
     }
 
     /// Returns the `ip link` argument that places a device on the far host.
-    pub fn at_far(&self) -> String {
+    pub fn far_netns(&self) -> String {
         format!("netns {}", self.far_process.id())
     }
 
     /// Assigns addresses to both ends and sends `pieces` messages of 100 bytes from the near host.
-    pub fn send_by(&self, device: &str, pieces: usize) {
+    pub fn send_over(&self, device: &str, pieces: usize) {
         self.ip(&format!("address add 10.78.0.1/24 dev {device}"));
         for arguments in ["address add 10.78.0.2/24 dev far", "link set far up"] {
             let status = self.far.command("ip").args(arguments.split(' ')).status();
@@ -100,18 +100,18 @@ pub struct Attach {
 }
 
 impl Attach {
-    pub fn begin(hosts: &Hosts, options: &[&str]) -> Self {
-        Self::begin_in(&hosts.near, options)
+    pub fn start(hosts: &Hosts, options: &[&str]) -> Self {
+        Self::start_in(&hosts.near, options)
     }
 
-    pub fn begin_in(namespace: &Namespace, options: &[&str]) -> Self {
+    pub fn start_in(namespace: &Namespace, options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let stats = folder.path().join("stats.json");
         let stats = stats.to_str().unwrap();
         let arguments = ["attach", "--all", "--thin", "always", "--stats", stats];
         let command = pillion_in(namespace, &[&arguments, options].concat());
-        let mut attach = Self::of(command, folder);
-        let first = attach.said();
+        let mut attach = Self::spawn(command, folder);
+        let first = attach.next_line();
         assert!(
             first.starts_with("pillion: bundling all connections on "),
             "{first}"
@@ -120,7 +120,7 @@ impl Attach {
     }
 
     /// Starts a command that runs pillion; `folder` is kept until it stops.
-    pub fn of(mut command: Command, folder: tempfile::TempDir) -> Self {
+    pub fn spawn(mut command: Command, folder: tempfile::TempDir) -> Self {
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         Self {
             lines: BufReader::new(process.stderr.take().unwrap()),
@@ -130,38 +130,35 @@ impl Attach {
     }
 
     /// Reads the next log line.
-    pub fn said(&mut self) -> String {
+    pub fn next_line(&mut self) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    pub fn says(&mut self, line: &str) {
-        assert_eq!(self.said(), format!("pillion: {line}"));
+    pub fn expect_line(&mut self, line: &str) {
+        assert_eq!(self.next_line(), format!("pillion: {line}"));
     }
 
     /// Waits for a log line and skips all lines before it.
-    pub fn hears(&mut self, line: &str) {
+    pub fn wait_for_line(&mut self, line: &str) {
         const LIMIT: Duration = Duration::from_secs(20);
-        let wanted = format!("pillion: {line}");
-        let begun = Instant::now();
-        let mut before = Vec::new();
+        let expected = format!("pillion: {line}");
+        let started = Instant::now();
+        let mut skipped = Vec::new();
         loop {
-            let is_there = self.lines.buffer().contains(&b'\n') || {
-                let left = LIMIT.saturating_sub(begun.elapsed());
+            let has_data = self.lines.buffer().contains(&b'\n') || {
+                let left = LIMIT.saturating_sub(started.elapsed());
                 let mut pipe = [PollFd::new(self.lines.get_ref().as_fd(), PollFlags::POLLIN)];
                 poll(&mut pipe, Some(left)).unwrap() != 0
             };
-            assert!(is_there, "never logged: {wanted}; {before:#?}");
-            let said = self.said();
-            assert!(
-                !said.is_empty(),
-                "exited without: {wanted}; {before:#?}"
-            );
-            if said == wanted {
+            assert!(has_data, "never logged: {expected}; {skipped:#?}");
+            let log = self.next_line();
+            assert!(!log.is_empty(), "exited without: {expected}; {skipped:#?}");
+            if log == expected {
                 return;
             }
-            before.push(said);
+            skipped.push(log);
         }
     }
 
@@ -179,13 +176,13 @@ impl Attach {
         ids.map(|id| id.parse().unwrap()).collect()
     }
 
-    pub fn end(mut self) -> Value {
+    pub fn stop(mut self) -> Value {
         self.terminate();
         read_json(&self.folder.path().join("stats.json"))
     }
 
     /// Stops a process that writes no statistics.
-    pub fn interrupt(mut self) {
+    pub fn stop_without_stats(mut self) {
         self.terminate();
     }
 
@@ -197,16 +194,16 @@ impl Attach {
 }
 
 #[test]
-fn a_device_that_comes_is_bundled_on_until_it_goes() {
+fn new_device_is_attached_until_removed() {
     needs_root!();
     let hosts = Hosts::create();
-    let mut attach = Attach::begin(&hosts, &[]);
+    let mut attach = Attach::start(&hosts, &[]);
     let links = attach.links();
     hosts.join("v0");
     hosts.ip("link set v0 up");
-    attach.says("v0 has come: bundling there, too");
+    attach.expect_line("v0 has come: bundling there, too");
     assert_eq!(attach.links(), links + 2);
-    hosts.send_by("v0", 50);
+    hosts.send_over("v0", 50);
     // A device that is briefly down remains the same device.
     hosts.ip("link set v0 down");
     hosts.ip("link set v0 name w0");
@@ -214,37 +211,37 @@ fn a_device_that_comes_is_bundled_on_until_it_goes() {
     // Gives pillion time to notice the new name.
     thread::sleep(Duration::from_millis(200));
     hosts.ip("link delete w0");
-    attach.says("w0 has gone");
+    attach.expect_line("w0 has gone");
     assert_eq!(attach.links(), links);
-    let stats = attach.end();
+    let stats = attach.stop();
     assert_eq!(stats["connections"], 1);
     assert_eq!(stats["new_bytes"], 5000);
 }
 
 #[test]
-fn a_name_stands_for_whatever_device_has_it() {
+fn device_name_follows_whichever_device_has_it() {
     needs_root!();
     let hosts = Hosts::create();
-    let mut attach = Attach::begin(&hosts, &["--dev", "a0"]);
+    let mut attach = Attach::start(&hosts, &["--dev", "a0"]);
     hosts.join("v0");
     hosts.ip("link set v0 up");
     hosts.ip("link set a0 down");
     hosts.ip("link set a0 name b0");
-    attach.says("a0 has gone");
+    attach.expect_line("a0 has gone");
     hosts.ip("link set v0 down");
     hosts.ip("link set v0 name a0");
-    attach.says("a0 has come: bundling there, too");
+    attach.expect_line("a0 has come: bundling there, too");
     hosts.ip("link delete a0");
-    attach.says("a0 has gone");
+    attach.expect_line("a0 has gone");
     hosts.join("a0");
-    attach.says("a0 has come: bundling there, too");
+    attach.expect_line("a0 has come: bundling there, too");
     hosts.ip("link set a0 up");
-    hosts.send_by("a0", 50);
-    assert_eq!(attach.end()["new_bytes"], 5000);
+    hosts.send_over("a0", 50);
+    assert_eq!(attach.stop()["new_bytes"], 5000);
 }
 
 #[test]
-fn check_names_the_devices_and_warns_of_shapers_that_do_not_see_bundles() {
+fn check_lists_devices_and_warns_of_shapers_before_bundling() {
     needs_root!();
     let hosts = Hosts::create();
     let check = || stdout(&pillion_in(&hosts.near, &["check"]).output().unwrap());
@@ -260,41 +257,42 @@ fn check_names_the_devices_and_warns_of_shapers_that_do_not_see_bundles() {
     };
     let bucket = "tbf rate 1mbit burst 5kb latency 50ms";
     tc(&format!("qdisc add dev a0 root {bucket}"));
-    let said = check();
+    let report = check();
     let warning = "warning  shaper          tbf on a0 takes a packet's length before the bundle";
-    assert!(said.contains("a0 (Ethernet)"), "{said}");
-    assert!(said.contains(warning), "{said}");
+    assert!(report.contains("a0 (Ethernet)"), "{report}");
+    assert!(report.contains(warning), "{report}");
     // Apply the remedy that the warning names.
     tc("qdisc delete dev a0 root");
     let table = "stab overhead 0 linklayer ethernet";
     tc(&format!("qdisc replace dev a0 root {table} {bucket}"));
-    let said = check();
-    assert!(!said.contains("shaper"), "{said}");
+    let report = check();
+    assert!(!report.contains("shaper"), "{report}");
 }
 
 #[test]
-fn run_follows_devices_too() {
+fn run_attaches_new_device() {
     needs_root!();
     let hosts = Hosts::create();
     let script = "ip link add v0 type veth peer name v1 && ip link set v0 up";
     let output = pillion_in(&hosts.near, &["run", "--", "sh", "-c", script])
         .output()
         .unwrap();
-    let said = stderr(&output);
+    let log = stderr(&output);
     assert!(
-        said.starts_with("pillion: v0 has come: bundling there, too\n"),
-        "{said}"
+        log.starts_with("pillion: v0 has come: bundling there, too\n"),
+        "{log}"
     );
 }
 
 #[test]
-fn what_passes_a_tunnel_is_counted_inside_it_alone() {
+fn tunnel_traffic_is_counted_inside_tunnel_only() {
     needs_root!();
     let hosts = Hosts::create();
     hosts.join("v0");
     hosts.ip("link set v0 up");
     hosts.ip("address add 10.79.0.1/24 dev v0");
-    let tunnel = |here, there| format!("type vxlan id 5 dstport 4789 local {here} remote {there}");
+    let tunnel =
+        |local, remote| format!("type vxlan id 5 dstport 4789 local {local} remote {remote}");
     hosts.ip(&format!("link add t0 {}", tunnel("10.79.0.1", "10.79.0.2")));
     hosts.ip("link set t0 up");
     for arguments in [
@@ -306,22 +304,22 @@ fn what_passes_a_tunnel_is_counted_inside_it_alone() {
         let status = hosts.far.command("ip").args(arguments.split(' ')).status();
         assert!(status.unwrap().success(), "ip {arguments}");
     }
-    let attach = Attach::begin(&hosts, &["--dev", "v0", "--dev", "t0"]);
-    hosts.send_by("t0", 50);
-    let stats = attach.end();
+    let attach = Attach::start(&hosts, &["--dev", "v0", "--dev", "t0"]);
+    hosts.send_over("t0", 50);
+    let stats = attach.stop();
     assert_eq!(stats["new_bytes"], 5000);
     assert!(stats["outcomes"]["not_plain_ip"].is_null(), "{stats}");
 }
 
 #[test]
-fn what_passes_a_macvlan_and_the_device_below_it_is_counted_once() {
+fn macvlan_traffic_is_counted_once() {
     needs_root!();
     let hosts = Hosts::create();
     hosts.join("v0");
     hosts.ip("link set v0 up");
     hosts.ip("link add m0 link v0 type macvlan mode bridge");
     hosts.ip("link set m0 up");
-    let attach = Attach::begin(&hosts, &["--dev", "v0", "--dev", "m0"]);
-    hosts.send_by("m0", 50);
-    assert_eq!(attach.end()["new_bytes"], 5000);
+    let attach = Attach::start(&hosts, &["--dev", "v0", "--dev", "m0"]);
+    hosts.send_over("m0", 50);
+    assert_eq!(attach.stop()["new_bytes"], 5000);
 }

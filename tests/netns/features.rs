@@ -17,9 +17,9 @@ use pillion_bpf::host::socket_option::set;
 use pillion_bpf::{Counters, Outcome};
 
 use crate::common::*;
-use crate::stream::Carriage::{Bundled, BundledMptcp, Plain};
+use crate::stream::Transport::{Bundled, BundledMptcp, Plain};
 use crate::stream::{
-    attach, carry, carry_to_end, content, pause, read_to_end, send_thinly, socket,
+    attach, pause, read_to_end, send_spaced, socket, test_data, transfer, transfer_all,
 };
 
 /// Checks that more than half of the segments were bundled.
@@ -36,8 +36,8 @@ fn reports(
     is_last: impl Fn(&libc::sock_extended_err) -> bool,
 ) -> Vec<libc::sock_extended_err> {
     let mut reports = Vec::new();
-    let begun = Instant::now();
-    while !reports.iter().any(&is_last) && begun.elapsed() < Duration::from_secs(10) {
+    let started = Instant::now();
+    while !reports.iter().any(&is_last) && started.elapsed() < Duration::from_secs(10) {
         let mut room = nix::cmsg_space!(libc::sock_extended_err, SockaddrIn, [libc::timespec; 3]);
         let flags = MsgFlags::MSG_ERRQUEUE;
         let message = match recvmsg::<()>(stream.as_raw_fd(), &mut [], Some(&mut room), flags) {
@@ -71,7 +71,7 @@ fn timestamps(stream: &TcpStream, messages: u32) -> [Vec<u32>; 3] {
         | libc::SOF_TIMESTAMPING_TX_ACK;
     set(stream, (libc::SOL_SOCKET, libc::SO_TIMESTAMPING), &flags).unwrap();
     let bytes = 100 * messages;
-    send_thinly(stream, &content(bytes as usize), 100, 0);
+    send_spaced(stream, &test_data(bytes as usize), 100, 0);
     let reports = reports(stream, libc::SO_EE_ORIGIN_TIMESTAMPING, |report| {
         report.ee_info == ACKNOWLEDGED && report.ee_data == bytes - 1
     });
@@ -87,28 +87,28 @@ fn timestamps(stream: &TcpStream, messages: u32) -> [Vec<u32>; 3] {
 }
 
 #[test]
-fn transmit_timestamps_are_of_the_same_bytes_in_the_same_order() {
+fn transmit_timestamps_match_plain_tcp() {
     needs_root!();
     let outcomes =
-        [Plain, Bundled].map(|carriage| carry_to_end(carriage, |stream| timestamps(stream, 50)));
+        [Plain, Bundled].map(|transport| transfer_all(transport, |stream| timestamps(stream, 50)));
     let last_bytes: Vec<u32> = (1..=50).map(|message| 100 * message - 1).collect();
     for outcome in &outcomes {
         assert_eq!(outcome.sent, [(); 3].map(|()| last_bytes.clone()));
-        assert_eq!(outcome.received, content(5000));
+        assert_eq!(outcome.received, test_data(5000));
     }
     let [_, bundled] = outcomes;
     assert_bundled(bundled.counters);
 }
 
 #[test]
-fn zero_copy_completes() {
+fn zero_copy_send_completes_in_order() {
     const ZERO_COPY: u8 = 5; // SO_EE_ORIGIN_ZEROCOPY
     needs_root!();
-    let outcome = carry_to_end(Bundled, |stream| {
+    let outcome = transfer_all(Bundled, |stream| {
         set(stream, (libc::SOL_SOCKET, libc::SO_ZEROCOPY), &1).unwrap();
         // The data must not change until the send completes.
-        let data = content(5000);
-        send_thinly(stream, &data, 100, libc::MSG_ZEROCOPY);
+        let data = test_data(5000);
+        send_spaced(stream, &data, 100, libc::MSG_ZEROCOPY);
         let mut next = 0;
         for range in reports(stream, ZERO_COPY, |range| range.ee_data == 49) {
             assert_eq!(range.ee_info, next, "sends complete in order");
@@ -117,16 +117,16 @@ fn zero_copy_completes() {
         next
     });
     assert_eq!(outcome.sent, 50);
-    assert_eq!(outcome.received, content(5000));
+    assert_eq!(outcome.received, test_data(5000));
     assert_bundled(outcome.counters);
 }
 
 #[test]
-fn a_file_is_sent_whole() {
+fn sendfile_arrives_intact() {
     needs_root!();
-    let outcome = carry_to_end(Bundled, |stream| {
+    let outcome = transfer_all(Bundled, |stream| {
         let mut file: File = tempfile::tempfile().expect("a file");
-        file.write_all(&content(5000)).expect("written");
+        file.write_all(&test_data(5000)).expect("written");
         file.rewind().expect("rewound");
         let null = std::ptr::null_mut();
         for _ in 0..50 {
@@ -136,26 +136,26 @@ fn a_file_is_sent_whole() {
             pause();
         }
     });
-    assert_eq!(outcome.received, content(5000));
+    assert_eq!(outcome.received, test_data(5000));
     assert_bundled(outcome.counters);
 }
 
 #[test]
-fn records_arrive_whole() {
+fn msg_eor_records_arrive_intact() {
     needs_root!();
-    let outcome = carry_to_end(Bundled, |stream| {
-        send_thinly(stream, &content(5000), 100, libc::MSG_EOR);
+    let outcome = transfer_all(Bundled, |stream| {
+        send_spaced(stream, &test_data(5000), 100, libc::MSG_EOR);
     });
-    assert_eq!(outcome.received, content(5000));
+    assert_eq!(outcome.received, test_data(5000));
     assert_bundled(outcome.counters);
 }
 
 #[test]
-fn what_is_held_back_is_sent_at_once_and_bundled() {
+fn corked_messages_are_sent_whole_and_bundled() {
     needs_root!();
-    let outcome = carry_to_end(Bundled, |stream| {
+    let outcome = transfer_all(Bundled, |stream| {
         let cork = (libc::IPPROTO_TCP, libc::TCP_CORK);
-        for message in content(5000).chunks(100) {
+        for message in test_data(5000).chunks(100) {
             set(stream, cork, &1).unwrap();
             for part in message.chunks(10) {
                 let sent = retry(|| send(stream.as_raw_fd(), part, MsgFlags::empty()));
@@ -165,7 +165,7 @@ fn what_is_held_back_is_sent_at_once_and_bundled() {
             pause();
         }
     });
-    assert_eq!(outcome.received, content(5000));
+    assert_eq!(outcome.received, test_data(5000));
     let segments = outcome.counters.as_ref().expect("a bundler").segments();
     assert!(segments < 100, "500 writes in {segments} segments");
     assert_bundled(outcome.counters);
@@ -203,27 +203,27 @@ fn at_mark(stream: &TcpStream) -> bool {
 }
 
 #[test]
-fn the_urgent_byte_arrives_at_its_mark() {
+fn urgent_byte_arrives_at_its_mark() {
     needs_root!();
     let send = |stream: &TcpStream| {
-        send_thinly(stream, &content(2500), 100, 0);
-        send_thinly(stream, b"!", 1, libc::MSG_OOB);
-        send_thinly(stream, &content(2500), 100, 0);
+        send_spaced(stream, &test_data(2500), 100, 0);
+        send_spaced(stream, b"!", 1, libc::MSG_OOB);
+        send_spaced(stream, &test_data(2500), 100, 0);
     };
-    let outcome = carry(Bundled, send, read_urgent);
-    assert_eq!(outcome.received, (content(2500), b'!', content(2500)));
+    let outcome = transfer(Bundled, send, read_urgent);
+    assert_eq!(outcome.received, (test_data(2500), b'!', test_data(2500)));
     let counters = outcome.counters.as_ref().expect("a bundler");
     assert_eq!(counters.of(Outcome::Flags), 1);
     assert_bundled(outcome.counters);
 }
 
 #[test]
-fn mptcp_is_left_alone() {
+fn mptcp_is_not_bundled() {
     needs_root!();
-    let outcome = carry_to_end(BundledMptcp, |stream| {
-        send_thinly(stream, &content(5000), 100, 0);
+    let outcome = transfer_all(BundledMptcp, |stream| {
+        send_spaced(stream, &test_data(5000), 100, 0);
     });
-    assert_eq!(outcome.received, content(5000));
+    assert_eq!(outcome.received, test_data(5000));
     let counters = outcome.counters.expect("a bundler");
     assert_eq!(counters.of(Outcome::Bundled), 0, "{counters:?}");
     assert!(counters.of(Outcome::TcpOption) > 40, "{counters:?}");
@@ -231,7 +231,7 @@ fn mptcp_is_left_alone() {
 
 /// The client falls back to plain TCP (RFC 8684, section 3.7).
 #[test]
-fn an_mptcp_client_whose_server_knows_none_of_it_reads_what_was_sent() {
+fn mptcp_fallback_client_receives_all_data() {
     needs_root!();
     let pair = clean_pair();
     let address = SocketAddr::from((pair.sender.address, 7777));
@@ -242,7 +242,7 @@ fn an_mptcp_client_whose_server_knows_none_of_it_reads_what_was_sent() {
         ready.send(()).expect("the receiver waits");
         let (stream, _) = listener.accept().expect("a connection");
         stream.set_nodelay(true).expect("TCP_NODELAY");
-        send_thinly(&stream, &content(5000), 100, 0);
+        send_spaced(&stream, &test_data(5000), 100, 0);
     });
     is_ready.recv().expect("it listens");
     let receive = move || {
@@ -253,38 +253,38 @@ fn an_mptcp_client_whose_server_knows_none_of_it_reads_what_was_sent() {
     };
     let received = pair.receiver.namespace.enter(receive).expect("enter");
     sender.join().expect("a sender").expect("its namespace");
-    assert!(received == content(5000), "{} bytes", received.len());
+    assert!(received == test_data(5000), "{} bytes", received.len());
 }
 
 /// Sends fifty megabytes at full speed in records of these sizes.
-fn greedy(records: &'static [usize], flags: MsgFlags) -> Counters {
+fn bulk_transfer(records: &'static [usize], flags: MsgFlags) -> Counters {
     const BYTES: usize = 50_000_000;
-    let outcome = carry_to_end(Bundled, move |stream| {
-        let data = content(BYTES);
+    let outcome = transfer_all(Bundled, move |stream| {
+        let data = test_data(BYTES);
         let (mut at, mut lengths) = (0, records.iter().cycle());
         while at < BYTES {
             let end = BYTES.min(at + lengths.next().expect("they repeat"));
             at += retry(|| send(stream.as_raw_fd(), &data[at..end], flags)).expect("sent");
         }
     });
-    assert!(outcome.received == content(BYTES), "every byte intact");
+    assert!(outcome.received == test_data(BYTES), "every byte intact");
     outcome.counters.expect("a bundler")
 }
 
 #[test]
-fn a_greedy_transfer_arrives_intact() {
+fn bulk_transfer_arrives_intact() {
     needs_root!();
-    let counters = greedy(&[100_000], MsgFlags::empty());
+    let counters = bulk_transfer(&[100_000], MsgFlags::empty());
     assert!(counters.of(Outcome::Gso) > 0, "{counters:?}");
 }
 
 #[test]
-fn a_greedy_transfer_of_large_and_small_records_arrives_intact() {
+fn bulk_transfer_of_mixed_record_sizes_arrives_intact() {
     needs_root!();
     let records = &[
         100, 1000, 10_000, 1, 1448, 300, 20, 2047, 1400, 7, 600, 5000,
     ];
-    let counters = greedy(records, MsgFlags::MSG_EOR);
+    let counters = bulk_transfer(records, MsgFlags::MSG_EOR);
     for outcome in [
         Outcome::Bundled,
         Outcome::Gso,

@@ -6,38 +6,38 @@ use std::process::Command;
 use crate::common::*;
 
 #[test]
-fn help_that_cannot_be_written_is_a_failure() {
+fn help_write_error_is_failure() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     for arguments in [&["help"][..], &["run", "--help"], &["--version"]] {
         let mut help = Command::new(PILLION);
         let full = full.try_clone().unwrap();
         let output = help.args(arguments).stdout(full).output().unwrap();
-        let said = stderr(&output);
+        let message = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert!(
-            said.starts_with("pillion: write to standard output: "),
-            "{said}"
+            message.starts_with("pillion: write to standard output: "),
+            "{message}"
         );
     }
 }
 
 #[test]
-fn columns_that_no_line_fits_into_are_not_kept_to() {
+fn too_narrow_columns_are_ignored() {
     for columns in ["0", "1", "20"] {
         let mut help = Command::new(PILLION);
         help.args(["run", "--help"]).env("COLUMNS", columns);
         let output = help.output().unwrap();
-        let told = stdout(&output);
+        let text = stdout(&output);
         assert!(
-            told.starts_with("Run a command with its TCP connections bundled\n"),
-            "{columns}: {told}"
+            text.starts_with("Run a command with its TCP connections bundled\n"),
+            "{columns}: {text}"
         );
     }
 }
 
 #[test]
-fn lab_subcommands_are_named_and_not_started() {
-    for (words, named) in [
+fn lab_subcommands_are_reported_not_run() {
+    for (words, expected) in [
         (
             &["analyse", "--list", "a.pcap"][..],
             "`pillion analyse` is `pillion-lab analyse`",
@@ -47,7 +47,7 @@ fn lab_subcommands_are_named_and_not_started() {
     ] {
         let output = pillion(words);
         assert_eq!(output.status.code(), Some(2), "{words:?}");
-        assert_eq!(stderr(&output), format!("pillion: {named}\n"));
+        assert_eq!(stderr(&output), format!("pillion: {expected}\n"));
     }
     let help = stdout(&lab(&["--help"]));
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
@@ -59,9 +59,9 @@ fn lab_subcommands_are_named_and_not_started() {
     let listed: Vec<_> = listed.filter(|name| !own.contains(name)).collect();
     assert!(listed.len() >= 14, "{listed:?}");
     for name in listed {
-        let said = stderr(&pillion(&[name]));
+        let message = stderr(&pillion(&[name]));
         assert_eq!(
-            said,
+            message,
             format!("pillion: `pillion {name}` is `pillion-lab {name}`\n")
         );
     }
@@ -71,7 +71,7 @@ fn lab_subcommands_are_named_and_not_started() {
 }
 
 #[test]
-fn manual_pages_are_written_into_a_folder_that_is_made() {
+fn man_creates_folder_for_pages() {
     let folder = tempfile::tempdir().unwrap();
     let pages = folder.path().join("not/yet");
     let output = pillion(&["man", pages.to_str().unwrap()]);

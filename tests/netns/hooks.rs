@@ -17,7 +17,7 @@ use crate::common::*;
 use crate::devices::{Attach, Hosts};
 
 /// Returns qdiscs and filters of a device, as `tc` shows them.
-pub fn shown(hosts: &Hosts, device: &str) -> String {
+pub fn tc_state(hosts: &Hosts, device: &str) -> String {
     let show = |what: &str| {
         let arguments = what.split(' ').chain(["dev", device]);
         stdout(&hosts.near.command("tc").args(arguments).output().unwrap())
@@ -36,23 +36,23 @@ fn tc(hosts: &Hosts, arguments: &str) {
 }
 
 #[test]
-fn clsact_serves_as_tcx_does_and_goes_with_pillion() {
+fn clsact_bundles_like_tcx_and_is_removed_at_exit() {
     needs_root!();
     let hosts = Hosts::create();
     hosts.join("v0");
     hosts.ip("link set v0 up");
-    let before = shown(&hosts, "v0");
-    let attach = Attach::begin(&hosts, &["--hook", "clsact"]);
-    let during = shown(&hosts, "v0");
+    let before = tc_state(&hosts, "v0");
+    let attach = Attach::start(&hosts, &["--hook", "clsact"]);
+    let during = tc_state(&hosts, "v0");
     assert!(during.contains("pillion_egress:["), "{during}");
     assert!(during.contains("pillion_dsack:["), "{during}");
-    hosts.send_by("v0", 50);
-    assert_eq!(attach.end()["new_bytes"], 5000);
-    assert_eq!(shown(&hosts, "v0"), before);
+    hosts.send_over("v0", 50);
+    assert_eq!(attach.stop()["new_bytes"], 5000);
+    assert_eq!(tc_state(&hosts, "v0"), before);
 }
 
 #[test]
-fn the_clsact_and_the_filters_of_others_stay_and_come_first() {
+fn foreign_clsact_and_filters_stay_and_run_first() {
     needs_root!();
     let hosts = Hosts::create();
     hosts.join("v0");
@@ -63,86 +63,86 @@ fn the_clsact_and_the_filters_of_others_stay_and_come_first() {
         &hosts,
         &format!("filter add dev v0 egress protocol all prio 9 {no_match}"),
     );
-    let before = shown(&hosts, "v0");
-    let attach = Attach::begin(&hosts, &["--hook", "clsact"]);
-    let during = shown(&hosts, "v0");
+    let before = tc_state(&hosts, "v0");
+    let attach = Attach::start(&hosts, &["--hook", "clsact"]);
+    let during = tc_state(&hosts, "v0");
     let (theirs, ours) = (during.rfind("u32 chain"), during.rfind("pillion_egress:["));
     assert!(theirs.is_some() && theirs < ours, "{during}");
-    hosts.send_by("v0", 50);
-    assert_eq!(attach.end()["new_bytes"], 5000);
-    assert_eq!(shown(&hosts, "v0"), before);
+    hosts.send_over("v0", 50);
+    assert_eq!(attach.stop()["new_bytes"], 5000);
+    assert_eq!(tc_state(&hosts, "v0"), before);
 }
 
 #[test]
-fn filters_of_others_that_come_later_keep_the_clsact() {
+fn foreign_filters_added_later_preserve_clsact() {
     needs_root!();
     let hosts = Hosts::create();
-    let attach = Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
+    let attach = Attach::start(&hosts, &["--hook", "clsact", "--dev", "a0"]);
     let no_match = "u32 match u32 0xffffffff 0xffffffff at 0 flowid 1:1";
     tc(
         &hosts,
         &format!("filter add dev a0 ingress protocol all prio 9 {no_match}"),
     );
-    attach.end();
-    let after = shown(&hosts, "a0");
+    attach.stop();
+    let after = tc_state(&hosts, "a0");
     assert!(after.contains("u32"), "{after}");
     assert!(!after.contains("pillion"), "{after}");
 }
 
 #[test]
-fn a_filter_in_the_place_of_one_that_was_taken_away_stays() {
+fn filter_that_replaced_removed_one_stays() {
     needs_root!();
     let hosts = Hosts::create();
-    let first = Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
+    let first = Attach::start(&hosts, &["--hook", "clsact", "--dev", "a0"]);
     tc(&hosts, "qdisc delete dev a0 clsact");
-    let second = Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
+    let second = Attach::start(&hosts, &["--hook", "clsact", "--dev", "a0"]);
     // By now the first process may have restored its own filter.
-    first.end();
-    let after = shown(&hosts, "a0");
+    first.stop();
+    let after = tc_state(&hosts, "a0");
     for program in ["pillion_egress:[", "pillion_dsack:["] {
         assert_eq!(after.matches(program).count(), 1, "{after}");
     }
-    second.end();
-    assert!(!shown(&hosts, "a0").contains("clsact"));
+    second.stop();
+    assert!(!tc_state(&hosts, "a0").contains("clsact"));
 }
 
 #[test]
-fn a_killed_pillion_leaves_no_filter() {
+fn killed_process_leaves_no_filter() {
     needs_root!();
     let hosts = Hosts::create();
-    let attach = Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
-    assert!(shown(&hosts, "a0").contains("pillion"));
+    let attach = Attach::start(&hosts, &["--hook", "clsact", "--dev", "a0"]);
+    assert!(tc_state(&hosts, "a0").contains("pillion"));
     let pid = Pid::from_raw(attach.process.id().cast_signed());
     kill(pid, Signal::SIGKILL).unwrap();
     eventually("the filters are removed", || {
-        !shown(&hosts, "a0").contains("pillion")
+        !tc_state(&hosts, "a0").contains("pillion")
     });
 }
 
 #[test]
-fn a_pillion_awaits_its_turn_at_a_device_but_not_for_ever() {
+fn held_device_lock_delays_attach_for_limited_time() {
     needs_root!();
     let hosts = Hosts::create();
     let name = SocketAddr::from_abstract_name("pillion-clsact").unwrap();
     let bind = move || UnixDatagram::bind_addr(&name);
-    let never_let_go = hosts.near.enter(bind).unwrap().unwrap();
-    let begun = Instant::now();
-    let attach = Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
-    let waited = begun.elapsed();
+    let lock = hosts.near.enter(bind).unwrap().unwrap();
+    let started = Instant::now();
+    let attach = Attach::start(&hosts, &["--hook", "clsact", "--dev", "a0"]);
+    let waited = started.elapsed();
     assert!(waited >= Duration::from_secs(2), "{waited:?}");
-    assert!(shown(&hosts, "a0").contains("pillion_egress:["));
-    attach.end();
-    assert!(!shown(&hosts, "a0").contains("clsact"));
-    drop(never_let_go);
+    assert!(tc_state(&hosts, "a0").contains("pillion_egress:["));
+    attach.stop();
+    assert!(!tc_state(&hosts, "a0").contains("clsact"));
+    drop(lock);
 }
 
 #[test]
-fn whoever_never_lets_go_of_the_turn_holds_pillion_up_once() {
+fn held_device_lock_is_waited_for_only_once() {
     needs_root!();
     let hosts = Hosts::create();
     let name = SocketAddr::from_abstract_name("pillion-clsact").unwrap();
     let bind = move || UnixDatagram::bind_addr(&name);
-    let never_let_go = hosts.near.enter(bind).unwrap().unwrap();
+    let lock = hosts.near.enter(bind).unwrap().unwrap();
     for n in 0..4 {
         for command in [
             format!("link add d{n} up type veth peer name e{n}"),
@@ -152,105 +152,105 @@ fn whoever_never_lets_go_of_the_turn_holds_pillion_up_once() {
             assert!(ip.args(command.split(' ')).status().unwrap().success());
         }
     }
-    let begun = Instant::now();
-    Attach::begin(&hosts, &["--hook", "clsact"]).end();
+    let started = Instant::now();
+    Attach::start(&hosts, &["--hook", "clsact"]).stop();
     // Two seconds for each of ten devices, at start and stop, would be forty.
-    let took = begun.elapsed();
+    let took = started.elapsed();
     assert!(took < Duration::from_secs(20), "{took:?}");
-    drop(never_let_go);
+    drop(lock);
 }
 
 #[test]
-fn beside_an_ingress_discipline_clsact_is_refused_once_and_tried_again() {
+fn clsact_with_ingress_qdisc_is_reported_once_and_retried() {
     needs_root!();
     let hosts = Hosts::create();
     tc(&hosts, "qdisc add dev a0 ingress");
-    let before = shown(&hosts, "a0");
-    let named = ["run", "--hook", "clsact", "--dev", "a0", "--", "true"];
-    let refused = pillion_in(&hosts.near, &named).output().unwrap();
+    let before = tc_state(&hosts, "a0");
+    let arguments = ["run", "--hook", "clsact", "--dev", "a0", "--", "true"];
+    let refused = pillion_in(&hosts.near, &arguments).output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
     assert!(stderr(&refused).contains("a0 has the queueing discipline `ingress`"));
-    let mut attach = Attach::begin(&hosts, &["--hook", "clsact"]);
-    let said = attach.said();
+    let mut attach = Attach::start(&hosts, &["--hook", "clsact"]);
+    let log = attach.next_line();
     assert!(
-        said.contains("a0 has the queueing discipline `ingress`"),
-        "{said}"
+        log.contains("a0 has the queueing discipline `ingress`"),
+        "{log}"
     );
     // pillion retries after one second and after two more.
     thread::sleep(Duration::from_millis(3500));
-    assert_eq!(shown(&hosts, "a0"), before);
+    assert_eq!(tc_state(&hosts, "a0"), before);
     tc(&hosts, "qdisc delete dev a0 ingress");
-    attach.says("a0 has come: bundling there, too");
-    assert!(shown(&hosts, "a0").contains("pillion_egress:["));
-    attach.end();
+    attach.expect_line("a0 has come: bundling there, too");
+    assert!(tc_state(&hosts, "a0").contains("pillion_egress:["));
+    attach.stop();
 }
 
 #[test]
-fn filters_that_others_remove_are_put_back() {
+fn removed_filters_are_restored() {
     needs_root!();
     let hosts = Hosts::create();
-    let mut attach = Attach::begin(&hosts, &["--hook", "clsact"]);
+    let mut attach = Attach::start(&hosts, &["--hook", "clsact"]);
     tc(&hosts, "qdisc delete dev a0 clsact");
-    attach.says("a0: pillion's filters were removed; trying again");
-    attach.says("a0 has come: bundling there, too");
-    assert!(shown(&hosts, "a0").contains("pillion_egress:["));
+    attach.expect_line("a0: pillion's filters were removed; trying again");
+    attach.expect_line("a0 has come: bundling there, too");
+    assert!(tc_state(&hosts, "a0").contains("pillion_egress:["));
     tc(&hosts, "filter delete dev a1 egress");
-    attach.says("a1: pillion's filters were removed; trying again");
-    attach.says("a1 has come: bundling there, too");
-    let after = shown(&hosts, "a1");
+    attach.expect_line("a1: pillion's filters were removed; trying again");
+    attach.expect_line("a1 has come: bundling there, too");
+    let after = tc_state(&hosts, "a1");
     for program in ["pillion_egress:[", "pillion_dsack:["] {
         assert_eq!(after.matches(program).count(), 1, "{after}");
     }
-    attach.end();
-    assert!(!shown(&hosts, "a1").contains("clsact"));
+    attach.stop();
+    assert!(!tc_state(&hosts, "a1").contains("clsact"));
 }
 
 #[test]
-fn programs_that_others_detach_are_attached_again() {
+fn detached_programs_are_attached_again() {
     needs_root!();
     let hosts = Hosts::create();
     hosts.join("v0");
     hosts.ip("link set v0 up");
-    let mut attach = Attach::begin(&hosts, &["--hook", "tcx"]);
+    let mut attach = Attach::start(&hosts, &["--hook", "tcx"]);
     let before = attach.link_ids();
     let mut detached = before.clone();
     detached.retain(|link| detach_link(*link));
     assert!(detached.len() > 5, "{detached:?} of {before:?}");
     // Links are detached one by one; pillion may check in between.
-    attach.hears("pillion's programs were detached from the cgroup; trying again");
-    attach.hears("attached to the cgroup again");
-    let all_back = || {
+    attach.wait_for_line("pillion's programs were detached from the cgroup; trying again");
+    attach.wait_for_line("attached to the cgroup again");
+    let all_restored = || {
         let links = attach.link_ids();
         links.len() == before.len() && detached.iter().all(|link| !links.contains(link))
     };
-    eventually("all links are back", all_back);
-    hosts.send_by("v0", 50);
-    assert_eq!(attach.end()["new_bytes"], 5000);
+    eventually("all links are back", all_restored);
+    hosts.send_over("v0", 50);
+    assert_eq!(attach.stop()["new_bytes"], 5000);
 }
 
 #[test]
-fn the_last_pillion_removes_the_discipline_that_a_pillion_made() {
+fn last_process_removes_own_clsact() {
     needs_root!();
     let hosts = Hosts::create();
-    let before = shown(&hosts, "a0");
-    let begin = || Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
-    let [first, second] = [begin(), begin()];
-    first.end();
-    assert!(shown(&hosts, "a0").contains("pillion_egress:["));
-    second.end();
-    assert_eq!(shown(&hosts, "a0"), before);
+    let before = tc_state(&hosts, "a0");
+    let start = || Attach::start(&hosts, &["--hook", "clsact", "--dev", "a0"]);
+    let [first, second] = [start(), start()];
+    first.stop();
+    assert!(tc_state(&hosts, "a0").contains("pillion_egress:["));
+    second.stop();
+    assert_eq!(tc_state(&hosts, "a0"), before);
 }
 
-/// Queries a filter of the device in a loop, as filter-management tools do, until `asker` is
+/// Queries a filter of the device in a loop, as filter-management tools do, until `alive` is
 /// dropped.
-fn ask_for_filters(device: u32, asker: &Weak<()>) {
+fn query_filters(device: u32, alive: &Weak<()>) {
     let hook = libbpf_sys::bpf_tc_hook {
         sz: size_of::<libbpf_sys::bpf_tc_hook>() as _,
         ifindex: device.cast_signed(),
         attach_point: libbpf_sys::BPF_TC_INGRESS,
         ..Default::default()
     };
-    while asker.strong_count() > 0 {
+    while alive.strong_count() > 0 {
         let mut options = libbpf_sys::bpf_tc_opts {
             sz: size_of::<libbpf_sys::bpf_tc_opts>() as _,
             handle: 1,
@@ -263,54 +263,58 @@ fn ask_for_filters(device: u32, asker: &Weak<()>) {
 }
 
 #[test]
-fn the_discipline_goes_with_pillion_also_while_others_ask_for_filters() {
+fn clsact_is_removed_while_others_query_filters() {
     needs_root!();
     let hosts = Hosts::create();
-    let before = shown(&hosts, "a0");
+    let before = tc_state(&hosts, "a0");
     // libbpf logs each missing filter, so its output is off.
     // SAFETY: libbpf exchanges the callback atomically.
     unsafe { libbpf_sys::libbpf_set_print(None) };
     let index = || if_nametoindex("a0").unwrap();
     let device = hosts.near.enter(index).unwrap();
     thread::scope(|scope| {
-        let asker = Arc::new(());
+        let alive = Arc::new(());
         for _ in 0..2 {
-            let asker = Arc::downgrade(&asker);
-            let ask = || hosts.near.enter(move || ask_for_filters(device, &asker));
-            scope.spawn(ask);
+            let alive = Arc::downgrade(&alive);
+            let query = || hosts.near.enter(move || query_filters(device, &alive));
+            scope.spawn(query);
         }
         for _ in 0..12 {
-            Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]).end();
-            assert_eq!(shown(&hosts, "a0"), before);
+            Attach::start(&hosts, &["--hook", "clsact", "--dev", "a0"]).stop();
+            assert_eq!(tc_state(&hosts, "a0"), before);
         }
     });
 }
 
 #[test]
-fn a_killed_pillion_leaves_no_discipline_that_a_pillion_made() {
+fn killed_processes_leave_no_own_clsact() {
     needs_root!();
     let hosts = Hosts::create();
-    let before = shown(&hosts, "a0");
-    let begin = || Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
-    let mut both = [begin(), begin()];
-    for attach in &mut both {
+    let before = tc_state(&hosts, "a0");
+    let start = || Attach::start(&hosts, &["--hook", "clsact", "--dev", "a0"]);
+    let mut processes = [start(), start()];
+    for attach in &mut processes {
         attach.process.kill().unwrap();
         attach.process.wait().unwrap();
     }
-    eventually("the qdiscs are as before", || shown(&hosts, "a0") == before);
+    eventually("the qdiscs are as before", || {
+        tc_state(&hosts, "a0") == before
+    });
     // A foreign clsact stays.
     tc(&hosts, "qdisc add dev a0 clsact");
-    let before = shown(&hosts, "a0");
-    let mut attach = begin();
+    let before = tc_state(&hosts, "a0");
+    let mut attach = start();
     attach.process.kill().unwrap();
     attach.process.wait().unwrap();
-    eventually("the qdiscs are as before", || shown(&hosts, "a0") == before);
+    eventually("the qdiscs are as before", || {
+        tc_state(&hosts, "a0") == before
+    });
 }
 
 /// Stopping processes may remove the qdisc if another process never releases the device lock. Here
 /// it is removed fifty times a second until one second after the start.
 #[test]
-fn a_discipline_that_is_removed_while_pillion_begins_is_made_again() {
+fn clsact_removed_during_start_is_created_again() {
     needs_root!();
     let hosts = Hosts::create();
     let ended = AtomicBool::new(false);
@@ -323,23 +327,23 @@ fn a_discipline_that_is_removed_while_pillion_begins_is_made_again() {
                 thread::sleep(Duration::from_millis(15));
             }
         });
-        let attach = Attach::begin(&hosts, &["--hook", "clsact"]);
+        let attach = Attach::start(&hosts, &["--hook", "clsact"]);
         thread::sleep(Duration::from_secs(1));
         ended.store(true, Ordering::Relaxed);
         attach
     });
     eventually("each filter exists once", || {
-        let shown = shown(&hosts, "a0");
+        let tc_state = tc_state(&hosts, "a0");
         ["pillion_egress:[", "pillion_dsack:["]
             .iter()
-            .all(|program| shown.matches(program).count() == 1)
+            .all(|program| tc_state.matches(program).count() == 1)
     });
-    attach.end();
-    assert!(!shown(&hosts, "a0").contains("clsact"));
+    attach.stop();
+    assert!(!tc_state(&hosts, "a0").contains("clsact"));
 }
 
 #[test]
-fn a_device_where_no_program_finds_a_place_any_more_is_told_with_the_way_out() {
+fn full_tcx_device_is_reported_with_remedy() {
     needs_root!();
     let hosts = Hosts::create();
     let fill = || (0..63).map(|_| Growth::begin("a0", 0)).collect::<Vec<_>>();
@@ -350,11 +354,11 @@ fn a_device_where_no_program_finds_a_place_any_more_is_told_with_the_way_out() {
         attach.stderr(Stdio::piped()).spawn().unwrap()
     };
     let output = attach("tcx").wait_with_output().unwrap();
-    let told = stderr(&output);
+    let message = stderr(&output);
     assert!(
-        told.contains("a0: as many programs stand at it as the kernel takes"),
-        "{told}"
+        message.contains("a0: as many programs stand at it as the kernel takes"),
+        "{message}"
     );
     assert_eq!(output.status.code(), Some(1));
-    Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]).end();
+    Attach::start(&hosts, &["--hook", "clsact", "--dev", "a0"]).stop();
 }

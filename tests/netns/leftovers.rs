@@ -15,7 +15,7 @@ fn signal(child: &Child, signal: Signal) {
 }
 
 /// Kills pillion and waits until all its kernel objects are gone.
-fn kill_and_look(mut child: Child) {
+fn kill_and_check_removal(mut child: Child) {
     let mut objects = bpf_objects(child.id());
     // Objects used only during the start are released first.
     eventually("the set of objects is stable", || {
@@ -34,7 +34,7 @@ fn kill_and_look(mut child: Child) {
 }
 
 #[test]
-fn a_killed_run_leaves_no_program_link_or_cgroup_and_its_command_lives_on() {
+fn killed_run_leaves_nothing_and_command_survives() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let mut run = pillion_in(&namespace, &["run", "--dev", "lo", "--", "sleep", "300"]);
@@ -47,13 +47,13 @@ fn a_killed_run_leaves_no_program_link_or_cgroup_and_its_command_lives_on() {
     let pids = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap();
     let command: i32 = pids.trim().parse().expect("one process");
 
-    kill_and_look(child);
+    kill_and_check_removal(child);
     eventually("the cgroup is removed", || !cgroup.exists());
     kill(Pid::from_raw(command), Signal::SIGKILL).expect("the command survives");
 }
 
 #[test]
-fn a_killed_attach_leaves_no_program_or_link() {
+fn killed_attach_leaves_no_program_or_link() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let mut attach = pillion_in(&namespace, &["attach", "--dev", "lo", "--port", "7777"]);
@@ -61,11 +61,11 @@ fn a_killed_attach_leaves_no_program_or_link() {
     await_attached(child.id());
     assert_eq!(cgroup_of(child.id()), None);
 
-    kill_and_look(child);
+    kill_and_check_removal(child);
 }
 
 #[test]
-fn run_and_attach_that_end_by_themselves_leave_nothing() {
+fn stopped_run_and_attach_leave_nothing() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let mut run = pillion_in(&namespace, &["run", "--dev", "lo", "--", "sleep", "1"]);
@@ -91,7 +91,7 @@ fn run_and_attach_that_end_by_themselves_leave_nothing() {
 }
 
 #[test]
-fn a_cgroup_whose_maker_and_janitor_were_killed_is_cleared_by_the_next_run() {
+fn stale_cgroup_is_removed_by_next_run() {
     needs_root!();
     // No process holds its lock.
     let stale = own_cgroup().join("pillion-00000000000000aa");
@@ -117,7 +117,7 @@ fn kill_with_bundles_in_flight(pair: &HostPair, mut pillion: Child, receiver: Ch
 }
 
 #[test]
-fn killed_attach_leaves_no_report_of_bundles_in_flight_to_tcp() {
+fn killed_attach_hides_dsacks_of_bundles_in_flight() {
     needs_root!();
     for hook in ["tcx", "clsact"] {
         let pair = clean_pair();
@@ -132,7 +132,7 @@ fn killed_attach_leaves_no_report_of_bundles_in_flight_to_tcp() {
 }
 
 #[test]
-fn killed_run_leaves_no_report_of_bundles_in_flight_to_tcp() {
+fn killed_run_hides_dsacks_of_bundles_in_flight() {
     needs_root!();
     let pair = clean_pair();
     let receiver = receive(&pair, 7001);

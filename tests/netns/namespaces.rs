@@ -19,12 +19,12 @@ use serde_json::Value;
 use crate::attach::send_to;
 use crate::common::*;
 use crate::devices::{Attach, Hosts};
-use crate::hooks::shown;
+use crate::hooks::tc_state;
 
 /// Idle process in a namespace.
-pub struct Resident(Child);
+pub struct Sleeper(Child);
 
-impl Resident {
+impl Sleeper {
     pub fn of(namespace: &Namespace) -> Self {
         let mut sleep = namespace.command("sleep");
         Self(sleep.arg("300").spawn().unwrap())
@@ -35,7 +35,7 @@ impl Resident {
     }
 }
 
-impl Drop for Resident {
+impl Drop for Sleeper {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -43,17 +43,17 @@ impl Drop for Resident {
 }
 
 /// Name of a process's namespace, as `ip netns` assigns it.
-pub struct Name(pub String);
+pub struct NetnsName(pub String);
 
-impl Name {
-    pub fn give(resident: &Resident) -> Self {
-        Self::give_with(resident, "")
+impl NetnsName {
+    pub fn assign(sleeper: &Sleeper) -> Self {
+        Self::assign_with_suffix(sleeper, "")
     }
 
     /// Assigns a name with this suffix.
-    pub fn give_with(resident: &Resident, end: &str) -> Self {
-        let pid = resident.pid();
-        let name = format!("pillion-test-{pid}{end}");
+    pub fn assign_with_suffix(sleeper: &Sleeper, suffix: &str) -> Self {
+        let pid = sleeper.pid();
+        let name = format!("pillion-test-{pid}{suffix}");
         Self::attach(&name, &pid);
         Self(name)
     }
@@ -71,7 +71,7 @@ impl Name {
     }
 }
 
-impl Drop for Name {
+impl Drop for NetnsName {
     fn drop(&mut self) {
         let _ = Command::new("ip")
             .args(["netns", "delete", &self.0])
@@ -80,19 +80,19 @@ impl Drop for Name {
 }
 
 #[test]
-fn streams_of_the_namespaces_named_are_bundled_and_of_no_other() {
+fn only_streams_of_named_namespaces_are_bundled() {
     needs_root!();
     let [one, two, own] = [(); 3].map(|()| clean_pair());
-    let residents = [&one, &two].map(|pair| Resident::of(&pair.sender.namespace));
-    let name = Name::give(&residents[0]);
-    let options = ["--netns", &name.0, "--netns", &residents[1].pid()];
-    let attach = Attach::begin_in(&own.sender.namespace, &options);
+    let sleepers = [&one, &two].map(|pair| Sleeper::of(&pair.sender.namespace));
+    let name = NetnsName::assign(&sleepers[0]);
+    let options = ["--netns", &name.0, "--netns", &sleepers[1].pid()];
+    let attach = Attach::start_in(&own.sender.namespace, &options);
     thread::scope(|scope| {
         for pair in [&one, &two, &own] {
             scope.spawn(move || send_to(pair, &[7001]));
         }
     });
-    let stats = attach.end();
+    let stats = attach.stop();
     assert_eq!(stats["connections"], 4);
     // One pair has 400 segments.
     assert!(
@@ -102,10 +102,10 @@ fn streams_of_the_namespaces_named_are_bundled_and_of_no_other() {
 }
 
 #[test]
-fn a_connection_of_a_namespace_that_is_older_than_pillion_is_taken_in_and_listed() {
+fn older_connection_of_namespace_is_adopted_and_listed() {
     needs_root!();
     let pair = clean_pair();
-    let resident = Resident::of(&pair.sender.namespace);
+    let sleeper = Sleeper::of(&pair.sender.namespace);
     let receiver = &pair.receiver.namespace;
     let listener = receiver.enter(|| TcpListener::bind("10.77.0.2:7777"));
     let listener = listener.unwrap().unwrap();
@@ -114,11 +114,11 @@ fn a_connection_of_a_namespace_that_is_older_than_pillion_is_taken_in_and_listed
     let mut stream = stream.unwrap().unwrap();
     let (mut accepted, _) = listener.accept().unwrap();
     stream.set_nodelay(true).unwrap();
-    let elsewhere = namespace_with_loopback();
-    let attach = Attach::begin_in(&elsewhere, &["--netns", &resident.pid()]);
+    let own = namespace_with_loopback();
+    let attach = Attach::start_in(&own, &["--netns", &sleeper.pid()]);
     let listed = pillion(&["flows", "--json"]);
     let flows: Vec<Value> = serde_json::from_slice(&listed.stdout).unwrap();
-    let file = format!("/proc/{}/ns/net", resident.pid());
+    let file = format!("/proc/{}/ns/net", sleeper.pid());
     let inode = fs::metadata(file).unwrap().ino();
     assert!(flows.iter().any(|flow| flow["netns"] == inode), "{flows:?}");
     for _ in 0..20 {
@@ -126,7 +126,7 @@ fn a_connection_of_a_namespace_that_is_older_than_pillion_is_taken_in_and_listed
     }
     drop(stream);
     assert_eq!(accepted.read_to_end(&mut Vec::new()).unwrap(), 2000);
-    let stats = attach.end();
+    let stats = attach.stop();
     assert_eq!(stats["connections"], 1);
     assert!(
         stats["outcomes"]["bundled"].as_u64().unwrap() > 0,
@@ -135,83 +135,83 @@ fn a_connection_of_a_namespace_that_is_older_than_pillion_is_taken_in_and_listed
 }
 
 #[test]
-fn a_name_stands_for_whatever_namespace_has_it() {
+fn namespace_name_follows_whichever_namespace_has_it() {
     needs_root!();
     let hosts = [Hosts::create(), Hosts::create()];
-    let residents = [&hosts[0], &hosts[1]].map(|hosts| Resident::of(&hosts.near));
-    let name = Name::give(&residents[0]);
-    let elsewhere = namespace_with_loopback();
+    let sleepers = [&hosts[0], &hosts[1]].map(|hosts| Sleeper::of(&hosts.near));
+    let name = NetnsName::assign(&sleepers[0]);
+    let own = namespace_with_loopback();
     let options = ["--netns", &name.0, "--dev", "a0", "--dev", "v0"];
     hosts[0].join("v0");
-    let mut attach = Attach::begin_in(&elsewhere, &options);
+    let mut attach = Attach::start_in(&own, &options);
     let links = attach.links();
     name.delete();
-    attach.says(&format!("network namespace {} has gone", name.0));
+    attach.expect_line(&format!("network namespace {} has gone", name.0));
     assert_eq!(attach.links(), links - 4);
-    Name::attach(&name.0, &residents[1].pid());
-    attach.says(&format!(
+    NetnsName::attach(&name.0, &sleepers[1].pid());
+    attach.expect_line(&format!(
         "network namespace {} has come: bundling there, too",
         name.0
     ));
-    attach.says(&format!("a0 in {} has come: bundling there, too", name.0));
+    attach.expect_line(&format!("a0 in {} has come: bundling there, too", name.0));
     hosts[1].join("v0");
-    attach.says(&format!("v0 in {} has come: bundling there, too", name.0));
+    attach.expect_line(&format!("v0 in {} has come: bundling there, too", name.0));
     hosts[1].ip("link set v0 up");
-    hosts[1].send_by("v0", 50);
-    let stats = attach.end();
+    hosts[1].send_over("v0", 50);
+    let stats = attach.stop();
     assert_eq!(stats["connections"], 1);
     assert_eq!(stats["new_bytes"], 5000);
 }
 
 #[test]
-fn the_namespace_of_a_process_is_let_go_of_when_that_ends() {
+fn namespace_of_pid_is_released_when_process_exits() {
     needs_root!();
-    let elsewhere = namespace_with_loopback();
+    let own = namespace_with_loopback();
     let namespace = Namespace::create().unwrap();
-    let resident = Resident::of(&namespace);
-    let pid = resident.pid();
+    let sleeper = Sleeper::of(&namespace);
+    let pid = sleeper.pid();
     let ip = |inside: &Namespace, arguments: &str| {
         let mut ip = inside.command("ip");
         ip.args(arguments.split(' ')).output().unwrap()
     };
     let pair = format!("link add v0 type veth peer name v1 netns {pid}");
-    assert!(ip(&elsewhere, &pair).status.success());
+    assert!(ip(&own, &pair).status.success());
     assert!(ip(&namespace, "link set v1 up").status.success());
     drop(namespace);
-    let mut attach = Attach::begin_in(&elsewhere, &["--netns", &pid]);
+    let mut attach = Attach::start_in(&own, &["--netns", &pid]);
     let links = attach.links();
-    drop(resident);
-    attach.says(&format!("network namespace {pid} has gone"));
+    drop(sleeper);
+    attach.expect_line(&format!("network namespace {pid} has gone"));
     assert_eq!(attach.links(), links - 2);
     eventually("the namespace and v0 are destroyed", || {
-        !stdout(&ip(&elsewhere, "link show")).contains("v0")
+        !stdout(&ip(&own, "link show")).contains("v0")
     });
-    attach.end();
+    attach.stop();
 }
 
 #[test]
-fn filters_in_other_namespaces_go_with_pillion_however_it_ends() {
+fn filters_in_other_namespaces_are_removed_at_exit_and_kill() {
     needs_root!();
     let hosts = Hosts::create();
-    let resident = Resident::of(&hosts.near);
-    let elsewhere = namespace_with_loopback();
-    let before = shown(&hosts, "a0");
-    let options = ["--netns", &resident.pid(), "--hook", "clsact"];
-    let attach = Attach::begin_in(&elsewhere, &options);
-    assert!(shown(&hosts, "a0").contains("pillion"));
-    attach.end();
-    assert_eq!(shown(&hosts, "a0"), before);
-    let mut attach = Attach::begin_in(&elsewhere, &options);
+    let sleeper = Sleeper::of(&hosts.near);
+    let own = namespace_with_loopback();
+    let before = tc_state(&hosts, "a0");
+    let options = ["--netns", &sleeper.pid(), "--hook", "clsact"];
+    let attach = Attach::start_in(&own, &options);
+    assert!(tc_state(&hosts, "a0").contains("pillion"));
+    attach.stop();
+    assert_eq!(tc_state(&hosts, "a0"), before);
+    let mut attach = Attach::start_in(&own, &options);
     let pid = Pid::from_raw(attach.process.id().cast_signed());
     kill(pid, Signal::SIGKILL).unwrap();
     attach.process.wait().unwrap();
     eventually("the filters are removed", || {
-        !shown(&hosts, "a0").contains("pillion")
+        !tc_state(&hosts, "a0").contains("pillion")
     });
 }
 
 /// Connects two sockets over loopback and returns both ends.
-fn ends(host: &Namespace) -> [TcpStream; 2] {
+fn connect_loopback(host: &Namespace) -> [TcpStream; 2] {
     let ends = host.enter(|| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -222,11 +222,11 @@ fn ends(host: &Namespace) -> [TcpStream; 2] {
 
 /// Otherwise each accepted connection would take memory that no limit counts.
 #[test]
-fn what_a_listener_asked_ends_as_its_namespace_is_left() {
+fn listener_request_is_dropped_with_its_namespace() {
     needs_root!();
     let hosts = [(); 2].map(|()| namespace_with_loopback());
-    let residents = hosts.each_ref().map(Resident::of);
-    let names = residents.each_ref().map(Name::give);
+    let sleepers = hosts.each_ref().map(Sleeper::of);
+    let names = sleepers.each_ref().map(NetnsName::assign);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.toml");
     let rules = |name: &str| {
@@ -236,13 +236,13 @@ fn what_a_listener_asked_ends_as_its_namespace_is_left() {
     rules(&names[0].0);
     let arguments = ["attach", "--dev", "lo", "--config", file.to_str().unwrap()];
     let own = namespace_with_loopback();
-    let mut attach = Attach::of(pillion_in(&own, &arguments), tempfile::tempdir().unwrap());
-    assert!(attach.said().contains("bundling by 1 rule"));
-    let mut go_over_to = |name: &str| {
+    let mut attach = Attach::spawn(pillion_in(&own, &arguments), tempfile::tempdir().unwrap());
+    assert!(attach.next_line().contains("bundling by 1 rule"));
+    let mut switch_to = |name: &str| {
         rules(name);
         let pid = Pid::from_raw(attach.process.id().cast_signed());
         kill(pid, Signal::SIGHUP).unwrap();
-        while !attach.said().contains("reloaded") {}
+        while !attach.next_line().contains("reloaded") {}
     };
     let listener = hosts[0].enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
     let listener = listener.unwrap();
@@ -254,22 +254,22 @@ fn what_a_listener_asked_ends_as_its_namespace_is_left() {
     set(&listener, BUNDLE, 0).expect("opt-out is accepted");
     let [_near, before] = accept();
     assert_eq!(get(&before, BUNDLE).unwrap(), 0);
-    go_over_to(&names[1].0);
-    let [_near, meanwhile] = accept();
-    go_over_to(&names[0].0);
-    assert_eq!(get(&meanwhile, BUNDLE).unwrap(), 1);
+    switch_to(&names[1].0);
+    let [_near, during] = accept();
+    switch_to(&names[0].0);
+    assert_eq!(get(&during, BUNDLE).unwrap(), 1);
     let [_near, after] = accept();
     assert_eq!(get(&after, BUNDLE).unwrap(), 1);
-    attach.interrupt();
+    attach.stop_without_stats();
 }
 
 #[test]
-fn other_namespaces_of_the_file_are_gone_over_to_at_reload() {
+fn reload_switches_to_other_namespaces() {
     needs_root!();
     let hosts = [(); 2].map(|()| namespace_with_loopback());
-    let residents = hosts.each_ref().map(Resident::of);
-    let names = residents.each_ref().map(Name::give);
-    let streams = hosts.each_ref().map(ends);
+    let sleepers = hosts.each_ref().map(Sleeper::of);
+    let names = sleepers.each_ref().map(NetnsName::assign);
+    let streams = hosts.each_ref().map(connect_loopback);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.toml");
     let rules = |name: &str| {
@@ -279,13 +279,13 @@ fn other_namespaces_of_the_file_are_gone_over_to_at_reload() {
     rules(&names[0].0);
     let arguments = ["attach", "--dev", "lo", "--config", file.to_str().unwrap()];
     let own = namespace_with_loopback();
-    let mut attach = Attach::of(pillion_in(&own, &arguments), tempfile::tempdir().unwrap());
+    let mut attach = Attach::spawn(pillion_in(&own, &arguments), tempfile::tempdir().unwrap());
     let name = file.display();
-    attach.says(&format!(
+    attach.expect_line(&format!(
         "bundling by 1 rule of {name} on lo in {}; end with Ctrl-C",
         names[0].0
     ));
-    let covered = |stream: &[TcpStream; 2]| {
+    let is_covered = |stream: &[TcpStream; 2]| {
         let local = stream[0].local_addr().unwrap().to_string();
         let peer = stream[0].peer_addr().unwrap().to_string();
         let listed = pillion(&["flows", "--json"]);
@@ -294,7 +294,7 @@ fn other_namespaces_of_the_file_are_gone_over_to_at_reload() {
             .iter()
             .any(|it| it["local"] == local.as_str() && it["peer"] == peer.as_str())
     };
-    assert!(covered(&streams[0]) && !covered(&streams[1]));
+    assert!(is_covered(&streams[0]) && !is_covered(&streams[1]));
 
     let reload = |attach: &Attach| {
         let pid = Pid::from_raw(attach.process.id().cast_signed());
@@ -302,59 +302,61 @@ fn other_namespaces_of_the_file_are_gone_over_to_at_reload() {
     };
     rules("pillion-test-of-nobody");
     reload(&attach);
-    let said = attach.said();
+    let log = attach.next_line();
     assert!(
-        said.contains("not reloaded: the old rules hold: no network namespace"),
-        "{said}"
+        log.contains("not reloaded: the old rules hold: no network namespace"),
+        "{log}"
     );
-    assert!(covered(&streams[0]) && !covered(&streams[1]));
+    assert!(is_covered(&streams[0]) && !is_covered(&streams[1]));
 
     // This socket will be connected again later.
-    let [reused, _] = ends(&hosts[0]);
+    let [reused, _] = connect_loopback(&hosts[0]);
     disconnect(&reused);
     rules(&names[1].0);
     reload(&attach);
-    attach.says(&format!("reloaded {name}: 1 rule; 2 connections covered"));
-    let place = format!("network namespace {}", names[1].0);
-    attach.says(&format!("bundling in {place} now, and no longer elsewhere"));
-    attach.says(&format!(
+    attach.expect_line(&format!("reloaded {name}: 1 rule; 2 connections covered"));
+    let destination = format!("network namespace {}", names[1].0);
+    attach.expect_line(&format!(
+        "bundling in {destination} now, and no longer elsewhere"
+    ));
+    attach.expect_line(&format!(
         "lo in {} has come: bundling there, too",
         names[1].0
     ));
-    assert!(!covered(&streams[0]) && covered(&streams[1]));
+    assert!(!is_covered(&streams[0]) && is_covered(&streams[1]));
     // A connection in the namespace that is no longer covered.
-    let [mut near, mut far] = ends(&hosts[0]);
+    let [mut near, mut far] = connect_loopback(&hosts[0]);
     near.write_all(b"move").unwrap();
     far.read_exact(&mut [0; 4]).unwrap();
-    assert!(!covered(&[near, far]));
+    assert!(!is_covered(&[near, far]));
     let listener = hosts[0].enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
     let listener = listener.unwrap();
     let address = SockaddrStorage::from(listener.local_addr().unwrap());
     retry(|| connect(reused.as_raw_fd(), &address)).unwrap();
-    assert!(!covered(&[reused, listener.accept().unwrap().0]));
-    attach.interrupt();
+    assert!(!is_covered(&[reused, listener.accept().unwrap().0]));
+    attach.stop_without_stats();
 }
 
 #[test]
-fn who_began_without_other_namespaces_says_that_they_take_a_new_start() {
+fn reload_that_adds_namespaces_requires_restart() {
     needs_root!();
     let other = namespace_with_loopback();
-    let resident = Resident::of(&other);
-    let name = Name::give(&resident);
+    let sleeper = Sleeper::of(&other);
+    let name = NetnsName::assign(&sleeper);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.toml");
     fs::write(&file, "[[rule]]\n").unwrap();
     let arguments = ["attach", "--dev", "lo", "--config", file.to_str().unwrap()];
     let own = namespace_with_loopback();
-    let mut attach = Attach::of(pillion_in(&own, &arguments), tempfile::tempdir().unwrap());
-    assert!(attach.said().contains("bundling by 1 rule"));
+    let mut attach = Attach::spawn(pillion_in(&own, &arguments), tempfile::tempdir().unwrap());
+    assert!(attach.next_line().contains("bundling by 1 rule"));
     fs::write(&file, format!("netns = \"{}\"\n[[rule]]\n", name.0)).unwrap();
     let pid = Pid::from_raw(attach.process.id().cast_signed());
     kill(pid, Signal::SIGHUP).unwrap();
-    let said = attach.said();
+    let log = attach.next_line();
     assert!(
-        said.contains("not reloaded") && said.contains("a new start"),
-        "{said}"
+        log.contains("not reloaded") && log.contains("a new start"),
+        "{log}"
     );
-    attach.interrupt();
+    attach.stop_without_stats();
 }

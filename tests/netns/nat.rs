@@ -34,7 +34,7 @@ const IPV4: Nat = Nat {
 };
 
 /// Translates the sender's own endpoint only where two connections would collide.
-const SERVICE_ALONE: Nat = Nat {
+const DNAT_ONLY: Nat = Nat {
     rules: "table ip nat {
         chain output {
             type nat hook output priority -100;
@@ -84,27 +84,27 @@ fn configure(namespace: &Namespace, commands: &[&str]) {
     assert!(allowed.status.success(), "{}", stderr(&allowed));
     for command in commands {
         let words: Vec<_> = command.split(' ').collect();
-        let done = namespace.run("ip", &words, "").expect("ip runs");
-        assert!(done.status.success(), "{command}: {}", stderr(&done));
+        let output = namespace.run("ip", &words, "").expect("ip runs");
+        assert!(output.status.success(), "{command}: {}", stderr(&output));
     }
 }
 
 /// Creates two hosts where connections of the sender are translated.
-fn translating_pair(nat: &Nat) -> HostPair {
+fn nat_pair(nat: &Nat) -> HostPair {
     let pair = lossy_pair(0.05);
     let hosts = [&pair.sender.namespace, &pair.receiver.namespace];
     for (host, commands) in hosts.into_iter().zip(nat.ip) {
         configure(host, commands);
     }
-    let translating = hosts[0]
+    let output = hosts[0]
         .run("nft", &["-f", "-"], nat.rules)
         .expect("nft runs");
-    assert!(translating.status.success(), "{}", stderr(&translating));
+    assert!(output.status.success(), "{}", stderr(&output));
     pair
 }
 
 /// Runs `send` in a shell, in which `$SEND` sends one stream. Returns the bundling counters.
-fn send_through(nat: &Nat, pair: &HostPair, send: &str, streams: u32) -> serde_json::Value {
+fn send_translated(nat: &Nat, pair: &HostPair, send: &str, streams: u32) -> serde_json::Value {
     let [sender, receiver] = [&pair.sender.namespace, &pair.receiver.namespace];
     let streams = streams.to_string();
     let listen = ["traffic", "receive", "--listen", nat.server, "--streams"];
@@ -124,10 +124,10 @@ fn send_through(nat: &Nat, pair: &HostPair, send: &str, streams: u32) -> serde_j
 }
 
 #[test]
-fn port_that_this_host_translates_to_a_helpers_is_left_alone() {
+fn port_translated_to_helper_port_is_not_bundled() {
     needs_root!();
-    let pair = translating_pair(&HELPER_PORT);
-    let stats = send_through(&HELPER_PORT, &pair, "$SEND --to 10.96.0.1:80", 1);
+    let pair = nat_pair(&HELPER_PORT);
+    let stats = send_translated(&HELPER_PORT, &pair, "$SEND --to 10.96.0.1:80", 1);
     assert!(
         stats["outcomes"]["helper_port"].as_u64() > Some(100),
         "{stats}"
@@ -136,37 +136,37 @@ fn port_that_this_host_translates_to_a_helpers_is_left_alone() {
 }
 
 /// Runs `send` with this number of streams, and checks that no DSACK of a bundle reaches TCP.
-fn no_report_reaches_tcp_behind(nat: &Nat, send: &str, streams: u32) {
-    let pair = translating_pair(nat);
+fn check_dsacks_hidden(nat: &Nat, send: &str, streams: u32) {
+    let pair = nat_pair(nat);
     let sender = &pair.sender.namespace;
-    let stats = send_through(nat, &pair, send, streams);
+    let stats = send_translated(nat, &pair, send, streams);
     let count = |name: &str| stats[name].as_u64().unwrap();
     println!("{stats}");
     assert!(count("hidden_losses") > 10, "{stats}");
     assert!(count("dsacks_hidden") > 300, "{stats}");
     let counters = ["TCPDSACKIgnoredDubious", "TCPDSACKUndo", "TCPSACKDiscard"];
-    let seen = counters.map(|name| netstat(sender, name));
-    assert_eq!(seen, [0, 0, 0], "{counters:?}");
+    let values = counters.map(|name| netstat(sender, name));
+    assert_eq!(values, [0, 0, 0], "{counters:?}");
 }
 
 #[test]
-fn no_report_of_a_bundle_reaches_tcp_behind_this_hosts_own_nat() {
+fn dsacks_of_bundles_are_hidden_behind_ipv4_nat() {
     needs_root!();
-    no_report_reaches_tcp_behind(&IPV4, "$SEND --to 10.96.0.1:80 --streams 5", 5);
+    check_dsacks_hidden(&IPV4, "$SEND --to 10.96.0.1:80 --streams 5", 5);
 }
 
 #[test]
-fn no_report_of_a_bundle_reaches_tcp_behind_this_hosts_own_nat_of_ipv6() {
+fn dsacks_of_bundles_are_hidden_behind_ipv6_nat() {
     needs_root!();
-    no_report_reaches_tcp_behind(&IPV6, "$SEND --to [fd00:96::1]:80 --streams 5", 5);
+    check_dsacks_hidden(&IPV6, "$SEND --to [fd00:96::1]:80 --streams 5", 5);
 }
 
 /// One port connects to the service and to its server. The first connection's endpoints at the
 /// device equal the second one's own, which are translated to avoid this.
 #[test]
-fn no_report_of_a_bundle_reaches_tcp_where_another_connection_has_the_translated_ends() {
+fn dsacks_are_hidden_despite_equal_translated_endpoints() {
     needs_root!();
     let send = "sysctl -qw net.ipv4.ip_local_port_range='40000 40000'
         $SEND --to 10.96.0.1:80 & sleep 1; $SEND --to 10.77.0.2:7777 && wait $!";
-    no_report_reaches_tcp_behind(&SERVICE_ALONE, send, 2);
+    check_dsacks_hidden(&DNAT_ONLY, send, 2);
 }

@@ -65,10 +65,10 @@ impl Host {
 }
 
 /// Running probe on `v0`.
-struct Queue(Child);
+struct QueueProbe(Child);
 
-impl Queue {
-    fn watch(host: &Host, options: &[&str]) -> Self {
+impl QueueProbe {
+    fn start(host: &Host, options: &[&str]) -> Self {
         let mut command = lab_in(&host.0, &[&["queue", "v0", "--json"], options].concat());
         let process = command
             .stdout(Stdio::piped())
@@ -86,7 +86,7 @@ impl Queue {
     }
 
     /// Stops the probe and returns its measures.
-    fn end(mut self) -> Value {
+    fn stop(mut self) -> Value {
         kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGINT).unwrap();
         let mut json = String::new();
         self.0
@@ -108,13 +108,16 @@ fn count(value: &Value) -> u64 {
 
 /// Checks a count. On some virtual machines the kernel's tracepoints lose a few events in a
 /// thousand (docs/queue.md); the count may be lower, but never higher.
-fn assert_nearly(noted: &Value, all: u64) {
-    let noted = count(noted);
-    assert!(noted <= all && noted * 10 >= all * 9, "{noted} of {all}");
+fn assert_nearly(measured: &Value, all: u64) {
+    let measured = count(measured);
+    assert!(
+        measured <= all && measured * 10 >= all * 9,
+        "{measured} of {all}"
+    );
 }
 
 #[test]
-fn the_account_of_a_queue_is_that_of_its_own_counters() {
+fn probe_counts_match_qdisc_counters() {
     needs_root!();
     let host = Host::create(&[
         "qdisc add dev v0 root handle 1: htb default 1",
@@ -124,10 +127,10 @@ fn the_account_of_a_queue_is_that_of_its_own_counters() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("packets.csv.zst");
     let file = file.to_str().unwrap();
-    let queue = Queue::watch(&host, &["--csv", file]);
+    let probe = QueueProbe::start(&host, &["--csv", file]);
     host.send(100, &[1, 2]);
     eventually("the queue is empty", || host.counters()["qlen"] == 0);
-    let summary = queue.end();
+    let summary = probe.stop();
 
     let (all, own) = (&summary["all"], host.counters());
     assert_eq!(summary["missed"], 0);
@@ -158,15 +161,15 @@ fn the_account_of_a_queue_is_that_of_its_own_counters() {
 }
 
 #[test]
-fn a_file_of_packets_stays_as_it_is_until_another_is_whole() {
+fn packet_file_is_replaced_only_when_complete() {
     needs_root!();
     let host = Host::create(&["qdisc add dev v0 root pfifo limit 20"]);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("packets.csv");
     let file = file.to_str().unwrap();
-    let queue = Queue::watch(&host, &["--csv", file]);
+    let probe = QueueProbe::start(&host, &["--csv", file]);
     host.send(10, &[1]);
-    queue.end();
+    probe.stop();
     let packets = std::fs::read_to_string(file).unwrap();
     assert!(packets.lines().count() > 10, "{packets}");
 
@@ -181,7 +184,7 @@ fn a_file_of_packets_stays_as_it_is_until_another_is_whole() {
 }
 
 #[test]
-fn what_is_no_device_and_what_is_no_file_of_packets_is_refused_in_one_line() {
+fn invalid_device_or_packet_file_is_rejected_in_one_line() {
     for arguments in [
         &["queue", "--from", "/proc/mounts"][..],
         &["queue", "--from", "/no/such/file"],
@@ -194,14 +197,14 @@ fn what_is_no_device_and_what_is_no_file_of_packets_is_refused_in_one_line() {
 }
 
 #[test]
-fn a_file_of_packets_gives_a_terminal_no_orders() {
+fn escape_sequences_of_packet_file_are_not_printed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("packets.csv");
-    let heading = "arrived_ns,left_ns,fate,reason,protocol,source,destination,seq,payload_bytes,\
+    let header = "arrived_ns,left_ns,fate,reason,protocol,source,destination,seq,payload_bytes,\
                    tcp_flags,size_bytes,counted_bytes,segments,queue,found_packets,found_bytes,\
                    behind_packets,behind_bytes";
     let dropped = "1,2,dropped,\u{1b}[2J,6,10.0.0.1:1,10.0.0.2:2,0,0,0,74,74,1,0,0,0,0,0";
-    std::fs::write(&file, format!("{heading}\n{dropped}\n")).unwrap();
+    std::fs::write(&file, format!("{header}\n{dropped}\n")).unwrap();
     let output = lab(&["queue", "--from", file.to_str().unwrap()]);
     let text = stdout(&output);
     assert!(text.contains("why dropped: ?[2J 1"), "{text:?}");

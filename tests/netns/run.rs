@@ -20,7 +20,7 @@ fn run(script: &str) -> Command {
 }
 
 #[test]
-fn the_exit_status_is_the_commands() {
+fn exit_status_is_that_of_command() {
     needs_root!();
     assert_eq!(run("exit 0").status().unwrap().code(), Some(0));
     assert_eq!(run("exit 3").status().unwrap().code(), Some(3));
@@ -28,7 +28,7 @@ fn the_exit_status_is_the_commands() {
 }
 
 #[test]
-fn a_command_that_does_not_exist_is_127_and_one_that_may_not_run_126() {
+fn missing_command_exits_127_and_non_executable_126() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let missing = pillion_in(&namespace, &["run", "--dev", "lo", "--", "no-such-command"]).output();
@@ -66,7 +66,7 @@ fn input_output_and_environment_pass_through() {
 }
 
 #[test]
-fn the_terminal_passes_through() {
+fn terminal_passes_through() {
     needs_root!();
     let inner =
         format!("{PILLION} run --dev lo -- sh -c 'test -t 0 && test -t 1 && echo terminal'");
@@ -80,7 +80,7 @@ fn the_terminal_passes_through() {
 }
 
 #[test]
-fn signals_reach_the_command() {
+fn signals_reach_command() {
     needs_root!();
     let signals = [
         (Signal::SIGTERM, "TERM"),
@@ -111,7 +111,7 @@ fn signals_reach_the_command() {
 }
 
 #[test]
-fn under_sudo_the_command_runs_as_the_caller_of_sudo() {
+fn command_under_sudo_runs_as_sudo_caller() {
     needs_root!();
     let ids = "id -u; id -g; id -G; echo $USER; grep CapEff /proc/self/status";
     let output = run(ids)
@@ -126,7 +126,7 @@ fn under_sudo_the_command_runs_as_the_caller_of_sudo() {
 }
 
 #[test]
-fn a_user_can_be_named() {
+fn user_option_sets_user_of_command() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let named = |user| {
@@ -147,7 +147,7 @@ fn a_user_can_be_named() {
 }
 
 #[test]
-fn the_connections_of_children_are_bundled_and_no_others() {
+fn only_connections_of_command_descendants_are_bundled() {
     needs_root!();
     let pair = clean_pair();
     let mut receiver = lab_in(
@@ -214,7 +214,7 @@ fn the_connections_of_children_are_bundled_and_no_others() {
 }
 
 #[test]
-fn companions_are_set_on_the_commands_connections_and_told_at_the_end() {
+fn tcp_options_are_set_for_command_and_reported_at_exit() {
     needs_root!();
     let pair = clean_pair();
     let receive = ["traffic", "receive", "--listen", "10.77.0.2:7003"];
@@ -231,8 +231,8 @@ fn companions_are_set_on_the_commands_connections_and_told_at_the_end() {
         .output()
         .unwrap();
     assert!(receiver.wait().unwrap().success());
-    let said = stderr(&output);
-    assert!(said.starts_with("pillion: 2 connections, "), "{said}");
-    let told = "; companions set: linear time-outs 2, nodelay 2, congestion control 2\n";
-    assert!(said.ends_with(told), "{said}");
+    let message = stderr(&output);
+    assert!(message.starts_with("pillion: 2 connections, "), "{message}");
+    let expected = "; companions set: linear time-outs 2, nodelay 2, congestion control 2\n";
+    assert!(message.ends_with(expected), "{message}");
 }

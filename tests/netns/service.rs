@@ -23,29 +23,29 @@ use crate::common::*;
 use crate::manager::signal;
 
 /// Running `pillion attach`; dropping it kills it.
-pub struct Attached(Child);
+pub struct ServiceGuard(Child);
 
-impl Attached {
-    pub fn begin(namespace: &Namespace, options: &[&str]) -> Self {
+impl ServiceGuard {
+    pub fn start(namespace: &Namespace, options: &[&str]) -> Self {
         let arguments = [&["attach", "--port", "7001"], options].concat();
         let mut attach = pillion_in(namespace, &arguments);
-        let attached = Self(attach.stderr(Stdio::piped()).spawn().unwrap());
-        await_attached(attached.0.id());
-        attached
+        let service = Self(attach.stderr(Stdio::piped()).spawn().unwrap());
+        await_attached(service.0.id());
+        service
     }
 
-    pub fn process(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.0.id()
     }
 
-    pub fn end(mut self) {
+    pub fn stop(mut self) {
         kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGTERM).unwrap();
-        let said = self.0.stderr.take().map(io::read_to_string);
-        assert!(self.0.wait().unwrap().success(), "{said:?}");
+        let text = self.0.stderr.take().map(io::read_to_string);
+        assert!(self.0.wait().unwrap().success(), "{text:?}");
     }
 }
 
-impl Drop for Attached {
+impl Drop for ServiceGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -53,7 +53,7 @@ impl Drop for Attached {
 }
 
 /// Sends an HTTP request and returns the head and the body of the response.
-pub fn get(mut stream: impl Read + Write, path: &str) -> (String, String) {
+pub fn http_get(mut stream: impl Read + Write, path: &str) -> (String, String) {
     write!(
         stream,
         "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
@@ -70,7 +70,7 @@ fn metrics<S: Read + Write>(connect: impl Fn() -> io::Result<S>) -> String {
     let mut metrics = String::new();
     eventually("metrics are served", || {
         let Ok(stream) = connect() else { return false };
-        let (head, body) = get(stream, "/metrics");
+        let (head, body) = http_get(stream, "/metrics");
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
         let kind = "application/openmetrics-text; version=1.0.0";
         assert!(head.contains(kind), "{head}");
@@ -80,7 +80,7 @@ fn metrics<S: Read + Write>(connect: impl Fn() -> io::Result<S>) -> String {
     metrics
 }
 
-fn get_at(socket: &Path) -> String {
+fn scrape(socket: &Path) -> String {
     metrics(|| UnixStream::connect(socket))
 }
 
@@ -93,30 +93,30 @@ fn value(metrics: &str, sample: &str) -> f64 {
 }
 
 #[test]
-fn metrics_are_what_the_account_says_under_names_of_the_statistics() {
+fn metrics_equal_stats_file() {
     needs_root!();
     let pair = clean_pair();
     let folder = tempfile::tempdir().unwrap();
     let (socket, stats) = (folder.path().join("metrics"), folder.path().join("stats"));
     let endpoint = format!("unix:{}", socket.display());
     let options = ["--metrics", &endpoint, "--stats", stats.to_str().unwrap()];
-    let attached = Attached::begin(&pair.sender.namespace, &options);
-    let before = get_at(&socket);
+    let service = ServiceGuard::start(&pair.sender.namespace, &options);
+    let before = scrape(&socket);
     assert_eq!(
         value(&before, "pillion_segments_total{outcome=\"bundled\"}"),
         0.0
     );
     send_to(&pair, &[7001]);
-    let metrics = get_at(&socket);
-    attached.end();
+    let metrics = scrape(&socket);
+    service.stop();
     assert!(!socket.exists(), "the socket is gone with its pillion");
 
-    let told = read_json(&stats);
+    let stats_json = read_json(&stats);
     let count = |value: &Value| value.as_u64().unwrap_or(0) as f64;
     for outcome in Outcome::ALL {
         let name = serde_json::to_value(outcome).unwrap();
         let sample = format!("pillion_segments_total{{outcome={name}}}");
-        let expected = count(&told["outcomes"][name.as_str().unwrap()]);
+        let expected = count(&stats_json["outcomes"][name.as_str().unwrap()]);
         assert_eq!(value(&metrics, &sample), expected, "{sample}");
     }
     for statistic in Counters::STATISTICS
@@ -126,13 +126,13 @@ fn metrics_are_what_the_account_says_under_names_of_the_statistics() {
         let sample = format!("pillion_{}_total", statistic.name);
         assert_eq!(
             value(&metrics, &sample),
-            count(&told[statistic.name]),
+            count(&stats_json[statistic.name]),
             "{sample}"
         );
     }
     let saved = value(&metrics, "pillion_saved_seconds");
     assert!(
-        (saved * 1e6 - count(&told["saved_us"])).abs() < 1.0,
+        (saved * 1e6 - count(&stats_json["saved_us"])).abs() < 1.0,
         "{saved}"
     );
     assert_eq!(value(&metrics, "pillion_connections_total"), 2.0);
@@ -144,10 +144,10 @@ fn metrics_are_what_the_account_says_under_names_of_the_statistics() {
 }
 
 #[test]
-fn metrics_keep_to_the_format() {
+fn metrics_conform_to_openmetrics() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let attached = Attached::begin(&namespace, &["--dev", "lo", "--metrics", "127.0.0.1:9273"]);
+    let service = ServiceGuard::start(&namespace, &["--dev", "lo", "--metrics", "127.0.0.1:9273"]);
     let connect = || TcpStream::connect("127.0.0.1:9273");
     let reach = || namespace.enter(connect).unwrap();
     let metrics = metrics(reach);
@@ -182,9 +182,9 @@ fn metrics_keep_to_the_format() {
     assert!(samples.len() < 100, "labels are bounded");
     assert_served("grafana/pillion.json", &samples);
     assert_served("prometheus/alerts.yaml", &samples);
-    let (head, _) = get(reach().unwrap(), "/other");
+    let (head, _) = http_get(reach().unwrap(), "/other");
     assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
-    attached.end();
+    service.stop();
 }
 
 /// Checks that a file below packaging/ uses only metrics that exist.
@@ -213,18 +213,18 @@ fn unix_endpoint() -> (TempDir, PathBuf, String) {
 }
 
 #[test]
-fn a_socket_left_behind_is_replaced_and_another_file_is_not() {
+fn stale_socket_is_replaced_but_other_file_is_not() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let (_folder, socket, endpoint) = unix_endpoint();
     let options = ["--dev", "lo", "--metrics", &endpoint];
-    let killed = Attached::begin(&namespace, &options);
-    get_at(&socket);
+    let killed = ServiceGuard::start(&namespace, &options);
+    scrape(&socket);
     drop(killed);
     assert!(socket.exists());
-    let attached = Attached::begin(&namespace, &options);
-    get_at(&socket);
-    attached.end();
+    let service = ServiceGuard::start(&namespace, &options);
+    scrape(&socket);
+    service.stop();
 
     fs::write(&socket, "mine").unwrap();
     let arguments = [&["attach", "--all"], &options[..]].concat();
@@ -239,38 +239,40 @@ fn a_socket_left_behind_is_replaced_and_another_file_is_not() {
 }
 
 #[test]
-fn a_socket_that_another_pillion_serves_is_left_to_it() {
+fn socket_served_by_other_process_is_left_alone() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let (_folder, socket, endpoint) = unix_endpoint();
     let options = ["--dev", "lo", "--metrics", &endpoint];
-    let first = Attached::begin(&namespace, &options);
+    let first = ServiceGuard::start(&namespace, &options);
     let arguments = [&["attach", "--all"], &options[..]].concat();
     let mut second = pillion_in(&namespace, &arguments);
-    let mut second = Attached(second.stderr(Stdio::piped()).spawn().unwrap());
-    eventually("the process exits", || second.0.try_wait().unwrap().is_some());
+    let mut second = ServiceGuard(second.stderr(Stdio::piped()).spawn().unwrap());
+    eventually("the process exits", || {
+        second.0.try_wait().unwrap().is_some()
+    });
     assert_eq!(second.0.wait().unwrap().code(), Some(1));
-    let said = io::read_to_string(second.0.stderr.take().unwrap()).unwrap();
-    assert!(said.contains("another process serves there"), "{said}");
-    get_at(&socket);
-    first.end();
+    let text = io::read_to_string(second.0.stderr.take().unwrap()).unwrap();
+    assert!(text.contains("another process serves there"), "{text}");
+    scrape(&socket);
+    first.stop();
     assert!(!socket.exists());
 }
 
 #[test]
-fn a_socket_in_another_users_folder_goes_with_pillion() {
+fn socket_in_folder_of_other_user_is_removed_at_exit() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let (folder, socket, endpoint) = unix_endpoint();
     chown(folder.path(), Some(65534), None).unwrap();
-    let attached = Attached::begin(&namespace, &["--dev", "lo", "--metrics", &endpoint]);
-    get_at(&socket);
-    attached.end();
+    let service = ServiceGuard::start(&namespace, &["--dev", "lo", "--metrics", &endpoint]);
+    scrape(&socket);
+    service.stop();
     assert!(!socket.exists());
 }
 
 #[test]
-fn files_that_may_not_grow_are_no_end_to_it() {
+fn file_size_limit_does_not_stop_service() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let folder = tempfile::tempdir().unwrap();
@@ -282,13 +284,13 @@ fn files_that_may_not_grow_are_no_end_to_it() {
     unsafe {
         attach.pre_exec(|| setrlimit(Resource::RLIMIT_FSIZE, 0, 0).map_err(Into::into));
     }
-    let mut attached = Attached(attach.stderr(Stdio::piped()).spawn().unwrap());
-    await_attached(attached.process());
-    signal(&attached.0, Signal::SIGUSR1);
-    let mut said = BufReader::new(attached.0.stderr.take().unwrap()).lines();
-    let refused = said.find_map(|line| line.ok().filter(|line| line.contains(stats)));
+    let mut service = ServiceGuard(attach.stderr(Stdio::piped()).spawn().unwrap());
+    await_attached(service.pid());
+    signal(&service.0, Signal::SIGUSR1);
+    let mut text = BufReader::new(service.0.stderr.take().unwrap()).lines();
+    let refused = text.find_map(|line| line.ok().filter(|line| line.contains(stats)));
     assert!(refused.unwrap().contains("File too large"));
-    assert!(attached.0.try_wait().unwrap().is_none());
+    assert!(service.0.try_wait().unwrap().is_none());
 }
 
 pub fn status(namespace: &Namespace) -> (Option<i32>, String) {
@@ -297,47 +299,49 @@ pub fn status(namespace: &Namespace) -> (Option<i32>, String) {
 }
 
 #[test]
-fn one_that_waits_says_so_to_status() {
+fn status_shows_waiting_process() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let mut attach = pillion_in(&namespace, &["attach", "--all", "--wait", "--dev", "late0"]);
     let mut waiting = attach.stderr(Stdio::null()).spawn().unwrap();
     eventually("status names the device", || {
-        let (code, said) = status(&namespace);
+        let (code, text) = status(&namespace);
         let waits = "note: waits: no network device `late0`";
-        code == Some(1) && said.contains("  not at work yet\n") && said.contains(waits)
+        code == Some(1) && text.contains("  not at work yet\n") && text.contains(waits)
     });
     signal(&waiting, Signal::SIGTERM);
     assert!(waiting.wait().unwrap().success());
 }
 
 #[test]
-fn status_tells_whether_all_is_well_by_words_and_exit_status() {
+fn status_reports_health_by_text_and_exit_status() {
     needs_root!();
     let pair = clean_pair();
     let namespace = &pair.sender.namespace;
-    let (code, said) = status(namespace);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("no `pillion attach`"), "{said}");
+    let (code, text) = status(namespace);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("no `pillion attach`"), "{text}");
 
-    let attached = Attached::begin(namespace, &[]);
-    eventually("no connection is covered yet", || status(namespace).0 == Some(3));
-    let (_, said) = status(namespace);
+    let service = ServiceGuard::start(namespace, &[]);
+    eventually("no connection is covered yet", || {
+        status(namespace).0 == Some(3)
+    });
+    let (_, text) = status(namespace);
     assert!(
-        said.contains("  bundling connections with port 7001\n"),
-        "{said}"
+        text.contains("  bundling connections with port 7001\n"),
+        "{text}"
     );
-    assert!(said.contains("  attached to tap0\n"), "{said}");
+    assert!(text.contains("  attached to tap0\n"), "{text}");
     assert!(
-        said.contains("  covers 0 connections now, 0 since it began\n"),
-        "{said}"
+        text.contains("  covers 0 connections now, 0 since it began\n"),
+        "{text}"
     );
 
     std::thread::scope(|scope| {
         let traffic = scope.spawn(|| send_to(&pair, &[7001]));
         eventually("both connections are covered", || {
-            let (code, said) = status(namespace);
-            code == Some(0) && said.contains("covers 2 connections now, 2 since")
+            let (code, text) = status(namespace);
+            code == Some(0) && text.contains("covers 2 connections now, 2 since")
         });
         traffic.join().unwrap();
     });
@@ -346,7 +350,7 @@ fn status_tells_whether_all_is_well_by_words_and_exit_status() {
         .output()
         .unwrap();
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert_eq!(json[0]["pid"], attached.0.id());
+    assert_eq!(json[0]["pid"], service.0.id());
     assert_eq!(json[0]["totals"]["connections"], 2);
 
     let mut down = namespace.command("ip");
@@ -357,18 +361,20 @@ fn status_tells_whether_all_is_well_by_words_and_exit_status() {
             .success()
     );
     eventually("status reports the missing device", || {
-        let (code, said) = status(namespace);
-        code == Some(1) && said.contains("attached to no device")
+        let (code, text) = status(namespace);
+        code == Some(1) && text.contains("attached to no device")
     });
-    attached.end();
+    service.stop();
 }
 
 #[test]
-fn another_user_is_not_told() {
+fn status_is_refused_to_other_users() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let attached = Attached::begin(&namespace, &["--dev", "lo"]);
-    eventually("root can read the status", || status(&namespace).0 == Some(3));
+    let service = ServiceGuard::start(&namespace, &["--dev", "lo"]);
+    eventually("root can read the status", || {
+        status(&namespace).0 == Some(3)
+    });
     let folder = tempfile::tempdir().unwrap();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(folder.path(), open).unwrap();
@@ -380,43 +386,45 @@ fn another_user_is_not_told() {
         .arg(copy)
         .arg("status");
     assert_eq!(other.output().unwrap().status.code(), Some(1));
-    attached.end();
+    service.stop();
 }
 
 #[test]
-fn totals_are_said_in_the_log_as_often_as_asked() {
+fn totals_are_logged_at_requested_interval() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let mut attached = Attached::begin(&namespace, &["--dev", "lo", "--totals-every", "1"]);
-    let says = BufReader::new(attached.0.stderr.take().unwrap()).lines();
-    let so_far = says
+    let mut service = ServiceGuard::start(&namespace, &["--dev", "lo", "--totals-every", "1"]);
+    let log = BufReader::new(service.0.stderr.take().unwrap()).lines();
+    let totals = log
         .map_while(Result::ok)
         .filter(|line| line.contains("so far"));
-    for line in so_far.take(2) {
+    for line in totals.take(2) {
         assert!(
             line.starts_with("pillion: so far: 0 connections, "),
             "{line}"
         );
     }
-    attached.end();
+    service.stop();
 }
 
 #[test]
-fn one_that_does_not_answer_is_told_of() {
+fn status_reports_unresponsive_process() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let attached = Attached::begin(&namespace, &["--dev", "lo"]);
-    let process = attached.process();
-    let signal = |signal| kill(Pid::from_raw(process.cast_signed()), signal).unwrap();
+    let service = ServiceGuard::start(&namespace, &["--dev", "lo"]);
+    let pid = service.pid();
+    let signal = |signal| kill(Pid::from_raw(pid.cast_signed()), signal).unwrap();
     signal(Signal::SIGSTOP);
-    let (code, said) = status(&namespace);
-    assert_eq!(code, Some(1), "{said}");
-    let silent = format!("process {process} does not answer");
+    let (code, text) = status(&namespace);
+    assert_eq!(code, Some(1), "{text}");
+    let silent = format!("process {pid} does not answer");
     assert!(
-        said.contains(&silent) && !said.contains("no `pillion attach`"),
-        "{said}"
+        text.contains(&silent) && !text.contains("no `pillion attach`"),
+        "{text}"
     );
     signal(Signal::SIGCONT);
-    eventually("the process answers again", || status(&namespace).0 == Some(3));
-    attached.end();
+    eventually("the process answers again", || {
+        status(&namespace).0 == Some(3)
+    });
+    service.stop();
 }

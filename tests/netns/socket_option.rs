@@ -46,19 +46,19 @@ fn example() -> (TempDir, PathBuf) {
 struct Example {
     program: Child,
     received: JoinHandle<String>,
-    begun: Receiver<()>,
+    started: Receiver<()>,
 }
 
 impl Example {
     fn start(pair: &HostPair, program: &Path, under: &[&str]) -> Self {
         let bind = || TcpListener::bind("10.77.0.2:7001");
         let listener = pair.receiver.namespace.enter(bind).unwrap().unwrap();
-        let (tell, begun) = channel();
+        let (notify, started) = channel();
         let received = std::thread::spawn(move || {
             let mut text = vec![0];
             let (mut stream, _) = listener.accept().unwrap();
             stream.read_exact(&mut text).unwrap();
-            let _ = tell.send(());
+            let _ = notify.send(());
             stream.read_to_end(&mut text).unwrap();
             String::from_utf8(text).unwrap()
         });
@@ -70,20 +70,20 @@ impl Example {
         Self {
             program: command.spawn().unwrap(),
             received,
-            begun,
+            started,
         }
     }
 
     /// Stops the program after its first byte and runs `something` while its connection stays.
-    fn held<T>(&self, something: impl FnOnce() -> T) -> T {
+    fn while_stopped<T>(&self, something: impl FnOnce() -> T) -> T {
         let pid = Pid::from_raw(self.program.id().cast_signed());
-        self.begun.recv().expect("a first byte");
+        self.started.recv().expect("a first byte");
         kill(pid, Signal::SIGSTOP).unwrap();
-        let _stopped = Stopped(pid);
+        let _stopped = ContinueOnDrop(pid);
         something()
     }
 
-    fn end(self) -> Output {
+    fn finish(self) -> Output {
         let output = self.program.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
         let received = self.received.join().unwrap();
@@ -93,9 +93,9 @@ impl Example {
 }
 
 /// Continues a stopped process when dropped, so that a failing test does not wait for it forever.
-struct Stopped(Pid);
+struct ContinueOnDrop(Pid);
 
-impl Drop for Stopped {
+impl Drop for ContinueOnDrop {
     fn drop(&mut self) {
         let _ = kill(self.0, Signal::SIGCONT);
     }
@@ -103,23 +103,23 @@ impl Drop for Stopped {
 
 /// Runs the example to its end, directly or under a pillion.
 fn run(pair: &HostPair, program: &Path, under: &[&str]) -> Output {
-    Example::start(pair, program, under).end()
+    Example::start(pair, program, under).finish()
 }
 
 /// Returns how many of the fifty lines were bundled, according to the example.
 fn bundled(output: &Output) -> u64 {
-    let said = stdout(output);
-    let number = |place| {
-        said.split(' ')
-            .nth(place)
+    let text = stdout(output);
+    let number = |index| {
+        text.split(' ')
+            .nth(index)
             .and_then(|n: &str| n.parse().ok())
     };
-    assert_eq!(number(0), Some(50), "{said}");
+    assert_eq!(number(0), Some(50), "{text}");
     number(2).expect("a number")
 }
 
 #[test]
-fn an_unprivileged_program_switches_bundling_on_where_it_may() {
+fn unprivileged_program_enables_bundling_on_request() {
     needs_root!();
     let pair = clean_pair();
     let (_folder, program) = example();
@@ -133,13 +133,13 @@ fn an_unprivileged_program_switches_bundling_on_where_it_may() {
     let quiet = stderr(&run(&pair, &program, &under(&others)));
     assert_eq!(quiet, "", "nothing is logged");
 
-    let alone = run(&pair, &program, &[]);
-    assert_eq!(stderr(&alone), "no pillion is at work here\n");
-    assert_eq!(stdout(&alone), "");
+    let without = run(&pair, &program, &[]);
+    assert_eq!(stderr(&without), "no pillion is at work here\n");
+    assert_eq!(stdout(&without), "");
 }
 
 #[test]
-fn attached_without_a_choice_only_what_asks_is_bundled() {
+fn attach_without_rules_bundles_only_requesting_sockets() {
     needs_root!();
     let pair = clean_pair();
     let (folder, program) = example();
@@ -149,35 +149,35 @@ fn attached_without_a_choice_only_what_asks_is_bundled() {
         .spawn()
         .unwrap();
     await_attached(attach.id());
-    let asking = Example::start(&pair, &program, &[]);
-    let wanted_by = asking.held(|| {
-        let mut wanted_by = Value::Null;
+    let example_run = Example::start(&pair, &program, &[]);
+    let requested_by = example_run.while_stopped(|| {
+        let mut requested_by = Value::Null;
         eventually("the connection is listed", || {
             let flows = pillion(&["flows", "--json"]);
             let flows: Vec<Value> = serde_json::from_slice(&flows.stdout).expect("JSON");
             let mut flows = flows.iter();
             let flow = flows.find(|flow| flow["peer"] == "10.77.0.2:7001");
-            wanted_by = flow.map_or(Value::Null, |flow| flow["wanted_by"].clone());
+            requested_by = flow.map_or(Value::Null, |flow| flow["wanted_by"].clone());
             flow.is_some()
         });
-        wanted_by
+        requested_by
     });
-    let asking = asking.end();
-    assert_eq!(wanted_by, "application");
+    let example_run = example_run.finish();
+    assert_eq!(requested_by, "application");
     kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert!(attach.wait().unwrap().success());
     let stats = read_json(&stats);
     assert_eq!(stats["connections"], 1);
-    assert_eq!(stats["outcomes"]["bundled"], bundled(&asking));
+    assert_eq!(stats["outcomes"]["bundled"], bundled(&example_run));
 }
 
 #[test]
-fn the_traffics_streams_ask_for_bundling_and_decline_it() {
+fn traffic_streams_can_request_and_decline_bundling() {
     needs_root!();
     let pair = clean_pair();
     let folder = tempfile::tempdir().unwrap();
     let stats = folder.path().join("stats");
-    let bundled = |how: &[&str], switch: &[&str]| {
+    let bundled = |options: &[&str], switch: &[&str]| {
         let listen = [
             "traffic",
             "receive",
@@ -197,25 +197,25 @@ fn the_traffics_streams_ask_for_bundling_and_decline_it() {
             "--to",
             "10.77.0.2:7002",
         ];
-        let what = ["--itt", "15", "--messages", "50"];
-        let arguments = [&run[..], how, &send, &what, switch].concat();
+        let writes = ["--itt", "15", "--messages", "50"];
+        let arguments = [&run[..], options, &send, &writes, switch].concat();
         let sent = pillion_in(&pair.sender.namespace, &arguments).output();
         assert!(sent.as_ref().unwrap().status.success(), "{sent:?}");
         assert!(receiver.wait().unwrap().success());
         let bundled = &read_json(&stats)["outcomes"]["bundled"];
         bundled.as_u64().unwrap_or(0)
     };
-    let asked = bundled(
+    let requested = bundled(
         &["--on-request"],
         &["--pillion", "on", "--max-packets", "1"],
     );
-    assert!(asked > 20, "{asked} of 50");
+    assert!(requested > 20, "{requested} of 50");
     assert!(bundled(&[], &[]) > 20, "by rules");
     assert_eq!(bundled(&[], &["--pillion", "off"]), 0);
 }
 
 #[test]
-fn the_header_says_the_same_to_c_and_to_rust() {
+fn c_header_matches_rust_definitions() {
     macro_rules! offsets {
         ($($field:ident)+) => {
             [$((
@@ -239,7 +239,7 @@ fn the_header_says_the_same_to_c_and_to_rust() {
         ("PILLION_WAIT_FOR_LOSS", option::WAIT_FOR_LOSS),
         ("PILLION_REACT_CWR", option::REACT_CWR),
     ];
-    let standings = [
+    let sources = [
         ("PILLION_OFF", option::OFF),
         ("PILLION_BY_RULE", option::BY_RULE),
         ("PILLION_BY_APPLICATION", option::BY_APPLICATION),
@@ -247,7 +247,7 @@ fn the_header_says_the_same_to_c_and_to_rust() {
     ];
     let all = offsets.into_iter().chain([size]);
     let all = all.chain(options.map(|(name, number)| (name, number as usize)));
-    let all = all.chain(standings.map(|(name, number)| (name, number as usize)));
+    let all = all.chain(sources.map(|(name, number)| (name, number as usize)));
     let (mut prints, mut expected) = (String::new(), String::new());
     for (name, number) in all {
         prints += &format!("printf(\"%s %d\\n\", \"{name}\", (int)({name}));\n");
@@ -262,14 +262,14 @@ fn the_header_says_the_same_to_c_and_to_rust() {
         let file = folder.path().join(name);
         fs::write(&file, &source).unwrap();
         let (_folder, program) = compile(compiler, &file);
-        let said = Command::new(program).output().unwrap();
-        assert_eq!(stdout(&said), expected, "{compiler}");
+        let text = Command::new(program).output().unwrap();
+        assert_eq!(stdout(&text), expected, "{compiler}");
     }
 }
 
 /// A netlink socket's list of groups returns the length that would be needed.
 #[test]
-fn an_answer_of_the_kernels_that_is_longer_than_there_is_room_for_is_as_without_pillion() {
+fn oversized_getsockopt_result_is_unchanged_by_attach() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let answer = || {

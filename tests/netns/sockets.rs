@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::common::*;
 
 #[test]
-fn samples_come_at_fixed_times_and_end_with_what_the_stream_itself_says() {
+fn samples_have_fixed_times_and_match_final_counters() {
     needs_root!();
     let pair = lossy_pair(0.05);
     let receive = [
@@ -87,17 +87,17 @@ fn samples_come_at_fixed_times_and_end_with_what_the_stream_itself_says() {
                 sample["min_rtt_us"].is_null() || sample["min_rtt_us"].as_u64() >= Some(40_000)
             );
         }
-        let counted = |name: &str| {
+        let counters = |name: &str| {
             let counts = samples.iter().map(|sample| sample[name].as_u64().unwrap());
             counts.collect::<Vec<_>>()
         };
         for name in ["total_retrans", "bytes_sent", "bytes_acked"] {
-            assert!(counted(name).is_sorted(), "{name} of {samples:?}");
+            assert!(counters(name).is_sorted(), "{name} of {samples:?}");
         }
         last.push(samples.last().unwrap());
     }
     // The last samples precede the stream's end, where it reports its own counters.
-    for (sampled, counted) in [
+    for (sampled, counters) in [
         ("total_retrans", "retransmissions"),
         ("bytes_sent", "bytes_sent"),
     ] {
@@ -106,19 +106,19 @@ fn samples_come_at_fixed_times_and_end_with_what_the_stream_itself_says() {
             .map(|sample| sample[sampled].as_u64().unwrap())
             .sum();
         let streams = sent["streams"].as_array().unwrap();
-        let counted: u64 = streams
+        let counters: u64 = streams
             .iter()
-            .map(|stream| stream[counted].as_u64().unwrap())
+            .map(|stream| stream[counters].as_u64().unwrap())
             .sum();
         assert!(
-            sampled <= counted && 2 * sampled >= counted,
-            "{sampled} of {counted}"
+            sampled <= counters && 2 * sampled >= counters,
+            "{sampled} of {counters}"
         );
     }
 }
 
 #[test]
-fn a_signal_ends_it_between_two_samples() {
+fn signal_stops_sampler_between_samples() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let mut sampler = lab_in(&namespace, &["sockets", "--interval", "86400000"])
@@ -130,6 +130,8 @@ fn a_signal_ends_it_between_two_samples() {
         fs::read_dir(&waits).unwrap().count() == 2
     });
     kill(pid, Signal::SIGTERM).unwrap();
-    eventually("the process exits", || sampler.try_wait().unwrap().is_some());
+    eventually("the process exits", || {
+        sampler.try_wait().unwrap().is_some()
+    });
     assert!(sampler.wait().unwrap().success());
 }

@@ -13,13 +13,13 @@ use crate::common::*;
 use crate::service::status;
 
 /// Running `attach` that writes its statistics into its own folder.
-struct Attached {
+struct AttachWithStats {
     process: Child,
     folder: TempDir,
 }
 
-impl Attached {
-    fn begin(namespace: &pillion_lab::Namespace) -> Self {
+impl AttachWithStats {
+    fn start(namespace: &pillion_lab::Namespace) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let stats = folder.path().join("stats.json");
         let arguments = [
@@ -46,77 +46,77 @@ impl Attached {
 }
 
 #[test]
-fn it_is_whole_at_any_moment_and_up_to_date_on_demand() {
+fn stats_file_is_always_complete_and_updated_on_sigusr1() {
     needs_root!();
     let pair = clean_pair();
-    let mut attached = Attached::begin(&pair.sender.namespace);
-    assert_eq!(attached.stats()["connections"], 0);
+    let mut attach = AttachWithStats::start(&pair.sender.namespace);
+    assert_eq!(attach.stats()["connections"], 0);
     send_to(&pair, &[7001]);
-    attached.kill(Signal::SIGUSR1);
+    attach.kill(Signal::SIGUSR1);
     eventually("the file shows both connections", || {
-        attached.stats()["connections"] == 2
+        attach.stats()["connections"] == 2
     });
     for _ in 0..200 {
-        attached.kill(Signal::SIGUSR1);
-        attached.stats();
+        attach.kill(Signal::SIGUSR1);
+        attach.stats();
     }
-    attached.kill(Signal::SIGKILL);
-    attached.process.wait().unwrap();
-    assert_eq!(attached.stats()["connections"], 2);
-    let left = fs::read_dir(attached.folder.path()).unwrap().count();
+    attach.kill(Signal::SIGKILL);
+    attach.process.wait().unwrap();
+    assert_eq!(attach.stats()["connections"], 2);
+    let files = fs::read_dir(attach.folder.path()).unwrap().count();
     assert!(
-        left <= 2,
+        files <= 2,
         "the file, and perhaps the one that was to replace it"
     );
 }
 
 #[test]
-fn a_folder_that_goes_is_said_once_and_the_file_is_back_with_it() {
+fn removed_folder_is_reported_once_and_file_is_rewritten() {
     needs_root!();
     let pair = clean_pair();
-    let mut attached = Attached::begin(&pair.sender.namespace);
-    let mut says = BufReader::new(attached.process.stderr.take().unwrap()).lines();
+    let mut attach = AttachWithStats::start(&pair.sender.namespace);
+    let mut log = BufReader::new(attach.process.stderr.take().unwrap()).lines();
     assert!(
-        says.next()
+        log.next()
             .unwrap()
             .unwrap()
             .starts_with("pillion: bundling ")
     );
-    fs::remove_dir_all(attached.folder.path()).unwrap();
-    attached.kill(Signal::SIGUSR1);
-    let line = says.next().unwrap().unwrap();
+    fs::remove_dir_all(attach.folder.path()).unwrap();
+    attach.kill(Signal::SIGUSR1);
+    let line = log.next().unwrap().unwrap();
     assert!(
         line.starts_with("pillion: write --stats ") && line.ends_with("; trying again"),
         "{line}"
     );
     let namespace = &pair.sender.namespace;
-    let what = format!("write --stats {}", attached.folder.path().display());
-    let (fails, failed) = (format!("  fails: {what}"), format!(" ago: {what}"));
+    let failure = format!("write --stats {}", attach.folder.path().display());
+    let (fails, failed) = (format!("  fails: {failure}"), format!(" ago: {failure}"));
     eventually("status reports the failure", || {
-        let (code, said) = status(namespace);
-        code == Some(1) && said.contains(&fails) && said.contains(&failed)
+        let (code, text) = status(namespace);
+        code == Some(1) && text.contains(&fails) && text.contains(&failed)
     });
-    fs::create_dir(attached.folder.path()).unwrap();
-    attached.kill(Signal::SIGUSR1);
+    fs::create_dir(attach.folder.path()).unwrap();
+    attach.kill(Signal::SIGUSR1);
     eventually("the file exists again", || {
-        attached.folder.path().join("stats.json").exists()
+        attach.folder.path().join("stats.json").exists()
     });
     eventually("status reports the past failure", || {
-        let (code, said) = status(namespace);
-        code == Some(3) && !said.contains(&fails) && said.contains(&failed)
+        let (code, text) = status(namespace);
+        code == Some(3) && !text.contains(&fails) && text.contains(&failed)
     });
-    attached.kill(Signal::SIGTERM);
-    assert!(attached.process.wait().unwrap().success());
-    let line = says.next().unwrap().unwrap();
+    attach.kill(Signal::SIGTERM);
+    assert!(attach.process.wait().unwrap().success());
+    let line = log.next().unwrap().unwrap();
     assert!(
         line.starts_with("pillion: 0 connections"),
-        "nothing more was said: {line}"
+        "nothing more is logged: {line}"
     );
 }
 
 /// Like a single file mounted into a container, which cannot be replaced by renaming.
 #[test]
-fn a_file_that_is_mounted_alone_is_written_to() {
+fn bind_mounted_stats_file_is_written() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let folder = tempfile::tempdir().unwrap();

@@ -17,7 +17,7 @@ use crate::common::clean_pair;
 
 /// Transport of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Carriage {
+pub enum Transport {
     /// Plain TCP.
     Plain,
     /// TCP with a bundler that treats every stream as thin, without limits.
@@ -28,7 +28,7 @@ pub enum Carriage {
 
 /// Results of a stream.
 #[derive(Debug)]
-pub struct Outcome<S, R> {
+pub struct Transfer<S, R> {
     /// Return value of the sending end.
     pub sent: S,
     /// Return value of the receiving end.
@@ -38,34 +38,34 @@ pub struct Outcome<S, R> {
 }
 
 /// Runs both ends of a stream. The sending half is closed when `send` returns.
-pub fn carry<S: Send + 'static, R: Send + 'static>(
-    carriage: Carriage,
+pub fn transfer<S: Send + 'static, R: Send + 'static>(
+    transport: Transport,
     send: impl FnOnce(&TcpStream) -> S + Send + 'static,
     receive: impl FnOnce(TcpStream) -> R + Send + 'static,
-) -> Outcome<S, R> {
-    carry_over(&clean_pair(), carriage, send, receive)
+) -> Transfer<S, R> {
+    transfer_over(&clean_pair(), transport, send, receive)
 }
 
-/// Like [`carry`], from the sender of a pair to its receiver.
-pub fn carry_over<S: Send + 'static, R: Send + 'static>(
+/// Like [`transfer`], from the sender of a pair to its receiver.
+pub fn transfer_over<S: Send + 'static, R: Send + 'static>(
     pair: &HostPair,
-    carriage: Carriage,
+    transport: Transport,
     send: impl FnOnce(&TcpStream) -> S + Send + 'static,
     receive: impl FnOnce(TcpStream) -> R + Send + 'static,
-) -> Outcome<S, R> {
+) -> Transfer<S, R> {
     let address = SocketAddr::V4(SocketAddrV4::new(pair.receiver.address, 7777));
     let listener = pair
         .receiver
         .namespace
-        .enter(move || listener(carriage, address))
+        .enter(move || listener(transport, address))
         .expect("a listener");
     let receiver = pair
         .receiver
         .namespace
         .spawn(move || receive(listener.accept().expect("a connection").0));
     let sender = pair.sender.namespace.enter(move || {
-        let attachment = (carriage != Carriage::Plain).then(attach);
-        let socket = socket(carriage);
+        let attachment = (transport != Transport::Plain).then(attach);
+        let socket = socket(transport);
         let address = SockaddrStorage::from(address);
         retry(|| connect(socket.as_raw_fd(), &address)).expect("connect");
         let stream = TcpStream::from(socket);
@@ -76,7 +76,7 @@ pub fn carry_over<S: Send + 'static, R: Send + 'static>(
             .expect("shutdown");
         let received = receiver.join().expect("a receiver").expect("its namespace");
         let totals = attachment.map(|attachment| attachment.totals().expect("totals"));
-        Outcome {
+        Transfer {
             sent,
             received,
             counters: totals.map(|totals| totals.counters),
@@ -85,12 +85,12 @@ pub fn carry_over<S: Send + 'static, R: Send + 'static>(
     sender.expect("a sender")
 }
 
-/// Like [`carry`], where the receiver reads everything.
-pub fn carry_to_end<S: Send + 'static>(
-    carriage: Carriage,
+/// Like [`transfer`], where the receiver reads everything.
+pub fn transfer_all<S: Send + 'static>(
+    transport: Transport,
     send: impl FnOnce(&TcpStream) -> S + Send + 'static,
-) -> Outcome<S, Vec<u8>> {
-    carry(carriage, send, read_to_end)
+) -> Transfer<S, Vec<u8>> {
+    transfer(transport, send, read_to_end)
 }
 
 /// Reads the rest of a stream.
@@ -101,7 +101,7 @@ pub fn read_to_end(mut stream: TcpStream) -> Vec<u8> {
 }
 
 /// Returns test data in which no two sections are alike.
-pub fn content(bytes: usize) -> Vec<u8> {
+pub fn test_data(bytes: usize) -> Vec<u8> {
     (0..bytes as u32)
         .map(|position| (position.wrapping_mul(0x9e37_79b1) >> 24) as u8)
         .collect()
@@ -109,7 +109,7 @@ pub fn content(bytes: usize) -> Vec<u8> {
 
 /// Sends data in messages. They are far enough apart to leave as single segments, and close enough
 /// that several are outstanding.
-pub fn send_thinly(stream: &TcpStream, data: &[u8], message: usize, flags: i32) {
+pub fn send_spaced(stream: &TcpStream, data: &[u8], message: usize, flags: i32) {
     for part in data.chunks(message) {
         let flags = MsgFlags::from_bits_retain(flags);
         let sent = retry(|| send(stream.as_raw_fd(), part, flags)).expect("sent");
@@ -124,10 +124,10 @@ pub fn pause() {
 }
 
 /// Creates an unconnected socket.
-pub fn socket(carriage: Carriage) -> OwnedFd {
-    let protocol = match carriage {
-        Carriage::BundledMptcp => libc::IPPROTO_MPTCP,
-        Carriage::Plain | Carriage::Bundled => libc::IPPROTO_TCP,
+pub fn socket(transport: Transport) -> OwnedFd {
+    let protocol = match transport {
+        Transport::BundledMptcp => libc::IPPROTO_MPTCP,
+        Transport::Plain | Transport::Bundled => libc::IPPROTO_TCP,
     };
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
     // SAFETY: three integers.
@@ -137,8 +137,8 @@ pub fn socket(carriage: Carriage) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-fn listener(carriage: Carriage, address: SocketAddr) -> TcpListener {
-    let socket = socket(carriage);
+fn listener(transport: Transport, address: SocketAddr) -> TcpListener {
+    let socket = socket(transport);
     bind(socket.as_raw_fd(), &SockaddrStorage::from(address)).expect("bind");
     listen(&socket, Backlog::new(1).expect("a backlog")).expect("listen");
     socket.into()

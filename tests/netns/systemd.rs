@@ -23,7 +23,7 @@ const SYSTEMD: &str = "/lib/systemd/systemd";
 const UNIT: &str = include_str!("../../packaging/systemd/pillion.service");
 
 /// Output keys that the unit's sandbox permits.
-const TOLD: &str = "metrics = \"unix:/run/pillion/metrics\"\n\
+const OUTPUT_KEYS: &str = "metrics = \"unix:/run/pillion/metrics\"\n\
                     stats = \"/var/lib/pillion/stats.json\"\n";
 
 impl Systemd {
@@ -134,14 +134,18 @@ fn remove_cgroups(path: &Path) -> std::io::Result<()> {
 }
 
 #[test]
-fn systemd_starts_it_reloads_it_lets_it_hand_over_and_stops_it() {
+fn systemd_starts_reloads_hands_over_and_stops_service() {
     needs_root!();
     if !Path::new(SYSTEMD).exists() {
         println!("left out without systemd");
         return;
     }
     let pair = clean_pair();
-    let systemd = Systemd::boot(&pair, &format!("{TOLD}[[rule]]\nports = 7001\n"), &[]);
+    let systemd = Systemd::boot(
+        &pair,
+        &format!("{OUTPUT_KEYS}[[rule]]\nports = 7001\n"),
+        &[],
+    );
     within(Duration::from_secs(30), "the service is active", || {
         let log = systemd.log();
         assert!(!log.contains("pillion: open"), "{log}");
@@ -171,7 +175,7 @@ fn systemd_starts_it_reloads_it_lets_it_hand_over_and_stops_it() {
 
     fs::write(
         systemd.rules(),
-        format!("{TOLD}[[rule]]\nports = 7001\n[[rule]]\nports = 7002\n"),
+        format!("{OUTPUT_KEYS}[[rule]]\nports = 7001\n[[rule]]\nports = 7002\n"),
     )
     .unwrap();
     assert!(
@@ -199,8 +203,8 @@ fn systemd_starts_it_reloads_it_lets_it_hand_over_and_stops_it() {
         "USR2",
         "pillion",
     ];
-    let handed = systemd.run(&hand_over);
-    assert!(handed.status.success(), "{}", stderr(&handed));
+    let output = systemd.run(&hand_over);
+    assert!(output.status.success(), "{}", stderr(&output));
     eventually("the new process is the main process", || {
         let now = systemd.show("MainPID");
         now != pid && now != "0" && systemd.log().contains("its successor is at work")
@@ -221,12 +225,12 @@ fn systemd_starts_it_reloads_it_lets_it_hand_over_and_stops_it() {
     assert_eq!(ended, ["1", "0"], "{}", systemd.log());
     assert_eq!(systemd.show("Result"), "success");
     assert_eq!(systemd.show("ActiveState"), "inactive");
-    let stays = stdout(&systemd.run(&["cat", "/var/lib/pillion/stats.json"]));
-    assert!(stays.contains("\"connections\":"), "{stays}");
+    let stats = stdout(&systemd.run(&["cat", "/var/lib/pillion/stats.json"]));
+    assert!(stats.contains("\"connections\":"), "{stats}");
 }
 
 #[test]
-fn systemd_lets_it_be_where_a_mistake_stays() {
+fn systemd_gives_up_on_persistent_error() {
     needs_root!();
     if !Path::new(SYSTEMD).exists() {
         println!("left out without systemd");
@@ -246,7 +250,7 @@ fn systemd_lets_it_be_where_a_mistake_stays() {
 }
 
 #[test]
-fn the_unit_is_started_too_often_only_if_a_mistake_stays() {
+fn unit_start_limit_is_reached_only_by_persistent_error() {
     let number = |key: &str| -> u32 {
         let mut lines = UNIT.lines().filter_map(|line| line.strip_prefix(key));
         lines.next().expect(key).parse().expect(key)
@@ -255,5 +259,8 @@ fn the_unit_is_started_too_often_only_if_a_mistake_stays() {
     assert!(starts * every >= 600, "names that appear late are retried");
     // Plus the time that a silent name server takes.
     let slow = every + 5;
-    assert!(starts * slow < number("StartLimitIntervalSec="), "the interval covers all starts");
+    assert!(
+        starts * slow < number("StartLimitIntervalSec="),
+        "the interval covers all starts"
+    );
 }

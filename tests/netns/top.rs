@@ -21,20 +21,20 @@ use pillion_bpf::host::interruption::{poll, retry};
 use pillion_lab::Namespace;
 
 use crate::common::*;
-use crate::succession::ends_well;
+use crate::handover::exits_successfully;
 
 nix::ioctl_write_int_bad!(control, libc::TIOCSCTTY);
 nix::ioctl_write_ptr_bad!(resize, libc::TIOCSWINSZ, Winsize);
 
 /// Bundled connection over loopback. Dropping it stops pillion.
-struct Bundled {
+struct BundledConnection {
     namespace: Namespace,
     attach: Child,
-    ends: [TcpStream; 2],
+    sockets: [TcpStream; 2],
 }
 
-impl Bundled {
-    fn begin() -> Self {
+impl BundledConnection {
+    fn start() -> Self {
         let namespace = namespace_with_loopback();
         let mut attach = pillion_in(&namespace, &["attach", "--all", "--dev", "lo"]);
         let attach = attach.stderr(Stdio::null()).spawn().unwrap();
@@ -50,16 +50,16 @@ impl Bundled {
         Self {
             namespace,
             attach,
-            ends,
+            sockets: ends,
         }
     }
 
     fn local(&self) -> String {
-        self.ends[0].local_addr().unwrap().to_string()
+        self.sockets[0].local_addr().unwrap().to_string()
     }
 }
 
-impl Drop for Bundled {
+impl Drop for BundledConnection {
     fn drop(&mut self) {
         let _ = kill(
             Pid::from_raw(self.attach.id().cast_signed()),
@@ -70,7 +70,7 @@ impl Drop for Bundled {
 }
 
 /// `pillion top` in its own terminal, and the terminal's screen.
-struct InTerminal {
+struct TerminalSession {
     top: Child,
     keyboard: File,
     terminal: OwnedFd,
@@ -87,8 +87,8 @@ fn size(columns: u16, rows: u16) -> Winsize {
     }
 }
 
-impl InTerminal {
-    fn begin(namespace: &Namespace, more: &[&str]) -> Self {
+impl TerminalSession {
+    fn start(namespace: &Namespace, more: &[&str]) -> Self {
         let pty = openpty(Some(&size(120, 30)), None).unwrap();
         let before = tcgetattr(&pty.slave).unwrap();
         let mut top = pillion_in(namespace, &["top", "--interval", "100"]);
@@ -107,11 +107,11 @@ impl InTerminal {
         let shown = Arc::new(Mutex::new(vt100::Parser::default()));
         let mut screen = File::from(pty.master);
         let keyboard = screen.try_clone().unwrap();
-        let shows = Arc::clone(&shown);
+        let wait_shown = Arc::clone(&shown);
         thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = retry(|| screen.read(&mut bytes)) {
-                shows.lock().unwrap().process(&bytes[..count]);
+                wait_shown.lock().unwrap().process(&bytes[..count]);
             }
         });
         let terminal = Self {
@@ -121,41 +121,41 @@ impl InTerminal {
             before,
             shown,
         };
-        terminal.is_resized(120, 30);
-        terminal.has_its_own_screen(true);
+        terminal.set_size(120, 30);
+        terminal.wait_alternate_screen(true);
         terminal
     }
 
-    fn has_its_own_screen(&self, own: bool) {
+    fn wait_alternate_screen(&self, own: bool) {
         eventually(&format!("the alternate screen: {own}"), || {
             self.shown.lock().unwrap().screen().alternate_screen() == own
         });
     }
 
-    fn shows(&self, what: &str) {
-        self.has_on_screen(what, true);
+    fn wait_shown(&self, text: &str) {
+        self.wait_on_screen(text, true);
     }
 
-    fn hides(&self, what: &str) {
-        self.has_on_screen(what, false);
+    fn wait_hidden(&self, text: &str) {
+        self.wait_on_screen(text, false);
     }
 
-    fn has_on_screen(&self, what: &str, expected: bool) {
+    fn wait_on_screen(&self, text: &str, expected: bool) {
         let shown = || self.shown.lock().unwrap().screen().contents();
-        eventually(&format!("{what:?} on the screen: {expected}"), || {
-            shown().contains(what) == expected
+        eventually(&format!("{text:?} on the screen: {expected}"), || {
+            shown().contains(text) == expected
         });
     }
 
-    fn is_sent(&self, signal: Signal) {
+    fn send_signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.top.id().cast_signed()), signal).unwrap();
     }
 
-    fn presses(&mut self, keys: &[u8]) {
+    fn press(&mut self, keys: &[u8]) {
         self.keyboard.write_all(keys).unwrap();
     }
 
-    fn is_resized(&self, columns: u16, rows: u16) {
+    fn set_size(&self, columns: u16, rows: u16) {
         let mut shown = self.shown.lock().unwrap();
         let [high, wide] = [rows, columns].map(|it| it.try_into().unwrap());
         shown.screen_mut().set_size(high, wide);
@@ -164,59 +164,59 @@ impl InTerminal {
     }
 
     /// Waits for the exit, and checks that the terminal's settings are restored.
-    fn ends(mut self) {
+    fn wait_exit(mut self) {
         let mut status = None;
         eventually("top exits", || {
             status = self.top.try_wait().unwrap();
             status.is_some()
         });
         assert!(status.unwrap().success());
-        self.has_its_own_screen(false);
+        self.wait_alternate_screen(false);
         assert_eq!(tcgetattr(&self.terminal).unwrap(), self.before);
     }
 }
 
 #[test]
-fn a_terminal_shows_connections_and_is_as_it_was_afterwards() {
+fn top_shows_connections_and_restores_terminal() {
     needs_root!();
-    let bundled = Bundled::begin();
+    let bundled = BundledConnection::start();
     // The filter hides connections of other tests, which might not fit on the screen.
     let local = bundled.local();
-    let mut terminal = InTerminal::begin(&bundled.namespace, &["--filter", &local]);
-    terminal.shows(&local);
-    terminal.presses(b"\r");
-    terminal.shows("bundled:");
-    terminal.is_resized(90, 40);
-    terminal.presses(b"?");
-    terminal.shows("sooner bundles had them there than retransmissions would");
-    terminal.presses(b" q");
-    terminal.ends();
+    let mut terminal = TerminalSession::start(&bundled.namespace, &["--filter", &local]);
+    terminal.wait_shown(&local);
+    terminal.press(b"\r");
+    terminal.wait_shown("bundled:");
+    terminal.set_size(90, 40);
+    terminal.press(b"?");
+    terminal.wait_shown("sooner bundles had them there than retransmissions would");
+    terminal.press(b" q");
+    terminal.wait_exit();
 }
 
 /// crossterm's default event source loses the key if it reads the resize first.
 #[test]
-fn a_key_pressed_while_the_terminal_is_resized_is_seen() {
+fn key_pressed_during_resize_is_handled() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let mut terminal = InTerminal::begin(&namespace, &[]);
-    terminal.shows("pillion top");
+    let mut terminal = TerminalSession::start(&namespace, &[]);
+    terminal.wait_shown("pillion top");
     for columns in 90..100 {
         // Makes both events arrive together.
-        terminal.is_sent(Signal::SIGSTOP);
-        terminal.is_resized(columns, 40);
-        terminal.presses(b"?");
-        terminal.is_sent(Signal::SIGCONT);
+        terminal.send_signal(Signal::SIGSTOP);
+        terminal.set_size(columns, 40);
+        terminal.press(b"?");
+        terminal.send_signal(Signal::SIGCONT);
         let help = "sooner bundles had them there than retransmissions would";
-        terminal.shows(help);
-        terminal.presses(b" ");
-        terminal.hides(help);
+        terminal.wait_shown(help);
+        terminal.press(b" ");
+        terminal.wait_hidden(help);
     }
-    terminal.presses(b"q");
-    terminal.ends();
+    terminal.press(b"q");
+    terminal.wait_exit();
 }
 
 #[test]
-fn a_signal_leaves_the_terminal_as_it_was() {
+fn signal_restores_terminal() {
     needs_root!();
     let namespace = namespace_with_loopback();
     for signal in [
@@ -226,16 +226,16 @@ fn a_signal_leaves_the_terminal_as_it_was() {
         Signal::SIGUSR1,
         Signal::SIGUSR2,
     ] {
-        let terminal = InTerminal::begin(&namespace, &[]);
-        terminal.shows("pillion top");
-        terminal.is_sent(signal);
-        terminal.ends();
+        let terminal = TerminalSession::start(&namespace, &[]);
+        terminal.wait_shown("pillion top");
+        terminal.send_signal(signal);
+        terminal.wait_exit();
     }
 }
 
 /// Closes the terminal of a running `top` that ignores SIGHUP, as under `nohup`. Returns its exit
 /// status.
-fn when_its_terminal_is_closed(is_controlling: bool) -> Option<i32> {
+fn exit_status_on_terminal_close(is_controlling: bool) -> Option<i32> {
     let namespace = namespace_with_loopback();
     // Close-on-exec: otherwise processes of other tests would keep the terminal open.
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
@@ -288,17 +288,17 @@ fn when_its_terminal_is_closed(is_controlling: bool) -> Option<i32> {
 }
 
 #[test]
-fn it_ends_with_its_terminal() {
+fn top_exits_when_terminal_closes() {
     needs_root!();
     for is_controlling in [true, false, true, false] {
-        assert_eq!(when_its_terminal_is_closed(is_controlling), Some(0));
+        assert_eq!(exit_status_on_terminal_close(is_controlling), Some(0));
     }
 }
 
 #[test]
-fn rounds_are_text_or_json_without_a_terminal() {
+fn batch_output_is_text_or_json() {
     needs_root!();
-    let bundled = Bundled::begin();
+    let bundled = BundledConnection::start();
     let batch = |arguments: &[&str]| {
         let mut all = vec!["top", "--batch", "--rounds", "2", "--interval", "10"];
         all.extend(arguments);
@@ -315,16 +315,19 @@ fn rounds_are_text_or_json_without_a_terminal() {
     for round in rounds.lines() {
         let round: serde_json::Value = serde_json::from_str(round).unwrap();
         let connections = round.as_array().unwrap();
-        let one = connections.iter().find(|it| it["local"] == local.as_str());
-        let one = one.unwrap_or_else(|| panic!("{rounds}"));
-        assert_eq!(one["pid"], std::process::id());
-        assert!(one["data_packets"].as_u64() >= Some(1), "{one}");
-        assert!(one["srtt_us"].as_u64() > Some(0), "{one}");
+        let connection = connections.iter().find(|it| it["local"] == local.as_str());
+        let connection = connection.unwrap_or_else(|| panic!("{rounds}"));
+        assert_eq!(connection["pid"], std::process::id());
+        assert!(
+            connection["data_packets"].as_u64() >= Some(1),
+            "{connection}"
+        );
+        assert!(connection["srtt_us"].as_u64() > Some(0), "{connection}");
     }
 }
 
 #[test]
-fn rounds_end_with_their_reader() {
+fn batch_exits_when_reader_closes_pipe() {
     needs_root!();
     for format in [&[][..], &["--json"]] {
         let namespace = namespace_with_loopback();
@@ -332,14 +335,14 @@ fn rounds_end_with_their_reader() {
         let mut top = top.args(format).stdout(Stdio::piped()).spawn().unwrap();
         let mut byte = [0];
         top.stdout.take().unwrap().read_exact(&mut byte).unwrap();
-        assert!(ends_well(&mut top));
+        assert!(exits_successfully(&mut top));
     }
 }
 
 #[test]
-fn a_connection_of_two_pillions_has_its_process_with_both() {
+fn flows_of_two_processes_both_name_owner() {
     needs_root!();
-    let bundled = Bundled::begin();
+    let bundled = BundledConnection::start();
     let mut second = pillion_in(&bundled.namespace, &["attach", "--all", "--dev", "lo"]);
     let mut second = second.stderr(Stdio::null()).spawn().unwrap();
     await_attached(second.id());
@@ -354,7 +357,7 @@ fn a_connection_of_two_pillions_has_its_process_with_both() {
 }
 
 #[test]
-fn what_top_needs_is_said() {
+fn top_reports_missing_terminal_and_invalid_sort() {
     let output = pillion(&["top"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("--batch"), "{}", stderr(&output));

@@ -19,18 +19,18 @@ struct Packet {
 const CLIENT: ([u8; 4], u16) = ([192, 0, 2, 1], 40_000);
 const SERVER: ([u8; 4], u16) = ([198, 51, 100, 1], 80);
 const ONE_WAY_MS: u64 = 50;
-const AHEAD_MS: u64 = 7000;
+const CLOCK_OFFSET_MS: u64 = 7000;
 const SYN: u8 = 2;
 const PUSH: u8 = 8;
 const ACK: u8 = 16;
 
 /// The client's initial sequence number.
 pub const INITIAL: u32 = 4_294_967_000;
-const SERVERS_INITIAL: u32 = 500;
+const SERVER_INITIAL: u32 = 500;
 
 impl Conversation {
     /// Creates a conversation with its handshake, at 0 ms.
-    pub fn begin() -> Self {
+    pub fn start() -> Self {
         let mut conversation = Self::default();
         conversation.packet(0, true, SYN, (0, 0), 0);
         conversation.packet(100, false, SYN | ACK, (0, 0), 1);
@@ -39,8 +39,8 @@ impl Conversation {
     }
 
     /// Adds a packet with the client's bytes from `start` up to `end`.
-    pub fn data(&mut self, at_ms: u64, begin: u32, end: u32) -> &mut Self {
-        self.packet(at_ms, true, ACK, (begin, end), 1)
+    pub fn data(&mut self, at_ms: u64, start: u32, end: u32) -> &mut Self {
+        self.packet(at_ms, true, ACK, (start, end), 1)
     }
 
     /// Sets PSH in the last packet: the client's write ends there.
@@ -66,10 +66,10 @@ impl Conversation {
         at_ms: u64,
         from_client: bool,
         flags: u8,
-        (begin, end): (u32, u32),
+        (start, end): (u32, u32),
         ack: u32,
     ) -> &mut Self {
-        let initials = [INITIAL, SERVERS_INITIAL];
+        let initials = [INITIAL, SERVER_INITIAL];
         let [(from, own), (to, peers)] = if from_client {
             [(CLIENT, initials[0]), (SERVER, initials[1])]
         } else {
@@ -78,10 +78,10 @@ impl Conversation {
         let tcp = [
             &from.1.to_be_bytes()[..],
             &to.1.to_be_bytes(),
-            &own.wrapping_add(begin).to_be_bytes(),
+            &own.wrapping_add(start).to_be_bytes(),
             &peers.wrapping_add(ack).to_be_bytes(),
             &[5 << 4, flags, 1, 0, 0, 0, 0, 0],
-            &vec![0; (end - begin) as usize],
+            &vec![0; (end - start) as usize],
         ]
         .concat();
         let id = self.packets.len() as u16 + 1;
@@ -110,15 +110,15 @@ impl Conversation {
 
     /// Returns the trace at the server, by the server's clock.
     pub fn at_server(&self) -> Vec<u8> {
-        let there = |packet: &Packet| match packet.from_client {
-            true => packet.at_ms + AHEAD_MS + ONE_WAY_MS,
-            false => packet.at_ms + AHEAD_MS - ONE_WAY_MS,
+        let server_time = |packet: &Packet| match packet.from_client {
+            true => packet.at_ms + CLOCK_OFFSET_MS + ONE_WAY_MS,
+            false => packet.at_ms + CLOCK_OFFSET_MS - ONE_WAY_MS,
         };
         let mut seen: Vec<_> = self
             .packets
             .iter()
             .filter(|packet| !packet.from_client || !packet.lost)
-            .map(|packet| (there(packet), packet))
+            .map(|packet| (server_time(packet), packet))
             .collect();
         seen.sort_by_key(|(at_ms, _)| *at_ms);
         pcap(seen.into_iter())
@@ -148,4 +148,21 @@ fn pcap<'a>(packets: impl Iterator<Item = (u64, &'a Packet)>) -> Vec<u8> {
         file.extend(&packet.bytes);
     }
     file
+}
+
+/// Truncates each packet of a trace to `snaplen` bytes.
+pub fn cut(trace: &[u8], snaplen: usize) -> Vec<u8> {
+    let (header, mut rest) = trace.split_at(24);
+    let mut cut = header.to_vec();
+    while let Some((record, tail)) = rest.split_at_checked(16) {
+        let captured = u32::from_le_bytes(record[8..12].try_into().unwrap()) as usize;
+        let (packet, next) = tail.split_at(captured);
+        let captured_bytes = &packet[..snaplen.min(captured)];
+        cut.extend(&record[..8]);
+        cut.extend((captured_bytes.len() as u32).to_le_bytes());
+        cut.extend(&record[12..]);
+        cut.extend(captured_bytes);
+        rest = next;
+    }
+    cut
 }

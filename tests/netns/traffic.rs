@@ -28,7 +28,7 @@ fn receiver(options: &[&str]) -> (Child, String) {
 }
 
 #[test]
-fn what_is_sent_is_received_verified_and_recorded() {
+fn messages_are_received_verified_and_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let records = folder.path().join("records");
     let (child, address) = receiver(&[
@@ -70,7 +70,7 @@ fn what_is_sent_is_received_verified_and_recorded() {
 }
 
 #[test]
-fn datagrams_are_sent_at_their_rate_and_received_verified() {
+fn datagrams_are_sent_at_rate_and_verified() {
     let (child, address) = receiver(&["--datagrams", "--streams", "2", "--json"]);
     let send = [
         "traffic",
@@ -101,16 +101,16 @@ fn datagrams_are_sent_at_their_rate_and_received_verified() {
 }
 
 #[test]
-fn a_receiver_that_nobody_listens_at_is_named() {
+fn unreachable_receiver_is_named() {
     let output = lab(&["traffic", "send", "--to", "127.0.0.1:1", "--duration", "1"]);
     assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
-    assert!(said.contains("127.0.0.1:1"), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let message = stderr(&output);
+    assert!(message.contains("127.0.0.1:1"), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
 }
 
 #[test]
-fn a_list_of_writes_is_replayed_at_its_speed() {
+fn write_list_is_replayed_at_given_speed() {
     let folder = tempfile::tempdir().unwrap();
     let writes = folder.path().join("writes.csv");
     std::fs::write(&writes, "gap_ms,size\n0,100\n20,1000\n5,3\n").unwrap();
@@ -126,9 +126,9 @@ fn a_list_of_writes_is_replayed_at_its_speed() {
 }
 
 #[test]
-fn the_writes_of_a_traced_connection_are_replayed() {
+fn writes_of_traced_connection_are_replayed() {
     let folder = tempfile::tempdir().unwrap();
-    let mut conversation = Conversation::begin();
+    let mut conversation = Conversation::start();
     conversation.data(110, 1, 101).pushed();
     // A bundle, and a write of two segments.
     conversation.data(130, 1, 201).pushed().ack(230, 201);
@@ -143,10 +143,10 @@ fn the_writes_of_a_traced_connection_are_replayed() {
     let (child, address) = receiver(&["--streams", "1", "--records", records]);
     let replay = ["traffic", "replay", file, "--to", &address];
     let sent = lab(&replay);
-    let said = stderr(&sent);
-    assert!(sent.status.success(), "{said}");
+    let message = stderr(&sent);
+    assert!(sent.status.success(), "{message}");
     let expected = "pillion-lab: 3 writes of connection 1: 192.0.2.1:40000 -> 198.51.100.1:80, ";
-    assert!(said.starts_with(expected), "{said}");
+    assert!(message.starts_with(expected), "{message}");
     assert!(child.wait_with_output().unwrap().status.success());
     let csv = std::fs::read_to_string(records).unwrap();
     let sizes: Vec<_> = csv
@@ -174,14 +174,14 @@ fn the_writes_of_a_traced_connection_are_replayed() {
     let refused = lab(&[&list[..], &["--to", &address]].concat());
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("leave out --connection"));
-    let neither = lab(&["traffic", "replay", PILLION_LAB, "--to", &address]);
-    assert_eq!(neither.status.code(), Some(2));
-    let said = stderr(&neither);
-    assert!(said.contains("neither a packet trace"), "{said}");
+    let invalid = lab(&["traffic", "replay", PILLION_LAB, "--to", &address]);
+    assert_eq!(invalid.status.code(), Some(2));
+    let message = stderr(&invalid);
+    assert!(message.contains("neither a packet trace"), "{message}");
 }
 
 #[test]
-fn profiles_are_listed_and_an_unknown_one_is_refused() {
+fn profiles_are_listed_and_unknown_profile_is_rejected() {
     let listed = lab(&["traffic", "profiles", "--json"]);
     let profiles: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
     assert_eq!(profiles.as_array().unwrap().len(), 20);
@@ -200,7 +200,7 @@ fn profiles_are_listed_and_an_unknown_one_is_refused() {
 }
 
 #[test]
-fn groups_of_a_file_are_sent_side_by_side_and_told_apart() {
+fn groups_of_file_are_sent_concurrently_and_reported_apart() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mix.toml");
     let text = "\
@@ -239,22 +239,22 @@ itt = 50
 }
 
 #[test]
-fn all_mistakes_of_a_file_are_told_and_nothing_is_sent() {
+fn all_errors_of_file_are_reported_and_nothing_is_sent() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mix.toml");
     std::fs::write(&file, "[[group]]\nitt = 0\nduration = 0\n").unwrap();
     let name = file.to_str().unwrap();
     let output = lab(&["traffic", "send", "--to", "127.0.0.1:1", "--config", name]);
     assert_eq!(output.status.code(), Some(2));
-    let said = stderr(&output);
-    let lines: Vec<_> = said.lines().collect();
-    assert_eq!(lines.len(), 2, "{said}");
-    assert!(lines[0].starts_with(&format!("{name}:2:7: ")), "{said}");
-    assert!(lines[1].starts_with(&format!("{name}:3:12: ")), "{said}");
+    let message = stderr(&output);
+    let lines: Vec<_> = message.lines().collect();
+    assert_eq!(lines.len(), 2, "{message}");
+    assert!(lines[0].starts_with(&format!("{name}:2:7: ")), "{message}");
+    assert!(lines[1].starts_with(&format!("{name}:3:12: ")), "{message}");
 }
 
 #[test]
-fn a_receiver_that_is_killed_breaks_every_stream_and_the_sender_says_so() {
+fn killed_receiver_breaks_all_streams_and_is_reported() {
     let (mut child, address) = receiver(&[]);
     let sender = Command::new(PILLION_LAB)
         .args(["traffic", "send", "--to", &address, "--streams", "3"])
@@ -268,13 +268,13 @@ fn a_receiver_that_is_killed_breaks_every_stream_and_the_sender_says_so() {
     child.kill().unwrap();
     child.wait().unwrap();
     let sent = sender.wait_with_output().unwrap();
-    let said = stderr(&sent);
-    assert_eq!(sent.status.code(), Some(1), "{said}");
+    let message = stderr(&sent);
+    assert_eq!(sent.status.code(), Some(1), "{message}");
     assert!(
-        said.ends_with("pillion-lab: 3 of 3 streams broke\n"),
-        "{said}"
+        message.ends_with("pillion-lab: 3 of 3 streams broke\n"),
+        "{message}"
     );
-    assert!(said.contains("the receiver"), "{said}");
+    assert!(message.contains("the receiver"), "{message}");
     assert!(stdout(&sent).contains(" on 3 streams"));
 }
 
@@ -287,15 +287,15 @@ fn established_to(port: u16) -> usize {
 }
 
 #[test]
-fn the_switch_is_an_error_where_no_pillion_is_at_work() {
+fn socket_option_without_attach_is_error() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let arguments = ["traffic", "send", "--to", "127.0.0.1:1", "--pillion", "on"];
     let output = lab_in(&namespace, &arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
+    let message = stderr(&output);
     let expected = "pillion-lab: pillion's socket option PILLION_BUNDLE: ENOPROTOOPT";
-    assert!(said.starts_with(expected), "{said}");
-    assert!(said.contains("start `pillion attach`"), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(message.starts_with(expected), "{message}");
+    assert!(message.contains("start `pillion attach`"), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
 }

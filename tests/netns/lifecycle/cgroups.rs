@@ -7,18 +7,18 @@ use std::process::Stdio;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{Ground, Running, folders_in, run};
+use super::{CgroupSandbox, ChildGuard, child_cgroups, run};
 use crate::common::*;
 
 /// Returns the cgroup membership of a process.
-fn place(process: Pid) -> String {
+fn cgroup_membership(process: Pid) -> String {
     fs::read_to_string(format!("/proc/{process}/cgroup")).expect("it runs")
 }
 
 #[test]
-fn cgroups_that_the_command_has_left_are_removed_and_processes_in_them_live_on() {
+fn cgroups_of_command_are_removed_and_processes_survive() {
     needs_root!();
-    let ground = Ground::prepare("left");
+    let sandbox = CgroupSandbox::create("left");
     let mount = pillion_bpf::cgroup2_mount().expect("cgroup v2");
     let script = format!(
         "cg={}$(sed -n s/^0:://p /proc/self/cgroup); mkdir -p $cg/a/b; sleep 300 > /dev/null 2>&1 & \
@@ -26,41 +26,41 @@ fn cgroups_that_the_command_has_left_are_removed_and_processes_in_them_live_on()
         mount.display()
     );
     let mut command = run(&["sh", "-c", &script]);
-    ground.place(command.stderr(Stdio::piped()));
+    sandbox.assign(command.stderr(Stdio::piped()));
     let output = command.output().expect("it runs");
     let sleeper: i32 = stdout(&output).trim().parse().expect("a PID");
-    let left = ground.folders();
+    let remaining = sandbox.children();
     kill(Pid::from_raw(sleeper), Signal::SIGKILL).expect("it survives");
     assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
-    assert!(left.is_empty(), "{left:?}");
+    assert!(remaining.is_empty(), "{remaining:?}");
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
 }
 
 #[test]
-fn the_cgroup_of_an_inner_pillion_that_outlives_the_outer_one_stays_and_is_said() {
+fn cgroup_of_surviving_inner_run_stays_and_is_reported() {
     needs_root!();
-    let ground = Ground::prepare("inner");
+    let sandbox = CgroupSandbox::create("inner");
     let folder = tempfile::tempdir().expect("a folder");
     let mark = |name: &str| folder.path().join(name).display().to_string();
-    let (begun, end) = (mark("begun"), mark("end"));
-    let inner = format!("touch {begun}; until [ -e {end} ]; do sleep 0.05; done");
+    let (started, end) = (mark("started"), mark("end"));
+    let inner = format!("touch {started}; until [ -e {end} ]; do sleep 0.05; done");
     let outer = format!(
         "{PILLION} run --dev lo -- sh -c '{inner}' > /dev/null 2>&1 & \
-         until [ -e {begun} ]; do sleep 0.05; done; exit 6"
+         until [ -e {started} ]; do sleep 0.05; done; exit 6"
     );
     let mut command = run(&["sh", "-c", &outer]);
-    ground.place(&mut command);
+    sandbox.assign(&mut command);
     let output = command.output().expect("it runs");
     assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
-    let said = stderr(&output);
+    let message = stderr(&output);
     assert!(
-        said.contains(": another pillion is at work in it"),
-        "{said}"
+        message.contains(": another pillion is at work in it"),
+        "{message}"
     );
-    let [outer] = &ground.folders()[..] else {
+    let [outer] = &sandbox.children()[..] else {
         panic!("the outer cgroup stays");
     };
-    let [inner] = &folders_in(outer)[..] else {
+    let [inner] = &child_cgroups(outer)[..] else {
         panic!("the inner cgroup stays");
     };
     let procs = fs::read_to_string(inner.join("cgroup.procs")).expect("a cgroup");
@@ -68,13 +68,16 @@ fn the_cgroup_of_an_inner_pillion_that_outlives_the_outer_one_stays_and_is_said(
     fs::write(end, "").expect("a file");
     eventually("the inner run has removed its cgroup", || !inner.exists());
     let mut next = run(&["true"]);
-    ground.place(&mut next);
+    sandbox.assign(&mut next);
     assert!(next.status().expect("it runs").success());
-    assert!(ground.folders().is_empty(), "the next run removes the rest");
+    assert!(
+        sandbox.children().is_empty(),
+        "the next run removes the rest"
+    );
 }
 
 /// Starts pillion in its own PID namespace, where a shell chooses its PID.
-fn in_pid_namespace(ground: &Ground, last_pid: u32) -> Running {
+fn in_pid_namespace(sandbox: &CgroupSandbox, last_pid: u32) -> ChildGuard {
     let namespace = namespace_with_loopback();
     let mut unshare = namespace.command("unshare");
     let script = format!(
@@ -82,37 +85,37 @@ fn in_pid_namespace(ground: &Ground, last_pid: u32) -> Running {
     );
     unshare.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
     unshare.args(["sh", "-c", &script]);
-    ground.place(unshare.stderr(Stdio::null()));
-    Running::begin(&mut unshare)
+    sandbox.assign(unshare.stderr(Stdio::null()));
+    ChildGuard::spawn(&mut unshare)
 }
 
 #[test]
-fn pillions_with_the_same_process_id_do_not_meet() {
+fn runs_with_equal_pids_use_separate_cgroups() {
     needs_root!();
-    let ground = Ground::prepare("same");
+    let sandbox = CgroupSandbox::create("same");
     let _both = [
-        in_pid_namespace(&ground, 500),
-        in_pid_namespace(&ground, 500),
+        in_pid_namespace(&sandbox, 500),
+        in_pid_namespace(&sandbox, 500),
     ];
     eventually("both commands run", || {
         let busy = |path: &std::path::PathBuf| {
             fs::read_to_string(path.join("cgroup.procs")).is_ok_and(|it| !it.is_empty())
         };
-        ground.folders().iter().filter(|path| busy(path)).count() == 2
+        sandbox.children().iter().filter(|path| busy(path)).count() == 2
     });
 }
 
 #[test]
-fn the_cgroup_of_a_pillion_whose_process_id_is_unknown_here_is_left_alone() {
+fn cgroup_of_run_in_other_pid_namespace_is_left_alone() {
     needs_root!();
-    let ground = Ground::prepare("unknown");
-    let most = fs::read_to_string("/proc/sys/kernel/pid_max").expect("a number");
-    let most: u32 = most.trim().parse().expect("a number");
-    let unknown = (300..most).find(|pid| !Path::new(&format!("/proc/{pid}")).exists());
-    let _inner = in_pid_namespace(&ground, unknown.expect("a number") - 1);
+    let sandbox = CgroupSandbox::create("unknown");
+    let max = fs::read_to_string("/proc/sys/kernel/pid_max").expect("a number");
+    let max: u32 = max.trim().parse().expect("a number");
+    let unknown = (300..max).find(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+    let _inner = in_pid_namespace(&sandbox, unknown.expect("a number") - 1);
     let mut processes = Vec::new();
     eventually("its command runs", || {
-        let busy = ground.folders().into_iter().next();
+        let busy = sandbox.children().into_iter().next();
         let procs = busy.and_then(|it| fs::read_to_string(it.join("cgroup.procs")).ok());
         processes = procs
             .unwrap_or_default()
@@ -122,27 +125,27 @@ fn the_cgroup_of_a_pillion_whose_process_id_is_unknown_here_is_left_alone() {
         processes.len() == 1
     });
     let command = Pid::from_raw(processes[0].parse().expect("a PID"));
-    let before = place(command);
+    let before = cgroup_membership(command);
     let mut next = run(&["true"]);
-    ground.place(&mut next);
+    sandbox.assign(&mut next);
     assert!(next.status().expect("it runs").success());
-    assert_eq!(place(command), before);
+    assert_eq!(cgroup_membership(command), before);
 }
 
 #[test]
-fn below_a_threaded_cgroup_pillion_says_that_it_cannot_run_anything() {
+fn run_in_threaded_cgroup_fails_with_one_line() {
     needs_root!();
-    let ground = Ground::prepare("threaded");
-    let threads = ground.path().join("threads");
+    let sandbox = CgroupSandbox::create("threaded");
+    let threads = sandbox.path().join("threads");
     fs::create_dir(&threads).expect("a cgroup");
     fs::write(threads.join("cgroup.type"), "threaded").expect("threads may be apart");
     let mut command = run(&["true"]);
-    ground.place(command.stderr(Stdio::piped()));
+    sandbox.assign(command.stderr(Stdio::piped()));
     let output = command.output().expect("it runs");
     fs::remove_dir(&threads).expect("it is empty");
     assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
-    assert!(said.contains("is threaded"), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(ground.folders().is_empty());
+    let message = stderr(&output);
+    assert!(message.contains("is threaded"), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(sandbox.children().is_empty());
 }

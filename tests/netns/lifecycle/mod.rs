@@ -1,14 +1,11 @@
 //! Start, run and exit of `run` and `attach`: a test for each row of docs/process.md that `run.rs`
 //! and `leftovers.rs` do not cover.
 
-mod again;
-mod broken;
+mod broken_output;
 mod cgroups;
-mod children;
-mod early;
-mod once;
-mod privilege;
-mod stops;
+mod setuid;
+mod signals;
+mod start_and_reload;
 mod terminal;
 
 use std::fs;
@@ -24,10 +21,10 @@ use nix::unistd::Pid;
 use crate::common::*;
 
 /// Child process that is killed at the end of the test.
-pub struct Running(pub Child);
+pub struct ChildGuard(pub Child);
 
-impl Running {
-    pub fn begin(command: &mut Command) -> Self {
+impl ChildGuard {
+    pub fn spawn(command: &mut Command) -> Self {
         Self(command.spawn().expect("it starts"))
     }
 
@@ -41,7 +38,7 @@ impl Running {
 
     /// Waits for the exit. Detaching from a device can take seconds while many network namespaces
     /// are destroyed.
-    pub fn end(&mut self) -> ExitStatus {
+    pub fn wait_exit(&mut self) -> ExitStatus {
         let mut status = None;
         within(Duration::from_secs(60), "the process exits", || {
             status = self.0.try_wait().expect("a child");
@@ -51,7 +48,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         // The command of a killed pillion would survive.
         if let Some(cgroup) = cgroup_of(self.0.id()) {
@@ -70,7 +67,7 @@ pub fn run(words: &[&str]) -> Command {
 }
 
 /// Waits for the command of a `pillion run` and returns its PID.
-pub fn command_of(pillion: &Running) -> Pid {
+pub fn command_pid(pillion: &ChildGuard) -> Pid {
     let mut found = None;
     eventually("the command runs", || {
         let cgroup = cgroup_of(pillion.0.id());
@@ -84,12 +81,12 @@ pub fn command_of(pillion: &Running) -> Pid {
 /// Returns the state of a process, as `ps` shows it.
 pub fn state(process: Pid) -> char {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
-    let behind = stat.rsplit_once(") ").expect("a name").1;
-    behind.chars().next().expect("a state")
+    let fields = stat.rsplit_once(") ").expect("a name").1;
+    fields.chars().next().expect("a state")
 }
 
 /// Makes a command ignore these signals from its start.
-pub fn ignoring(command: &mut Command, signals: &'static [Signal]) {
+pub fn ignore_signals(command: &mut Command, signals: &'static [Signal]) {
     // SAFETY: between fork and exec only system calls are made.
     unsafe {
         command.pre_exec(move || {
@@ -102,28 +99,28 @@ pub fn ignoring(command: &mut Command, signals: &'static [Signal]) {
 }
 
 /// Returns the child cgroups of a cgroup.
-pub fn folders_in(cgroup: &Path) -> Vec<PathBuf> {
+pub fn child_cgroups(cgroup: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(cgroup).expect("a cgroup").flatten();
     let paths = entries.map(|entry| entry.path());
     paths.filter(|path| path.is_dir()).collect()
 }
 
 /// Cgroup in which the test starts its pillions.
-pub struct Ground(PathBuf);
+pub struct CgroupSandbox(PathBuf);
 
-impl Ground {
-    pub fn prepare(name: &str) -> Self {
+impl CgroupSandbox {
+    pub fn create(name: &str) -> Self {
         let path = own_cgroup().join(format!("lifecycle-{name}-{}", std::process::id()));
         fs::create_dir(&path).expect("a cgroup");
         Self(path)
     }
 
     /// Starts a command in this cgroup.
-    pub fn place(&self, command: &mut Command) {
-        let door = self.0.join("cgroup.procs");
+    pub fn assign(&self, command: &mut Command) {
+        let procs_file = self.0.join("cgroup.procs");
         // SAFETY: the test's other threads hold no lock that this needs for long.
         unsafe {
-            command.pre_exec(move || fs::write(&door, "0"));
+            command.pre_exec(move || fs::write(&procs_file, "0"));
         }
     }
 
@@ -133,13 +130,13 @@ impl Ground {
     }
 
     /// Returns its child cgroups.
-    pub fn folders(&self) -> Vec<PathBuf> {
-        folders_in(&self.0)
+    pub fn children(&self) -> Vec<PathBuf> {
+        child_cgroups(&self.0)
     }
 
     /// Returns the processes in it and in its children, in this order.
     pub fn processes(&self) -> Vec<Pid> {
-        let all = std::iter::once(self.0.clone()).chain(self.folders());
+        let all = std::iter::once(self.0.clone()).chain(self.children());
         let texts = all.filter_map(|it| fs::read_to_string(it.join("cgroup.procs")).ok());
         let text: String = texts.collect();
         let pids = text.lines().map(|line| line.parse().expect("a PID"));
@@ -147,12 +144,12 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for CgroupSandbox {
     fn drop(&mut self) {
-        let begun = Instant::now();
+        let started = Instant::now();
         // Killed processes leave the cgroup a moment later.
-        while self.0.exists() && begun.elapsed() < Duration::from_secs(5) {
-            for folder in self.folders() {
+        while self.0.exists() && started.elapsed() < Duration::from_secs(5) {
+            for folder in self.children() {
                 let _ = fs::remove_dir(folder);
             }
             let _ = fs::remove_dir(&self.0);

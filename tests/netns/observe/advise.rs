@@ -2,17 +2,19 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, thread};
 
 use pillion_bpf::host::interruption::retry;
+use pillion_lab::path::{Direction, Loss, PathConfig};
+use pillion_tests::HostPair;
 use serde_json::Value;
 
-use super::{begin, end, end_unless_over, interval, json, send, text};
+use super::{interval, json, path_str, send, send_every, start, stop, stop_unless_finished};
 use crate::common::*;
 
 #[test]
-fn advice_follows_from_what_was_lost_and_nothing_is_bundled() {
+fn advice_reflects_losses_and_bundles_nothing() {
     needs_root!();
     let pair = lossy_pair(0.05);
     let folder = tempfile::tempdir().unwrap();
@@ -20,16 +22,16 @@ fn advice_follows_from_what_was_lost_and_nothing_is_bundled() {
         ["stats", "rules.toml", "page.html"].map(|it| folder.path().join(it));
     let advise = [
         ["advise", "--json"],
-        ["--stats", text(&stats)],
-        ["--write-config", text(&rules)],
-        ["--html", text(&page)],
+        ["--stats", path_str(&stats)],
+        ["--write-config", path_str(&rules)],
+        ["--html", path_str(&page)],
     ];
-    let advise = begin(&pair, advise.as_flattened());
+    let advise = start(&pair, advise.as_flattened());
     send(&pair, 7001, "10", "6");
-    let said = json(&end(advise));
+    let report = json(&stop(advise));
 
-    let advice = &said["advice"][0];
-    assert_eq!(advice["service"]["remote"], 7001, "{said:#}");
+    let advice = &report["advice"][0];
+    assert_eq!(advice["service"]["remote"], 7001, "{report:#}");
     assert_eq!(advice["guessed"], false);
     assert_eq!(advice["process"], "pillion-lab");
     assert_eq!(
@@ -47,7 +49,7 @@ fn advice_follows_from_what_was_lost_and_nothing_is_bundled() {
     assert!(stats["outcomes"]["bundled"].is_null());
     assert!(stats["outcomes"]["held_back"].as_u64().unwrap() > 1000);
 
-    let check = ["attach", "--config", text(&rules), "--check-config"];
+    let check = ["attach", "--config", path_str(&rules), "--check-config"];
     let checked = pillion(&check);
     assert!(checked.status.success(), "{}", stderr(&checked));
     let rules = std::fs::read_to_string(rules).unwrap();
@@ -57,107 +59,124 @@ fn advice_follows_from_what_was_lost_and_nothing_is_bundled() {
 }
 
 #[test]
-fn without_losses_no_advice_is_given() {
+fn no_losses_give_no_advice() {
     needs_root!();
     let pair = clean_pair();
-    let advise = begin(&pair, &["advise"]);
+    let advise = start(&pair, &["advise"]);
     send(&pair, 7001, "3", "2");
-    let said = stdout(&end(advise));
-    assert!(said.contains("too few losses to say (0 in"), "{said}");
-    assert!(said.contains("no rules"), "{said}");
+    let report = stdout(&stop(advise));
+    assert!(report.contains("too few losses to say (0 in"), "{report}");
+    assert!(report.contains("no rules"), "{report}");
 }
 
 #[test]
-fn the_service_of_connections_older_than_the_watch_is_called_a_guess() {
+fn service_of_older_connections_is_marked_as_guess() {
     needs_root!();
     let pair = clean_pair();
-    let said = thread::scope(|scope| {
+    let report = thread::scope(|scope| {
         let sending = scope.spawn(|| send(&pair, 7001, "2", "12"));
         await_listening(&pair.receiver.namespace, 7001);
         thread::sleep(Duration::from_secs(1));
-        let advise = begin(&pair, &["advise", "--json"]);
+        let advise = start(&pair, &["advise", "--json"]);
         sending.join().unwrap();
-        json(&end(advise))
+        json(&stop(advise))
     });
-    let advice = &said["advice"][0];
-    assert_eq!(advice["service"]["remote"], 7001, "{said:#}");
+    let advice = &report["advice"][0];
+    assert_eq!(advice["service"]["remote"], 7001, "{report:#}");
     assert_eq!(advice["guessed"], true);
 }
 
 /// Opens `lasting` long connections, and short ones for some seconds. Returns the total number.
-fn come_and_go(lasting: usize) -> usize {
-    const LASTS: &[u8] = b"l";
+fn open_connections(lasting: usize) -> usize {
+    const LONG_LIVED: &[u8] = b"l";
     let listener = TcpListener::bind("127.0.0.1:7001").unwrap();
     let accepting = thread::spawn(move || {
-        let mut kept = Vec::new();
+        let mut long_lived = Vec::new();
         loop {
             let (mut stream, _) = listener.accept().unwrap();
-            let mut says = [0];
-            match retry(|| stream.read(&mut says)).unwrap() {
+            let mut byte = [0];
+            match retry(|| stream.read(&mut byte)).unwrap() {
                 0 => return,
-                _ if says == LASTS => kept.push(stream),
+                _ if byte == LONG_LIVED => long_lived.push(stream),
                 _ => {}
             }
         }
     });
     let connect = || TcpStream::connect("127.0.0.1:7001").unwrap();
-    let connect_and_say = |what: &[u8]| {
+    let connect_and_send = |message: &[u8]| {
         let mut stream = connect();
-        stream.write_all(what).unwrap();
+        stream.write_all(message).unwrap();
         stream
     };
-    let mut kept: Vec<_> = (0..lasting).map(|_| connect_and_say(LASTS)).collect();
-    let begun = Instant::now();
-    let mut gone = 0;
-    while begun.elapsed() < Duration::from_secs(5) {
-        let mut stream = connect_and_say(b"s");
+    let mut long_lived: Vec<_> = (0..lasting).map(|_| connect_and_send(LONG_LIVED)).collect();
+    let started = Instant::now();
+    let mut short_lived = 0;
+    while started.elapsed() < Duration::from_secs(5) {
+        let mut stream = connect_and_send(b"s");
         // It may be reset, because the peer does not read it.
         let _ = retry(|| stream.read(&mut [0]));
-        gone += 1;
+        short_lived += 1;
         thread::sleep(Duration::from_millis(2));
     }
-    kept.iter_mut().for_each(|it| it.write_all(LASTS).unwrap());
+    long_lived
+        .iter_mut()
+        .for_each(|it| it.write_all(LONG_LIVED).unwrap());
     thread::sleep(Duration::from_secs(3));
     drop(connect());
     accepting.join().unwrap();
-    lasting + gone
+    lasting + short_lived
 }
 
 #[test]
-fn a_connection_that_lasts_is_one_while_others_come_and_go() {
+fn long_connection_is_counted_once_among_short_ones() {
     needs_root!();
     let pair = clean_pair();
     let folder = tempfile::tempdir().unwrap();
     let stats = folder.path().join("stats");
-    let advise = ["advise", "--json", "--dev", "lo", "--stats", text(&stats)];
-    let going = begin(&pair, &advise);
-    let connections = pair.sender.namespace.enter(|| come_and_go(300)).unwrap();
-    let said = json(&end(going));
-    assert_eq!(said["connections"], connections);
+    let advise = [
+        "advise",
+        "--json",
+        "--dev",
+        "lo",
+        "--stats",
+        path_str(&stats),
+    ];
+    let child = start(&pair, &advise);
+    let connections = pair
+        .sender
+        .namespace
+        .enter(|| open_connections(300))
+        .unwrap();
+    let report = json(&stop(child));
+    assert_eq!(report["connections"], connections);
     let stats: Value = serde_json::from_slice(&std::fs::read(&stats).unwrap()).unwrap();
     assert_eq!(stats["unobserved"], 0);
 }
 
 #[test]
-fn rules_that_cannot_be_written_are_printed() {
+fn unwritable_rules_are_printed() {
     needs_root!();
     let pair = lossy_pair(0.05);
     let folder = tempfile::tempdir().unwrap();
-    let there = folder.path().join("there");
-    std::fs::create_dir(&there).unwrap();
-    let file = there.join("rules.toml");
-    let advise = begin(&pair, &["advise", "--write-config", text(&file)]);
-    std::fs::remove_dir(&there).unwrap();
+    let subfolder = folder.path().join("there");
+    std::fs::create_dir(&subfolder).unwrap();
+    let file = subfolder.join("rules.toml");
+    let advise = start(&pair, &["advise", "--write-config", path_str(&file)]);
+    std::fs::remove_dir(&subfolder).unwrap();
     send(&pair, 7001, "10", "6");
-    let output = end_unless_over(advise);
+    let output = stop_unless_finished(advise);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains(text(&file)), "{}", stderr(&output));
-    let said = stdout(&output);
-    assert!(said.contains("remote-ports = [7001]"), "{said}");
+    assert!(
+        stderr(&output).contains(path_str(&file)),
+        "{}",
+        stderr(&output)
+    );
+    let report = stdout(&output);
+    assert!(report.contains("remote-ports = [7001]"), "{report}");
 }
 
 #[test]
-fn a_file_that_is_there_stays_where_there_is_nothing_to_write() {
+fn existing_file_stays_if_nothing_to_write() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let folder = tempfile::tempdir().unwrap();
@@ -171,15 +190,15 @@ fn a_file_that_is_there_stays_where_there_is_nothing_to_write() {
         let arguments = [&["advise"], options, &files].concat();
         let output = pillion_in(&namespace, &arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{output:?}");
-        let as_it_was = format!("{} is as it was\n", mine.display());
-        assert_eq!(stdout(&output).contains(&as_it_was), code == 0);
+        let unchanged = format!("{} is as it was\n", mine.display());
+        assert_eq!(stdout(&output).contains(&unchanged), code == 0);
         assert_eq!(std::fs::read_to_string(&mine).unwrap(), "mine");
     }
     assert!(!none.exists());
 }
 
 #[test]
-fn why_nothing_could_have_been_bundled_is_told_as_it_was() {
+fn missing_sack_is_reported_as_reason() {
     needs_root!();
     let pair = lossy_pair(0.05);
     let receiver = &pair.receiver.namespace;
@@ -188,8 +207,124 @@ fn why_nothing_could_have_been_bundled_is_told_as_it_was() {
         .args(["-qw", "net.ipv4.tcp_sack=0"])
         .status();
     assert!(off.unwrap().success());
-    let advise = begin(&pair, &["advise", "--json"]);
+    let advise = start(&pair, &["advise", "--json"]);
     send(&pair, 7001, "10", "4");
-    let said = json(&end(advise));
-    assert_eq!(said["advice"][0]["finding"], "no-sack", "{said:#}");
+    let report = json(&stop(advise));
+    assert_eq!(report["advice"][0]["finding"], "no-sack", "{report:#}");
+}
+
+/// Environment variable: seconds of traffic on each path. By default one path is used for some
+/// seconds.
+const SECONDS: &str = "PILLION_ADVICE";
+
+/// Path and traffic of one comparison.
+struct Scenario {
+    name: &'static str,
+    loss: Loss,
+    /// Time between two messages of a stream, in milliseconds.
+    itt: &'static str,
+}
+
+/// Returns the scenarios: independent losses, and bursts of two packets on average.
+fn scenarios() -> Vec<Scenario> {
+    let scenario = |name, loss, itt| Scenario { name, loss, itt };
+    let bursts = Loss::GilbertElliott {
+        to_bad: 0.025,
+        to_good: 0.5,
+        in_bad: 1.0,
+        in_good: 0.0,
+    };
+    vec![
+        scenario("5 %", Loss::Uniform(0.05), "20"),
+        scenario("1 %", Loss::Uniform(0.01), "20"),
+        scenario("1 %", Loss::Uniform(0.01), "50"),
+        scenario("5 %", Loss::Uniform(0.05), "50"),
+        scenario("5 %", Loss::Uniform(0.05), "150"),
+        scenario("5 %, in bursts", bursts, "50"),
+    ]
+}
+
+impl Scenario {
+    fn pair(&self, seed: u64) -> HostPair {
+        let direction = |loss| Direction {
+            loss,
+            ..Direction::delayed(Duration::from_millis(50))
+        };
+        HostPair::create(&PathConfig {
+            forward: direction(self.loss.clone()),
+            backward: direction(Loss::Uniform(0.0)),
+            seed,
+        })
+    }
+
+    /// Observes twenty streams over a new path with a command. Returns its report.
+    fn observe(&self, seed: u64, command: &[&str], seconds: &str) -> Value {
+        let pair = self.pair(seed);
+        let child = start(&pair, command);
+        send_every(&pair, self.itt, 7001, "20", seconds);
+        json(&stop(child))
+    }
+
+    /// Measures the average wait of a segment beyond the minimum RTT, in milliseconds: without
+    /// bundles, the predicted saving, and with bundles.
+    fn measure(&self, seconds: &str) -> WaitTimes {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("record");
+        // With nearly all connections bundled there is no comparison, so the trial never stops by
+        // itself.
+        let trial = ["trial", "--json", "--record", path_str(&state)];
+        let trial = [&trial[..], &["--share", "99.95", "--draw-by", "connection"]].concat();
+        let mean_wait_ms = |of: &Value| {
+            let [waited, segments] = ["waited_us", "segments"].map(|it| of[it].as_f64().unwrap());
+            waited / segments / 1e3
+        };
+        thread::scope(|scope| {
+            let bundled = scope.spawn(|| self.observe(2, &trial, seconds));
+            let advised = self.observe(1, &["advise", "--json"], seconds);
+            let advice = &advised["advice"][0];
+            WaitTimes {
+                plain: mean_wait_ms(advice),
+                predicted: interval(&advice["saved_ms"]),
+                bundled: mean_wait_ms(&bundled.join().unwrap()["bundled"]),
+            }
+        })
+    }
+}
+
+struct WaitTimes {
+    plain: f64,
+    predicted: (f64, f64),
+    bundled: f64,
+}
+
+#[test]
+fn predicted_saving_matches_measured_saving() {
+    needs_root!();
+    let seconds = env::var(SECONDS).ok();
+    let scenarios = scenarios();
+    let scenarios = match seconds {
+        Some(_) => &scenarios[..],
+        None => &scenarios[..1],
+    };
+    println!("loss             ITT    wait: plain  bundled    saved  predicted");
+    for scenario in scenarios {
+        let WaitTimes {
+            plain,
+            predicted: (low, high),
+            bundled,
+        } = scenario.measure(seconds.as_deref().unwrap_or("12"));
+        let saved = plain - bundled;
+        println!(
+            "{:<15} {:>4} {plain:>14.1} {bundled:>8.1} {saved:>8.1}  {low:.1} to {high:.1} ms",
+            scenario.name, scenario.itt
+        );
+        // Both are measured on different streams.
+        let plausible = low * 0.5 - 1.0..high * 1.5 + 1.0;
+        assert!(
+            plausible.contains(&saved),
+            "{}, {} ms",
+            scenario.name,
+            scenario.itt
+        );
+    }
 }

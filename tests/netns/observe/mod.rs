@@ -2,7 +2,6 @@
 
 mod advise;
 mod trial;
-mod truth;
 
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
@@ -17,11 +16,11 @@ use crate::common::*;
 
 /// Sends streams of small messages, one every 20 ms; the receiver verifies every byte.
 fn send(pair: &HostPair, port: u16, streams: &str, seconds: &str) {
-    send_each(pair, "20", port, streams, seconds);
+    send_every(pair, "20", port, streams, seconds);
 }
 
 /// Like [`send`], with another interval between messages in milliseconds.
-fn send_each(pair: &HostPair, itt: &str, port: u16, streams: &str, seconds: &str) {
+fn send_every(pair: &HostPair, itt: &str, port: u16, streams: &str, seconds: &str) {
     let address = format!("10.77.0.2:{port}");
     let receive = [
         "traffic",
@@ -31,7 +30,7 @@ fn send_each(pair: &HostPair, itt: &str, port: u16, streams: &str, seconds: &str
         "--streams",
         streams,
     ];
-    let mut receiver = quiet(lab_in(&pair.receiver.namespace, &receive));
+    let mut receiver = spawn_quiet(lab_in(&pair.receiver.namespace, &receive));
     await_listening(&pair.receiver.namespace, port);
     let send = [
         ["traffic", "send"],
@@ -40,18 +39,18 @@ fn send_each(pair: &HostPair, itt: &str, port: u16, streams: &str, seconds: &str
         ["--itt", itt],
         ["--duration", seconds],
     ];
-    let mut sender = quiet(lab_in(&pair.sender.namespace, send.as_flattened()));
+    let mut sender = spawn_quiet(lab_in(&pair.sender.namespace, send.as_flattened()));
     assert!(sender.wait().unwrap().success());
     assert!(receiver.wait().unwrap().success());
 }
 
-fn quiet(mut command: std::process::Command) -> Child {
+fn spawn_quiet(mut command: std::process::Command) -> Child {
     let silent = command.stdout(Stdio::null()).stderr(Stdio::null());
     silent.spawn().unwrap()
 }
 
 /// Starts the command on the sender's host and waits until it is attached.
-fn begin(pair: &HostPair, arguments: &[&str]) -> Child {
+fn start(pair: &HostPair, arguments: &[&str]) -> Child {
     let mut command = pillion_in(&pair.sender.namespace, arguments);
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
@@ -60,7 +59,7 @@ fn begin(pair: &HostPair, arguments: &[&str]) -> Child {
 }
 
 /// Stops a command and returns its output.
-fn end(child: Child) -> Output {
+fn stop(child: Child) -> Output {
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -68,7 +67,7 @@ fn end(child: Child) -> Output {
 }
 
 /// Stops a trial that may have finished already.
-fn end_unless_over(child: Child) -> Output {
+fn stop_unless_finished(child: Child) -> Output {
     let _ = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM);
     child.wait_with_output().unwrap()
 }
@@ -77,87 +76,96 @@ fn json(output: &Output) -> Value {
     serde_json::from_str(&stdout(output)).unwrap_or_else(|why| panic!("{why}: {}", stderr(output)))
 }
 
-fn text(path: &Path) -> &str {
+fn path_str(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
 fn interval(estimate: &Value) -> (f64, f64) {
     let ends = &estimate["interval"];
-    let end = |at: usize| ends[at].as_f64().unwrap_or_else(|| panic!("{estimate}"));
-    (end(0), end(1))
+    let bound = |at: usize| ends[at].as_f64().unwrap_or_else(|| panic!("{estimate}"));
+    (bound(0), bound(1))
 }
 
 #[test]
-fn what_was_found_is_told_though_a_file_cannot_be_written() {
+fn results_are_printed_although_file_is_unwritable() {
     needs_root!();
     let pair = clean_pair();
     let folder = tempfile::tempdir().unwrap();
-    let there = folder.path().join("there");
-    let file = there.join("file");
-    let record = folder.path().join("record");
-    for command in [&["advise"][..], &["trial", "--record", text(&record)]] {
+    let subfolder = folder.path().join("there");
+    let file = subfolder.join("file");
+    let state = folder.path().join("record");
+    for command in [&["advise"][..], &["trial", "--record", path_str(&state)]] {
         for option in ["--stats", "--html"] {
-            std::fs::create_dir(&there).unwrap();
-            let going = begin(&pair, &[command, &["--json", option, text(&file)]].concat());
-            std::fs::remove_dir_all(&there).unwrap();
-            let output = end_unless_over(going);
+            std::fs::create_dir(&subfolder).unwrap();
+            let child = start(
+                &pair,
+                &[command, &["--json", option, path_str(&file)]].concat(),
+            );
+            std::fs::remove_dir_all(&subfolder).unwrap();
+            let output = stop_unless_finished(child);
             assert_eq!(output.status.code(), Some(1), "{command:?} {option}");
-            assert!(stderr(&output).contains(text(&file)), "{}", stderr(&output));
+            assert!(
+                stderr(&output).contains(path_str(&file)),
+                "{}",
+                stderr(&output)
+            );
             assert!(json(&output).is_object());
         }
     }
 }
 
 #[test]
-fn a_request_for_the_account_ends_nothing_and_writes_it() {
+fn stats_signals_write_file_without_stopping() {
     needs_root!();
     let pair = clean_pair();
     let folder = tempfile::tempdir().unwrap();
-    let [stats, record] = ["stats", "record"].map(|it| folder.path().join(it));
-    for command in [&["advise"][..], &["trial", "--record", text(&record)]] {
-        let going = begin(
+    let [stats, state] = ["stats", "record"].map(|it| folder.path().join(it));
+    for command in [&["advise"][..], &["trial", "--record", path_str(&state)]] {
+        let child = start(
             &pair,
-            &[command, &["--json", "--stats", text(&stats)]].concat(),
+            &[command, &["--json", "--stats", path_str(&stats)]].concat(),
         );
-        let process = Pid::from_raw(going.id().cast_signed());
+        let process = Pid::from_raw(child.id().cast_signed());
         eventually("the file is written for the first time", || stats.exists());
         std::fs::remove_file(&stats).unwrap();
         for request in [Signal::SIGUSR2, Signal::SIGUSR1] {
             kill(process, request).unwrap();
         }
         // Long before the periodic write.
-        within(Duration::from_secs(5), "the file is written on demand", || {
-            stats.exists()
-        });
-        assert!(json(&end(going)).is_object());
+        within(
+            Duration::from_secs(5),
+            "the file is written on demand",
+            || stats.exists(),
+        );
+        assert!(json(&stop(child)).is_object());
         std::fs::remove_file(&stats).unwrap();
     }
 }
 
 /// Also checks commands without a file to write.
 #[test]
-fn requests_mean_nothing_where_there_is_no_account_to_write() {
+fn stats_signals_without_stats_file_are_ignored() {
     needs_root!();
     let pair = clean_pair();
     let folder = tempfile::tempdir().unwrap();
-    let record = folder.path().join("record");
-    for command in [&["advise"][..], &["trial", "--record", text(&record)]] {
-        let going = begin(&pair, &[command, &["--json"]].concat());
+    let state = folder.path().join("record");
+    for command in [&["advise"][..], &["trial", "--record", path_str(&state)]] {
+        let child = start(&pair, &[command, &["--json"]].concat());
         for request in [Signal::SIGUSR1, Signal::SIGUSR2] {
-            kill(Pid::from_raw(going.id().cast_signed()), request).unwrap();
+            kill(Pid::from_raw(child.id().cast_signed()), request).unwrap();
         }
-        assert!(json(&end(going)).is_object());
+        assert!(json(&stop(child)).is_object());
     }
 }
 
 #[test]
-fn a_report_is_written_though_nothing_can_be_printed() {
+fn report_is_written_although_stdout_is_full() {
     needs_root!();
     let pair = clean_pair();
     let folder = tempfile::tempdir().unwrap();
-    let [page, record] = ["page.html", "record"].map(|it| folder.path().join(it));
-    for command in [&["advise"][..], &["trial", "--record", text(&record)]] {
-        let arguments = [command, &["--duration", "1", "--html", text(&page)]].concat();
+    let [page, state] = ["page.html", "record"].map(|it| folder.path().join(it));
+    for command in [&["advise"][..], &["trial", "--record", path_str(&state)]] {
+        let arguments = [command, &["--duration", "1", "--html", path_str(&page)]].concat();
         let mut command = pillion_in(&pair.sender.namespace, &arguments);
         let full = std::fs::File::create("/dev/full").unwrap();
         let output = command.stdout(full).output().unwrap();
@@ -169,7 +177,7 @@ fn a_report_is_written_though_nothing_can_be_printed() {
 }
 
 #[test]
-fn what_cannot_be_observed_is_said_in_a_line() {
+fn advise_and_trial_reject_invalid_options() {
     needs_root!();
     for (arguments, expected) in [
         (&["trial", "--share", "100"][..], "0.05 to 99.95"),
@@ -185,12 +193,12 @@ fn what_cannot_be_observed_is_said_in_a_line() {
 }
 
 #[test]
-fn another_pillion_that_bundles_there_is_told_of() {
+fn trial_warns_of_other_bundling_process() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let attached = crate::service::Attached::begin(&namespace, &["--dev", "lo"]);
+    let service = crate::service::ServiceGuard::start(&namespace, &["--dev", "lo"]);
     let folder = tempfile::tempdir().unwrap();
-    let record = folder.path().join("record.json");
+    let state = folder.path().join("record.json");
     let trial = [
         "trial",
         "--duration",
@@ -198,11 +206,11 @@ fn another_pillion_that_bundles_there_is_told_of() {
         "--dev",
         "lo",
         "--record",
-        text(&record),
+        path_str(&state),
     ];
     let output = pillion_in(&namespace, &trial).output().unwrap();
-    let other = format!("process {} is bundling here as well", attached.process());
-    let said = stderr(&output);
-    assert_eq!(said.matches(&other).count(), 2, "{said}");
-    attached.end();
+    let other = format!("process {} is bundling here as well", service.pid());
+    let report = stderr(&output);
+    assert_eq!(report.matches(&other).count(), 2, "{report}");
+    service.stop();
 }

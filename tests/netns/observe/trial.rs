@@ -9,16 +9,16 @@ use pillion_lab::path::{Direction, Loss, PathConfig};
 use pillion_tests::HostPair;
 use serde_json::Value;
 
-use super::{begin, end, end_unless_over, interval, json, quiet, send, text};
+use super::{interval, json, path_str, send, spawn_quiet, start, stop, stop_unless_finished};
 use crate::common::*;
 
 /// Arguments of a trial that assigns each connection separately.
-fn trial(record: &Path) -> [&str; 8] {
+fn trial(state: &Path) -> [&str; 8] {
     [
         "trial",
         "--json",
         "--record",
-        text(record),
+        path_str(state),
         "--draw-by",
         "connection",
         "--grace",
@@ -27,22 +27,22 @@ fn trial(record: &Path) -> [&str; 8] {
 }
 
 #[test]
-fn a_trial_ends_by_itself_once_it_is_clear_that_bundling_helps() {
+fn trial_stops_once_benefit_is_clear() {
     needs_root!();
     let pair = lossy_pair(0.08);
     let folder = tempfile::tempdir().unwrap();
-    let record = folder.path().join("record");
-    let trial = trial(&record);
-    let mut going = begin(&pair, &trial);
+    let state = folder.path().join("record");
+    let trial = trial(&state);
+    let mut child = start(&pair, &trial);
     send(&pair, 7001, "40", "10");
-    eventually("the process exits", || going.try_wait().unwrap().is_some());
-    let said = json(&going.wait_with_output().unwrap());
-    assert_eq!(said["verdict"], "helps", "{said:#}");
-    assert!(said["bundled"]["units"].as_u64().unwrap() > 5);
-    assert!(said["bundled"]["hidden_losses"].as_u64().unwrap() > 0);
-    assert_eq!(said["plain"]["redundant_bytes"], 0);
-    let (low, high) = interval(&said["measures"][0]["difference"]);
-    assert!(low < high && high < 0.0, "{said:#}");
+    eventually("the process exits", || child.try_wait().unwrap().is_some());
+    let report = json(&child.wait_with_output().unwrap());
+    assert_eq!(report["verdict"], "helps", "{report:#}");
+    assert!(report["bundled"]["units"].as_u64().unwrap() > 5);
+    assert!(report["bundled"]["hidden_losses"].as_u64().unwrap() > 0);
+    assert_eq!(report["plain"]["redundant_bytes"], 0);
+    let (low, high) = interval(&report["measures"][0]["difference"]);
+    assert!(low < high && high < 0.0, "{report:#}");
 
     let again = pillion_in(&pair.sender.namespace, &trial).output().unwrap();
     assert!(
@@ -55,7 +55,7 @@ fn a_trial_ends_by_itself_once_it_is_clear_that_bundling_helps() {
 
 /// A middlebox on the path resets connections that send such large packets.
 #[test]
-fn a_trial_ends_by_itself_where_bundles_have_connections_reset() {
+fn trial_stops_if_bundles_cause_resets() {
     needs_root!();
     let pair = clean_pair();
     let resets = "table ip filter {
@@ -69,53 +69,53 @@ fn a_trial_ends_by_itself_where_bundles_have_connections_reset() {
     let set = set.expect("nft runs");
     assert!(set.status.success(), "{}", stderr(&set));
     let folder = tempfile::tempdir().unwrap();
-    let record = folder.path().join("record");
-    let trial = begin(&pair, &trial(&record));
+    let state = folder.path().join("record");
+    let trial = start(&pair, &trial(&state));
     let listen = ["traffic", "receive", "--listen", "10.77.0.2:7001"];
-    let mut receiver = quiet(lab_in(namespace, &listen));
+    let mut receiver = spawn_quiet(lab_in(namespace, &listen));
     await_listening(namespace, 7001);
     let send = ["traffic", "send", "--to", "10.77.0.2:7001", "--itt", "20"];
     let streams = ["--streams", "40", "--duration", "20"];
-    let mut sender = quiet(lab_in(
+    let mut sender = spawn_quiet(lab_in(
         &pair.sender.namespace,
         &[&send[..], &streams].concat(),
     ));
-    let said = trial.wait_with_output().unwrap();
+    let report = trial.wait_with_output().unwrap();
     for traffic in [&mut sender, &mut receiver] {
         traffic.kill().unwrap();
         traffic.wait().unwrap();
     }
-    let said = json(&said);
-    assert_eq!(said["verdict"], "harms", "{said:#}");
-    assert!(said["bundled"]["cut"].as_u64().unwrap() > 5, "{said:#}");
-    assert_eq!(said["plain"]["cut"], 0);
+    let report = json(&report);
+    assert_eq!(report["verdict"], "harms", "{report:#}");
+    assert!(report["bundled"]["cut"].as_u64().unwrap() > 5, "{report:#}");
+    assert_eq!(report["plain"]["cut"], 0);
 }
 
 #[test]
-fn a_trial_goes_on_from_its_record() {
+fn trial_resumes_from_state_file() {
     needs_root!();
     let pair = clean_pair();
     let folder = tempfile::tempdir().unwrap();
-    let record = folder.path().join("record");
-    let trial = ["trial", "--json", "--record", text(&record)];
-    let first = begin(&pair, &trial);
-    let beside = pillion_in(&pair.sender.namespace, &trial).output().unwrap();
-    assert_eq!(beside.status.code(), Some(2), "{}", stderr(&beside));
+    let state = folder.path().join("record");
+    let trial = ["trial", "--json", "--record", path_str(&state)];
+    let first = start(&pair, &trial);
+    let concurrent = pillion_in(&pair.sender.namespace, &trial).output().unwrap();
+    assert_eq!(concurrent.status.code(), Some(2), "{}", stderr(&concurrent));
     assert!(
-        stderr(&beside).contains("in another process"),
+        stderr(&concurrent).contains("in another process"),
         "{}",
-        stderr(&beside)
+        stderr(&concurrent)
     );
     send(&pair, 7001, "3", "2");
-    let first = json(&end(first));
-    let units = |said: &Value| {
-        said["bundled"]["units"].as_u64().unwrap() + said["plain"]["units"].as_u64().unwrap()
+    let first = json(&stop(first));
+    let units = |report: &Value| {
+        report["bundled"]["units"].as_u64().unwrap() + report["plain"]["units"].as_u64().unwrap()
     };
     assert_eq!(units(&first), 1, "one peer: {first:#}");
 
-    let second = begin(&pair, &trial);
+    let second = start(&pair, &trial);
     send(&pair, 7001, "2", "1");
-    let output = end(second);
+    let output = stop(second);
     assert!(
         stderr(&output).contains("going on with the trial"),
         "{}",
@@ -123,8 +123,8 @@ fn a_trial_goes_on_from_its_record() {
     );
     let second = json(&output);
     assert_eq!(units(&second), 1, "{second:#}");
-    let connections = |said: &Value| {
-        let of = |arm: &str| said[arm]["connections"].as_u64().unwrap();
+    let connections = |report: &Value| {
+        let of = |arm: &str| report[arm]["connections"].as_u64().unwrap();
         [of("bundled"), of("plain")]
     };
     // Connections of the peer stay in the same arm.
@@ -136,7 +136,7 @@ fn a_trial_goes_on_from_its_record() {
         "{counted:?}\n{first:#}\n{second:#}"
     );
 
-    for (other, differs) in [
+    for (other, reason) in [
         (["--share", "30%"], "--share"),
         (["--port", "7001"], "connections"),
         (["--dev", "lo"], "devices"),
@@ -146,7 +146,7 @@ fn a_trial_goes_on_from_its_record() {
         let other = [&trial[..], &other, &["--duration", "1"]].concat();
         let refused = pillion_in(&pair.sender.namespace, &other).output().unwrap();
         assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
-        assert!(stderr(&refused).contains(differs), "{}", stderr(&refused));
+        assert!(stderr(&refused).contains(reason), "{}", stderr(&refused));
     }
 }
 
@@ -154,21 +154,21 @@ fn a_trial_goes_on_from_its_record() {
 const TRIALS: &str = "PILLION_TRIALS";
 
 /// Leaves a machine with two cores mostly idle.
-const TRIALS_AT_ONCE: usize = 4;
+const PARALLEL_TRIALS: usize = 4;
 
 #[test]
-fn a_trial_goes_on_while_its_record_cannot_be_written() {
+fn trial_continues_while_state_file_is_unwritable() {
     needs_root!();
     let pair = clean_pair();
     let folder = tempfile::tempdir().unwrap();
-    let [there, away] = ["there", "away"].map(|it| folder.path().join(it));
-    std::fs::create_dir(&there).unwrap();
-    let record = there.join("trial.json");
-    let trial = ["trial", "--json", "--record", text(&record)];
-    let mut going = begin(&pair, &trial);
-    std::fs::rename(&there, &away).unwrap();
-    let mut says = BufReader::new(going.stderr.take().unwrap()).lines();
-    let refused = says.find_map(|line| {
+    let [original, moved] = ["there", "away"].map(|it| folder.path().join(it));
+    std::fs::create_dir(&original).unwrap();
+    let state = original.join("trial.json");
+    let trial = ["trial", "--json", "--record", path_str(&state)];
+    let mut child = start(&pair, &trial);
+    std::fs::rename(&original, &moved).unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let refused = log.find_map(|line| {
         let line = line.unwrap();
         line.contains("trial.json").then_some(line)
     });
@@ -177,12 +177,12 @@ fn a_trial_goes_on_while_its_record_cannot_be_written() {
         refused.ends_with("the trial goes on, trying again"),
         "{refused}"
     );
-    std::fs::rename(&away, &there).unwrap();
-    end(going);
+    std::fs::rename(&moved, &original).unwrap();
+    stop(child);
 
-    let going = begin(&pair, &trial);
-    std::fs::rename(&there, &away).unwrap();
-    let output = end_unless_over(going);
+    let child = start(&pair, &trial);
+    std::fs::rename(&original, &moved).unwrap();
+    let output = stop_unless_finished(child);
     assert_eq!(output.status.code(), Some(1));
     assert!(
         stderr(&output).contains("trial.json"),
@@ -204,40 +204,42 @@ fn verdict(seed: u64, options: &[&str]) -> String {
         seed,
     });
     let folder = tempfile::tempdir().unwrap();
-    let record = folder.path().join("record");
-    let trial = trial(&record);
-    let trial = begin(&pair, &[&trial[..], options].concat());
+    let state = folder.path().join("record");
+    let trial = trial(&state);
+    let trial = start(&pair, &[&trial[..], options].concat());
     send(&pair, 7001, "30", "12");
-    json(&end_unless_over(trial))["verdict"]
+    json(&stop_unless_finished(trial))["verdict"]
         .as_str()
         .unwrap()
         .to_owned()
 }
 
 #[test]
-fn verdicts_are_right_as_often_as_is_said() {
+fn verdicts_are_right_as_often_as_documented() {
     needs_root!();
     let trials = std::env::var(TRIALS).map_or(1, |given| given.parse().expect(TRIALS));
     // With this thin-stream test nothing is bundled in either arm.
-    let of_both = |seed| {
+    let wrong_and_found = |seed| {
         let is_wrong = verdict(seed, &["--thin", "dpifl:60000"]) != "undecided";
         [is_wrong, verdict(seed, &[]) == "helps"].map(u64::from)
     };
     let (mut wrong, mut found) = (0, 0);
     let seeds: Vec<u64> = (1..=trials).collect();
-    for at_once in seeds.chunks(TRIALS_AT_ONCE) {
-        let told: Vec<[u64; 2]> = thread::scope(|scope| {
-            let played = at_once.iter().map(|seed| scope.spawn(|| of_both(*seed)));
+    for chunk in seeds.chunks(PARALLEL_TRIALS) {
+        let results: Vec<[u64; 2]> = thread::scope(|scope| {
+            let played = chunk
+                .iter()
+                .map(|seed| scope.spawn(|| wrong_and_found(*seed)));
             let played: Vec<_> = played.collect();
             played.into_iter().map(|it| it.join().unwrap()).collect()
         });
-        wrong += told.iter().map(|it| it[0]).sum::<u64>();
-        found += told.iter().map(|it| it[1]).sum::<u64>();
-        let last = at_once[at_once.len() - 1];
+        wrong += results.iter().map(|it| it[0]).sum::<u64>();
+        found += results.iter().map(|it| it[1]).sum::<u64>();
+        let last = chunk[chunk.len() - 1];
         println!("{last} trials of each kind: {wrong} wrong, {found} found");
     }
     // One in twenty, plus three standard deviations.
-    let most = trials as f64 / 20.0 + 3.0 * (trials as f64 * 0.05 * 0.95).sqrt();
-    assert!(wrong as f64 <= most.max(1.0), "{wrong} of {trials}");
+    let max = trials as f64 / 20.0 + 3.0 * (trials as f64 * 0.05 * 0.95).sqrt();
+    assert!(wrong as f64 <= max.max(1.0), "{wrong} of {trials}");
     assert!(found * 10 >= trials * 9, "{found} of {trials}");
 }

@@ -50,8 +50,8 @@ impl Kind {
     }
 
     /// Chooses any kind but [`Kind::Long`].
-    pub fn draw(random: &mut impl Rng) -> Self {
-        const OF_TWENTY: [(Kind, u32); 6] = [
+    pub fn choose(random: &mut impl Rng) -> Self {
+        const WEIGHTS: [(Kind, u32); 6] = [
             (Kind::Thin, 6),
             (Kind::Mixed, 3),
             (Kind::Large, 3),
@@ -59,12 +59,12 @@ impl Kind {
             (Kind::HalfClosed, 2),
             (Kind::Reset, 2),
         ];
-        let mut drawn = random.random_range(0..20);
-        for (kind, share) in OF_TWENTY {
-            if drawn < share {
+        let mut roll = random.random_range(0..20);
+        for (kind, share) in WEIGHTS {
+            if roll < share {
                 return kind;
             }
-            drawn -= share;
+            roll -= share;
         }
         unreachable!("the shares add up to twenty")
     }
@@ -99,7 +99,7 @@ impl Side {
 
 /// Messages that one end sends.
 #[derive(Debug, Clone)]
-pub struct Sending {
+pub struct SendPlan {
     /// Number of messages; `None` until the connection is stopped.
     pub messages: Option<u32>,
     /// Mean gap between messages in milliseconds.
@@ -109,7 +109,7 @@ pub struct Sending {
     large: (f64, RangeInclusive<usize>),
 }
 
-impl Sending {
+impl SendPlan {
     fn thin(random: &mut impl Rng, messages: RangeInclusive<u32>) -> Self {
         Self {
             messages: Some(random.random_range(messages)),
@@ -148,8 +148,8 @@ impl Sending {
 /// Plan for both ends of a connection.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    pub client: Sending,
-    pub server: Sending,
+    pub client: SendPlan,
+    pub server: SendPlan,
     /// Side that resets the connection once all its data is sent.
     pub resets: Option<Side>,
 }
@@ -164,8 +164,8 @@ impl Plan {
             _ => 30..=150,
         };
         let mut plan = Self {
-            client: Sending::thin(random, messages.clone()),
-            server: Sending::thin(random, messages),
+            client: SendPlan::thin(random, messages.clone()),
+            server: SendPlan::thin(random, messages),
             resets: None,
         };
         let side = match random.random() {
@@ -176,40 +176,80 @@ impl Plan {
             Kind::Thin | Kind::Short => {}
             Kind::Mixed => plan.change(side, |it| it.with_large(0.05, 2_000..=40_000)),
             Kind::Large => plan.change(side, |it| it.with_large(0.5, 10_000..=100_000)),
-            Kind::HalfClosed => plan.change(side, |it| Sending {
+            Kind::HalfClosed => plan.change(side, |it| SendPlan {
                 messages: Some(3),
                 ..it
             }),
             Kind::Reset => {
                 plan.resets = Some(side);
                 // If the first reset is lost, these segments trigger another one.
-                plan.change(side.other(), Sending::endless);
+                plan.change(side.other(), SendPlan::endless);
             }
             Kind::Long => {
-                plan.change(Side::Client, Sending::endless);
-                plan.change(Side::Server, Sending::endless);
+                plan.change(Side::Client, SendPlan::endless);
+                plan.change(Side::Server, SendPlan::endless);
             }
         }
         plan
     }
 
-    pub fn of_side(&self, side: Side) -> &Sending {
+    pub fn for_side(&self, side: Side) -> &SendPlan {
         match side {
             Side::Client => &self.client,
             Side::Server => &self.server,
         }
     }
 
-    fn change(&mut self, side: Side, change: impl FnOnce(Sending) -> Sending) {
-        let sending = match side {
+    fn change(&mut self, side: Side, change: impl FnOnce(SendPlan) -> SendPlan) {
+        let send_plan = match side {
             Side::Client => &mut self.client,
             Side::Server => &mut self.server,
         };
-        *sending = change(sending.clone());
+        *send_plan = change(send_plan.clone());
     }
 }
 
 /// Returns the id of one direction: the seed of its sizes, and of its content.
-pub fn stream(connection: u64, side: Side) -> u64 {
+pub fn direction_id(connection: u64, side: Side) -> u64 {
     connection * 2 + side as u64
+}
+
+/// Fills a buffer with the bytes of a stream from a position.
+pub fn fill(stream: u64, position: u64, bytes: &mut [u8]) {
+    for (byte, at) in bytes.iter_mut().zip(position..) {
+        *byte = byte_at(stream, at);
+    }
+}
+
+/// Describes the first wrong byte.
+pub fn first_mismatch(stream: u64, position: u64, bytes: &[u8]) -> Option<String> {
+    let mut all = bytes.iter().zip(position..);
+    let (byte, at) = all.find(|(byte, at)| **byte != byte_at(stream, *at))?;
+    let expected = byte_at(stream, at);
+    Some(format!("byte {at} is {byte:#04x}, not {expected:#04x}"))
+}
+
+fn byte_at(stream: u64, position: u64) -> u8 {
+    let word = mix(stream ^ mix(position / 8));
+    word.to_le_bytes()[(position % 8) as usize]
+}
+
+/// Final steps of SplitMix64: adjacent values differ completely.
+fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+#[test]
+fn misplaced_byte_is_detected() {
+    let mut bytes = [0; 100];
+    fill(7, 1000, &mut bytes);
+    assert_eq!(first_mismatch(7, 1000, &bytes), None);
+    assert!(first_mismatch(7, 1001, &bytes).is_some());
+    assert!(first_mismatch(8, 1000, &bytes).is_some());
+    bytes[50] ^= 1;
+    let event = first_mismatch(7, 1000, &bytes).unwrap();
+    assert!(event.starts_with("byte 1050 is "), "{event}");
 }

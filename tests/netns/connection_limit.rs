@@ -1,0 +1,385 @@
+//! The limit of `--max-connections` and the slots for sockets that request bundling.
+
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::sockopt::TcpUserTimeout;
+use nix::sys::socket::{getsockopt, setsockopt};
+use nix::unistd::{Pid, Uid, setfsuid};
+use pillion_bpf::host::pillion::{BUNDLE, get, set};
+use pillion_bpf::list_flows;
+use pillion_lab::Namespace;
+
+use crate::common::*;
+use crate::devices::Attach;
+use crate::handover::exits_successfully;
+use crate::namespaces::{NetnsName, Sleeper};
+
+/// Starts pillion on loopback and waits until it has adopted existing connections. A single user
+/// may take half of the slots.
+fn attach(namespace: &Namespace, arguments: &[&str]) -> Child {
+    let mut all = vec!["attach", "--dev", "lo"];
+    all.extend(arguments);
+    let mut attach = pillion_in(namespace, &all);
+    let mut attach = attach.stderr(Stdio::piped()).spawn().unwrap();
+    // Reads single bytes, so that later lines stay in the pipe.
+    let log = attach.stderr.as_mut().unwrap();
+    let mut byte = [0];
+    let mut first = Vec::new();
+    while log.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
+        first.extend(byte);
+    }
+    let first = String::from_utf8(first).unwrap();
+    assert!(first.starts_with("pillion: bundling"), "{first}");
+    attach
+}
+
+fn stop(mut attach: Child) -> Vec<String> {
+    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(attach.wait().unwrap().success());
+    let log = BufReader::new(attach.stderr.take().unwrap()).lines();
+    log.map(Result::unwrap).collect()
+}
+
+/// Opens `count` connections and returns both ends of each.
+fn connect(namespace: &Namespace, count: usize) -> Vec<(TcpStream, TcpStream)> {
+    let pairs = namespace.enter(move || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let pair = |_| {
+            let near = TcpStream::connect(to).unwrap();
+            (near, listener.accept().unwrap().0)
+        };
+        (0..count).map(pair).collect()
+    });
+    pairs.unwrap()
+}
+
+fn bundled_flows(namespace: &Namespace) -> usize {
+    let inode = fs::metadata(namespace.path()).unwrap().ino();
+    let flows = list_flows().expect("the list");
+    let is_inside = |netns: Option<u32>| netns.map(u64::from) == Some(inode);
+    flows.iter().filter(|flow| is_inside(flow.netns)).count()
+}
+
+#[test]
+fn connection_over_limit_stays_plain_until_slot_is_free() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attach = attach(&namespace, &["--all", "--max-connections", "8"]);
+    let first = connect(&namespace, 5);
+    assert_eq!(bundled_flows(&namespace), 4);
+    drop(first);
+    let second = connect(&namespace, 2);
+    eventually("the connections are adopted", || {
+        bundled_flows(&namespace) == 4
+    });
+    drop(second);
+    let third = connect(&namespace, 1);
+    eventually("the next connection is adopted", || {
+        bundled_flows(&namespace) == 2
+    });
+    drop(third);
+    let log = stop(attach).join("\n");
+    assert!(
+        log.contains("more connections than --max-connections allows"),
+        "{log}"
+    );
+}
+
+#[test]
+fn full_and_free_slots_are_logged_once_each() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let mut attach = attach(&namespace, &["--all", "--max-connections", "8"]);
+    let mut log = BufReader::new(attach.stderr.take().unwrap()).lines();
+    let mut expect_log = |what: &str| {
+        let line = log.find(|line| !line.as_ref().unwrap().contains("bundling all"));
+        let line = line.unwrap().unwrap();
+        assert!(line.contains(what), "{line}");
+    };
+    let connections = connect(&namespace, 5);
+    expect_log("others stay plain");
+    drop(connections);
+    expect_log("there is room for all");
+    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(attach.wait().unwrap().success());
+}
+
+/// Half of four slots gives a user sixteen fractions, and a quarter more.
+#[test]
+fn socket_requests_take_fractions_of_slots() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attach = attach(&namespace, &["--max-connections", "4"]);
+    let sockets = namespace.enter(|| {
+        let listen = |_| TcpListener::bind("127.0.0.1:0").unwrap();
+        [(); 21].map(listen)
+    });
+    let sockets = sockets.unwrap();
+    for socket in &sockets[..20] {
+        set(socket, BUNDLE, 1).expect("a slot is free");
+    }
+    let error = set(&sockets[20], BUNDLE, 1).expect_err("no slot is free");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    drop(sockets);
+    stop(attach);
+}
+
+#[test]
+fn excluded_connections_take_no_slots() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("pillion.toml");
+    let listener = namespace.enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
+    let excluded = listener.as_ref().unwrap().local_addr().unwrap();
+    let port = excluded.port();
+    let text = format!(
+        "[[rule]]\nmode = \"leave-alone\"\nports = [{port}]\n[[rule]]\nmode = \"bundle\"\n"
+    );
+    fs::write(&rules, text).unwrap();
+    let rules = rules.to_str().unwrap();
+    let attach = attach(&namespace, &["--config", rules, "--max-connections", "8"]);
+    let connect_there = move || [(); 6].map(|()| TcpStream::connect(excluded).unwrap());
+    let first = namespace.enter(connect_there).unwrap();
+    assert_eq!(bundled_flows(&namespace), 0);
+    let second = connect(&namespace, 1);
+    assert_eq!(bundled_flows(&namespace), 2);
+    drop((first, second, listener));
+    stop(attach);
+}
+
+#[test]
+fn listener_opt_out_applies_to_accepted_socket_without_slot() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attach = attach(&namespace, &["--all", "--max-connections", "4"]);
+    let first = connect(&namespace, 1);
+    assert_eq!(bundled_flows(&namespace), 2);
+    let listener = namespace.enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
+    let listener = listener.unwrap();
+    set(&listener, BUNDLE, 0).expect("a slot is free");
+    let to = listener.local_addr().unwrap();
+    let near = namespace.enter(move || TcpStream::connect(to).unwrap());
+    let near = near.unwrap();
+    let accepted = listener.accept().unwrap().0;
+    drop(first);
+    eventually("the other end is adopted", || {
+        get(&near, BUNDLE).unwrap() == 1
+    });
+    assert_eq!(get(&accepted, BUNDLE).unwrap(), 0);
+    assert_eq!(bundled_flows(&namespace), 1);
+    stop(attach);
+}
+
+#[test]
+fn opt_out_works_without_free_slot() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attach = attach(&namespace, &["--all", "--max-connections", "4"]);
+    let connections = connect(&namespace, 1);
+    assert_eq!(bundled_flows(&namespace), 2);
+    let opted_out = &connections[0].0;
+    set(opted_out, BUNDLE, 0).expect("opt-out is accepted");
+    assert_eq!(get(opted_out, BUNDLE).unwrap(), 0);
+    // Connections over the limit make pillion check all connections again.
+    let refused = connect(&namespace, 1);
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(get(opted_out, BUNDLE).unwrap(), 0);
+    drop(refused);
+    stop(attach);
+}
+
+#[test]
+fn tcp_option_set_by_application_holds_while_slots_are_full() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let options = ["--all", "--user-timeout", "5000", "--max-connections", "4"];
+    let attach = attach(&namespace, &options);
+    let connections = connect(&namespace, 1);
+    let own = &connections[0].0;
+    assert_eq!(getsockopt(own, TcpUserTimeout).unwrap(), 5000);
+    setsockopt(own, TcpUserTimeout, &7000).unwrap();
+    let refused = connect(&namespace, 1);
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(getsockopt(own, TcpUserTimeout).unwrap(), 7000);
+    drop(refused);
+    stop(attach);
+}
+
+#[test]
+fn late_adoption_preserves_tcp_option_set_by_application() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let options = ["--all", "--user-timeout", "5000", "--max-connections", "4"];
+    let attach = attach(&namespace, &options);
+    let first = connect(&namespace, 1);
+    let late = connect(&namespace, 1);
+    let own = &late[0].0;
+    assert_eq!(getsockopt(own, TcpUserTimeout).unwrap(), 5000);
+    setsockopt(own, TcpUserTimeout, &7000).unwrap();
+    drop(first);
+    eventually("the connection is adopted", || {
+        get(own, BUNDLE).unwrap() == 1
+    });
+    assert_eq!(getsockopt(own, TcpUserTimeout).unwrap(), 7000);
+    stop(attach);
+}
+
+#[test]
+fn new_namespace_gets_tcp_options_without_free_slot() {
+    needs_root!();
+    let [own, first, second] = [(); 3].map(|()| namespace_with_loopback());
+    let sleepers = [&first, &second].map(Sleeper::of);
+    let suffix = format!("-places-{}", std::process::id());
+    let _first_name = NetnsName::assign_with_suffix(&sleepers[0], &suffix);
+    let pattern = format!("pillion-test-*{suffix}");
+    let options = ["--all", "--user-timeout", "5000", "--max-connections", "4"];
+    let options = [&options, ["--netns", &pattern].as_slice()].concat();
+    let attach = attach(&own, &options);
+    let _full = connect(&first, 1);
+    assert_eq!(bundled_flows(&first), 2);
+    let late = connect(&second, 1);
+    let _second_name = NetnsName::assign_with_suffix(&sleepers[1], &suffix);
+    eventually("the TCP options are set", || {
+        getsockopt(&late[0].0, TcpUserTimeout).unwrap() == 5000
+    });
+    assert_eq!(bundled_flows(&second), 0);
+    let log = self::stop(attach).join("\n");
+    assert!(log.contains("others stay plain"), "{log}");
+}
+
+#[test]
+fn closed_sockets_take_no_slots() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attach = attach(&namespace, &["--max-connections", "60"]);
+    for _ in 0..50 {
+        let socket = namespace.enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
+        set(&socket.unwrap(), BUNDLE, 1).expect("a slot is free");
+        thread::sleep(Duration::from_millis(150));
+    }
+    let log = stop(attach).join("\n");
+    assert!(!log.contains("--max-connections"), "{log}");
+}
+
+/// If the kernel refuses to iterate over socket storage, they are found only in their own
+/// namespace.
+#[test]
+fn unaccepted_connections_take_slots_in_every_namespace() {
+    needs_root!();
+    let [own, other] = [(); 2].map(|()| namespace_with_loopback());
+    let sleeper = Sleeper::of(&other);
+    let pid = sleeper.pid();
+    let options = ["--dev", "lo", "--max-connections", "8", "--netns", &pid];
+    let attach = Attach::start_in(&own, &options);
+    let listener = other.enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
+    let to = listener.as_ref().unwrap().local_addr().unwrap();
+    let connect = || other.enter(move || [(); 2].map(|()| TcpStream::connect(to).unwrap()));
+    let first = connect().unwrap();
+    // Wait until unused slots have been counted once or twice.
+    thread::sleep(Duration::from_millis(2500));
+    let second = connect().unwrap();
+    assert_eq!(attach.stop()["connections"], 4);
+    drop((listener, first, second));
+}
+
+/// Users beyond the table's capacity share one limit.
+#[test]
+fn too_many_users_do_not_prevent_handover() {
+    const USERS: u32 = 4200;
+    needs_root!();
+    let (_, max) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, max.min(1 << 16), max).unwrap();
+    let namespace = namespace_with_loopback();
+    let mut attach = attach(&namespace, &["--max-connections", "16384"]);
+    let request = |user: u32| {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        // SAFETY: three integers; only this thread becomes another user.
+        let result = unsafe { libc::syscall(libc::SYS_setresuid, user, 0, 0) };
+        assert_eq!(result, 0);
+        set(&socket, BUNDLE, 1).expect("a slot is free");
+        socket
+    };
+    let request = move || (100_000..100_000 + USERS).map(request).collect::<Vec<_>>();
+    let thread = namespace.enter(|| thread::spawn(request)).unwrap();
+    let sockets = thread.join().unwrap();
+    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGUSR2).unwrap();
+    assert!(exits_successfully(&mut attach));
+    let status = || {
+        pillion_in(&namespace, &["status", "--json"])
+            .output()
+            .unwrap()
+    };
+    thread::sleep(Duration::from_millis(2500));
+    let status: serde_json::Value = serde_json::from_slice(&status().stdout).unwrap();
+    let new_process = status[0]["pid"].as_i64().expect("pillion is ready");
+    kill(Pid::from_raw(new_process as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(status[0]["last_error"], serde_json::Value::Null, "{status}");
+    drop(sockets);
+}
+
+/// An accepted socket belongs to the user who accepts it, but the listener's user took its slot.
+#[test]
+fn slot_counts_for_user_who_took_it() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attach = attach(&namespace, &["--all", "--max-connections", "16"]);
+    let other_user = Uid::from_raw(1);
+    let accepted = namespace.enter(move || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        setfsuid(other_user);
+        let pair = |()| {
+            let near = TcpStream::connect(to).unwrap();
+            (near, listener.accept().unwrap().0)
+        };
+        [(); 4].map(pair)
+    });
+    // Wait until unused slots have been counted once or twice.
+    thread::sleep(Duration::from_millis(2500));
+    let more = connect(&namespace, 5);
+    assert_eq!(
+        bundled_flows(&namespace),
+        12,
+        "root has listened four times"
+    );
+    drop((accepted, more));
+    stop(attach);
+}
+
+/// `run` retries only connections of its command.
+#[test]
+fn run_without_slots_leaves_other_connections_alone() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let others = connect(&namespace, 1);
+    let listener = namespace.enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
+    let port = listener.as_ref().unwrap().local_addr().unwrap().port();
+    let script =
+        format!("for fd in 3 4 5 6; do eval exec $fd'<>/dev/tcp/127.0.0.1/{port}'; done; sleep 3");
+    let options = [
+        "run",
+        "--dev",
+        "lo",
+        "--max-connections",
+        "2",
+        "--user-timeout",
+        "55555",
+    ];
+    let mut run = pillion_in(&namespace, &options);
+    let output = run.args(["--", "bash", "-c", &script]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("more connections than --max-connections allows"));
+    for end in [&others[0].0, &others[0].1] {
+        assert_eq!(getsockopt(end, TcpUserTimeout).unwrap(), 0);
+    }
+}
