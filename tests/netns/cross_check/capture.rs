@@ -13,7 +13,7 @@ use nix::sys::socket::{
     sockopt,
 };
 use nix::sys::time::TimeVal;
-use pillion_bpf::host::packet_socket;
+use pillion_bpf::host::socket_option;
 use pillion_tests::Host;
 
 /// TCP segment with payload over IPv4, as captured on a host's device.
@@ -196,6 +196,6 @@ impl PacketSocket {
 
     /// Returns the number of packets dropped for lack of buffer space since the last call.
     pub fn missed(&self) -> io::Result<u32> {
-        Ok(packet_socket::missed(&self.0)?)
+        Ok(socket_option::missed_packets(&self.0)?)
     }
 }

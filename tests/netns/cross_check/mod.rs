@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use pillion_lab::path::{self, Disorder, Loss, PathConfig};
 use pillion_trace::input::Input;
-use pillion_trace::pair::Passage;
+use pillion_trace::Passage;
 use pillion_trace::{Connection, Counts, Direction, Observer, Range, input, pair};
 
 use crate::common::*;
