@@ -48,17 +48,17 @@ static __always_inline void set_ipv6(__u8 *address, const struct in6_addr *ipv6)
  * Reads a connection's endpoints without bpf_probe_read_kernel(), which kernels
  * without tracing lack, and which lockdown=confidentiality forbids.
  */
-static __always_inline void read_ends(struct sock_common *skc,
-				      struct endpoints *ends)
+static __always_inline void read_endpoints(struct sock_common *skc,
+					   struct endpoints *endpoints)
 {
-	ends->local_port = skc->skc_num;
-	ends->peer_port = bpf_ntohs(skc->skc_dport);
+	endpoints->local_port = skc->skc_num;
+	endpoints->peer_port = bpf_ntohs(skc->skc_dport);
 	if (skc->skc_family == AF_INET6) {
-		set_ipv6(ends->local, &skc->skc_v6_rcv_saddr);
-		set_ipv6(ends->peer, &skc->skc_v6_daddr);
+		set_ipv6(endpoints->local, &skc->skc_v6_rcv_saddr);
+		set_ipv6(endpoints->peer, &skc->skc_v6_daddr);
 	} else {
-		set_ipv4(ends->local, skc->skc_rcv_saddr);
-		set_ipv4(ends->peer, skc->skc_daddr);
+		set_ipv4(endpoints->local, skc->skc_rcv_saddr);
+		set_ipv4(endpoints->peer, skc->skc_daddr);
 	}
 }
 

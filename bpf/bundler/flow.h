@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What is remembered of a connection, and the contract with user space, which
- * reads what it needs of it by these definitions (through BTF).
+ * The state of a connection, and the contract with user space, which reads the
+ * types from here (BTF).
  */
 #ifndef PILLION_FLOW_H
 #define PILLION_FLOW_H
 
 /*
- * Payload kept of each connection. The byte with sequence number s lies at
- * s modulo HISTORY_BYTES, so this is a power of two; it also bounds the payload
- * of a segment with a bundle.
+ * Payload bytes stored for each connection. The byte with sequence number s is
+ * at s modulo HISTORY_BYTES, so this is a power of two. It also limits the
+ * payload of a segment with its bundle.
  */
 #define HISTORY_BYTES  2048
-#define RECORD	       128 /* segments recorded, and one; a power of two */
-#define RUN_LENGTHS    8 /* the last stands for all that are longer */
+#define RECORD_SLOTS   128 /* segments recorded, and one; a power of two */
+#define RUN_LENGTHS    8 /* the last one counts all longer runs */
 #define LOSS_INTERVALS 8 /* remembered (RFC 5348, section 5.4) */
 
 /* When is a stream thin? (LCN 2015, section III.B.2) */
@@ -23,24 +23,24 @@ enum thin_test {
 	THIN_ALWAYS,
 };
 
-/* Of the RTTs that the kernel keeps, the one that DPIFL takes. */
+/* The kernel's RTT that DPIFL uses. */
 enum thin_rtt {
 	THIN_RTT_MIN,
 	THIN_RTT_SMOOTHED,
 };
 
-/* Stands for the RTT of a connection without a sample. */
+/* The RTT value of a connection without a sample. */
 enum rtt_sample {
 	NO_RTT_SAMPLE = ~0U,
 };
 
-/* How many previous segments ride along. */
+/* Number of previous segments in a bundle. */
 enum level {
 	LEVEL_FIXED, /* max_packets */
 	LEVEL_ADAPTIVE, /* as many as the runs of losses seen demand */
 };
 
-/* What follows from losses that bundles hid. */
+/* Reaction to losses that bundles hid. */
 enum reaction {
 	REACT_CWR, /* the kernel reduces the window, once a window of data */
 	REACT_NONE, /* nothing; for experiments */
@@ -49,18 +49,18 @@ enum reaction {
 
 /*
  * How an ACK shows that a bundle hid a loss (LCN 2015, section III.B.1). The
- * first ACKs of bundles show whether a receiver reports duplicates (RFC 2883).
- * To one that does not nothing is bundled, unless the published rule is asked
- * for.
+ * first ACKs of bundles show whether the receiver reports duplicates (RFC
+ * 2883). If it does not, nothing is bundled, unless the published rule is
+ * configured.
  */
 enum loss_rule {
 	LOSS_RULE_LEARNING,
 	LOSS_RULE_DSACK, /* redundant bytes that were no duplicates were lost */
 	LOSS_RULE_ACK, /* an ACK of several segments means loss */
-	LOSS_RULE_NONE, /* no ACK shows it: the receiver makes no reports */
+	LOSS_RULE_NONE, /* no ACK shows it: the receiver sends no reports */
 };
 
-/* How a connection is bundled; set when it is taken in. */
+/* How a connection is bundled; set when it is added. */
 struct options {
 	enum thin_test thin_test;
 	__u32 itt_min_us;
@@ -71,16 +71,18 @@ struct options {
 	__u32 max_packets; /* previous segments in a bundle; 0: no limit */
 	__u32 max_bytes; /* payload of a segment with its bundle; 0: no limit */
 	enum reaction reaction;
-	enum loss_rule loss_rule; /* the rule to begin with */
-	/* In a byte each: a rule stands on the stack with them (policy.h). */
+	enum loss_rule loss_rule; /* the initial rule */
+	/*
+	 * One byte each: a rule and these are on the stack together (policy.h).
+	 */
 	__u8 wait_for_loss; /* bundle only after the connection's first loss */
 	__u8 without_sack; /* bundle even if the peer does not offer SACK */
 	__u8 retransmissions; /* bundle into them as well (retransmission.h) */
 	__u8 published; /* no size limits, reordering window or governor */
 };
 
-/* Mechanisms of TCP's own that a rule may switch on (companions.h). */
-enum companion {
+/* Mechanisms of TCP's own that a rule may switch on (tcp_options.h). */
+enum tcp_option {
 	LINEAR_TIMEOUTS,
 	NODELAY,
 	RTO_MIN,
@@ -88,14 +90,14 @@ enum companion {
 	USER_TIMEOUT,
 	CONGESTION,
 
-	COMPANIONS
+	TCP_OPTION_COUNT
 };
 
 #define CONGESTION_NAME 16 /* bytes, with the zero at the end */
 
-/* The companions of a rule; of a connection, those that the kernel took. */
-struct companions {
-	__u32 set; /* a bit for each enum companion */
+/* The TCP options of a rule; in a connection, the accepted ones. */
+struct tcp_options {
+	__u32 set; /* a bit for each enum tcp_option */
 	__u32 rto_min_us;
 	__u32 delack_max_us;
 	__u32 user_timeout_ms;
@@ -103,54 +105,57 @@ struct companions {
 };
 
 /*
- * What became of a segment that carries data. Every one of a connection that is
- * ours gets exactly one of these, in the end.
+ * The outcome of a segment with data. Each segment of a connection in
+ * pillion_flows gets exactly one.
  */
 enum outcome {
 	BUNDLED,
 
 	/* There was nothing to do. */
 	NOTHING_OUTSTANDING, /* all sent before is acknowledged */
-	FULL_SIZE, /* the new data alone reaches the limit */
-	NO_ROOM, /* the previous segment does not fit beside the new data */
-	OLD_DATA, /* a retransmission, or a probe of old data */
+	FULL_SIZE, /* the new data by itself reaches the limit */
+	NO_ROOM, /* the previous segment and the new data exceed the limit */
+	RETRANSMISSION, /* a retransmission, or a probe of old data */
 
 	/* The rules forbid it. */
 	NOT_THIN,
-	NO_RTT, /* no RTT sample yet: not known to be thin */
+	NO_RTT, /* no RTT sample yet: thinness is unknown */
 	NO_LOSS, /* none yet, and bundling waits for the first */
-	NO_SACK, /* the peer offers none, so that losses could not be told */
+	NO_SACK, /* the peer does not offer it, so losses cannot be detected */
 
 	/* It is not a plain segment. */
 	GSO, /* several segments in one packet */
 	FLAGS, /* SYN, RST or URG */
 	TCP_OPTION, /* an option other than timestamps and SACK */
-	NOT_PLAIN_IP, /* fragment, extension header, unknown link header */
+	UNPARSED_IP, /* fragment, extension header, unknown link header */
 
-	/* The record of what was sent before does not suffice. */
-	NO_HISTORY, /* it was sent elsewhere, or in a form that is not kept */
+	/* The record of sent data is incomplete. */
+	NO_HISTORY, /* left by another path, or in a form that is not stored */
 	OVERLAP, /* old and new data in one segment: bundled already */
 	BUSY, /* another processor is sending for this connection */
 
 	/* The kernel refused. */
 	UNREADABLE, /* the payload could not be read */
-	NO_MEMORY, /* the packet could not be grown; it was sent as it was */
+	NO_MEMORY, /* the packet could not grow; it was sent unchanged */
 	DROPPED, /* it failed half-way and was dropped: TCP retransmits it */
 
 	/* Where retransmissions are bundled as well. */
-	RETRANSMISSION_BUNDLED, /* segments that follow it ride along */
+	RETRANSMISSION_BUNDLED, /* the segments after it are bundled */
 
-	/* It did not come to a device from TCP's own hands. */
-	ELSEWHERE, /* it left by no device with pillion, or was dropped before
-		    */
-	WAITED, /* on its way there; TCP went on meanwhile */
+	/* The segment did not reach a device directly from TCP. */
+	UNATTACHED_DEVICE, /* it left by no device with pillion, or was dropped
+			    * before
+			    */
+	STALE, /* on its way there; TCP went on meanwhile */
 
 	/* Bundling would not be safe now. */
-	UNWATCHED, /* losses, hidden or TCP's, could not be told */
-	PATH_SIZE, /* this size is not proved, or such bundles were lost */
+	/* hidden losses or TCP's cannot be detected */
+	LOSS_DETECTION_UNAVAILABLE,
+	EXCEEDS_PATH_SIZE, /* this size is not proved, or such bundles were lost
+			    */
 
-	/* Bundles are held back on purpose. */
-	HELD_BACK, /* the connection is of the plain arm (observation.h) */
+	/* Bundles are suppressed on purpose. */
+	SUPPRESSED, /* the connection is of the plain arm (observation.h) */
 
 	/* The receiver's ACKs do not show the losses that bundles hide. */
 	NO_DSACK, /* it reports no duplicates */
@@ -160,8 +165,8 @@ enum outcome {
 	ACKS_THINNED, /* too few ACKs arrive to show losses (density.h) */
 
 	/* The stream sends as much as it may. */
-	PACED, /* SO_MAX_PACING_RATE is reached */
-	OVER_SHARE, /* more than TFRC-SP allows, where CWR is ignored */
+	PACING_LIMIT, /* SO_MAX_PACING_RATE is reached */
+	OVER_FAIR_SHARE, /* more than TFRC-SP allows, where CWR is ignored */
 
 	HELPER_PORT, /* this host's NAT gives it a port of helper_port.h */
 
@@ -170,29 +175,32 @@ enum outcome {
 		OUTCOMES, /* none yet: nothing speaks against bundling so far */
 };
 
-/* Of one connection: its segments are counted in 32 bits, for want of room. */
+/* Counters of one connection. Outcomes have 32 bits to save space. */
 struct counters {
 	__u32 outcomes[OUTCOMES]; /* segments with data, by enum outcome */
 	__u64 new_bytes; /* payload sent for the first time */
-	__u64 redundant_bytes; /* payload that rode along */
+	__u64 redundant_bytes; /* bundled payload */
 	__u64 hidden_losses; /* segments lost, and repaired by a bundle */
 	__u64 repaired_bytes; /* their payload */
-	__u64 repaired_along; /* lost, and repaired by another's retransmission
-			       */
-	__u64 saved_us; /* at least, to wait for retransmissions of them */
+	__u64 piggyback_repaired_segments; /* lost, and repaired by another's
+					    * retransmission
+					    */
+	/* time saved against retransmission (lower bound) */
+	__u64 time_saved_us;
 	__u64 reactions; /* window reductions for them */
-	__u64 reactions_spared; /* TFRC-SP found no reason for them */
-	__u64 reordered; /* deemed lost, but came late */
-	__u64 dsacks_hidden; /* DSACKs of bundles taken out of ACKs */
+	__u64 reactions_suppressed; /* TFRC-SP found no reason for them */
+	__u64 reordered; /* counted as lost, but arrived later */
+	__u64 dsacks_removed; /* DSACKs of bundles taken out of ACKs */
 	__u64 acks_dropped; /* that failed half-way */
-	__u64 acks_unread; /* options not understood, or met by another one */
+	__u64 acks_unparsed; /* options not understood, or met by another one */
 };
 
-/* The last time that TFRC-SP was asked about a reaction. */
-struct decision {
+/* The last TFRC-SP decision about a reaction. */
+struct tfrc_decision {
 	__u64 at; /* microseconds; 0: never */
-	__u32 rate_allowed; /* bytes/s of payload: headers are taken from it */
-	__u32 rate_sent; /* payload, redundant bytes included */
+	__u32 tfrc_allowed_bytes_per_s; /* bytes/s of payload: headers are taken
+					   from it */
+	__u32 tfrc_sent_bytes_per_s; /* payload, redundant bytes included */
 };
 
 /* Packets with data, retransmissions included, and their bytes. */
@@ -202,9 +210,9 @@ struct sent {
 	__u32 wire; /* payload, TCP and IP headers */
 };
 
-/* What was sent lately, for TFRC-SP; written by the sending side. */
+/* What was sent recently, for TFRC-SP; written by the sending side. */
 struct sending {
-	__u64 since; /* when the current window began, microseconds */
+	__u64 start_us; /* start of the current window, microseconds */
 	__u32 packets; /* ever sent */
 	struct sent current;
 	struct sent before; /* in the window before */
@@ -216,22 +224,22 @@ struct loss_events {
 	__u32 packets; /* ever sent by then */
 	__u32 losses; /* that belong to it */
 	__u32 known; /* losses of all events */
-	__u32 closed; /* how many of the following are known */
+	__u32 closed; /* number of valid intervals below */
 	__u32 intervals[LOSS_INTERVALS]; /* newest first, 1/256 packets */
 };
 
 /* On which side of a comparison is a connection? */
 enum arm {
-	ARM_NONE, /* nothing is compared, or it is not drawn yet */
+	ARM_NONE, /* no comparison, or not assigned yet */
 	ARM_BUNDLED,
 	ARM_PLAIN, /* all is done as for a bundled one, except bundling */
-	ARM_UNOBSERVED, /* there was no place to observe it: as a plain one */
+	ARM_UNOBSERVED, /* no slot to observe it: treated as plain */
 };
 
-/* Who wants a connection to be bundled. */
-enum wanted_by {
-	WANTED_BY_RULE,
-	WANTED_BY_APPLICATION,
+/* Who requested bundling of a connection. */
+enum requested_by {
+	REQUESTED_BY_RULE,
+	REQUESTED_BY_APPLICATION,
 };
 
 /* Does the peer offer SACK? */
@@ -241,45 +249,43 @@ enum sack {
 	SACK_UNKNOWN, /* until the next packet leaves */
 };
 
-/*
- * A segment that TCP sent. It ends where the next one in the record begins.
- */
+/* A segment that TCP sent. It ends where the next one in the record starts. */
 struct sent_segment {
 	__u32 seq;
 	__u16 sent; /* when its packet left (record.h); wraps */
-	__u16 how; /* redundant bytes before it, and flags (record.h) */
+	__u16 flags; /* redundant bytes before it, and flags (record.h) */
 };
 
 /*
- * What TCP sent last, oldest first and without a gap: slot next - 1 has the
- * newest segment, and slot next begins where that one ends. Before there are so
- * many, the others have no length.
+ * The last segments that TCP sent, oldest first and without gaps. Slot next - 1
+ * has the newest segment; slot next starts where that one ends. Unused slots
+ * have length 0.
  */
 struct record {
 	__u32 next; /* counts on; a slot is this modulo RECORD */
-	struct sent_segment segments[RECORD];
+	struct sent_segment segments[RECORD_SLOTS];
 };
 
 /* A segment on its way from TCP to a device (transmission.h). */
-enum announced {
-	NOTHING,
-	NEW_DATA,
-	RETRANSMISSION,
+enum announcement_kind {
+	ANNOUNCED_NOTHING,
+	ANNOUNCED_NEW_DATA,
+	ANNOUNCED_RETRANSMISSION,
 };
 
-/* How large may a packet be to come through (path.h)? Sizes are of payload. */
+/* The payload size that the path accepts (path.h). */
 struct path_size {
 	__u32 probe_end; /* where the segment ends that tries it */
-	__u32 suspect; /* the smallest that was lost, of late; 0: none */
+	__u32 suspect; /* the smallest recent lost bundle; 0: none */
 	__u32 rounds; /* in which some were, one after the other */
 	__u32 round_end; /* of the last one, a sequence number */
-	__u32 epoch; /* what came through before it counts no more */
+	__u32 epoch; /* deliveries before it do not count */
 	__u32 limit; /* 0: none */
 	__u32 pause_s; /* how long it holds */
 	__u64 until_us; /* when it ends */
 };
 
-/* What TCP has retransmitted, until all of it is acknowledged. */
+/* TCP's retransmissions, until all of them are acknowledged. */
 struct retrans {
 	__u32 start; /* snd_una as the first packet left */
 	__u32 end;
@@ -288,16 +294,16 @@ struct retrans {
 	__u32 newest_time; /* that of the newest segment by then */
 };
 
-/* What a governor's verdict is about (governor.h). */
+/* Subject of a governor's verdict (governor.h). */
 enum verdict {
 	VERDICT_UNKNOWN, /* no decision was met yet */
 	VERDICT_NONE, /* no verdict yet */
 	VERDICT_OURS, /* queue or losses went away without redundancy */
-	VERDICT_NOT_OURS, /* they stayed, or came again, without it */
+	VERDICT_NOT_OURS, /* they remained, or returned, without it */
 	VERDICT_STALE, /* user space has not decided in time */
 };
 
-/* What made a governor look. */
+/* Cause of the governor's alarm. */
 enum alarm {
 	ALARM_NONE,
 	ALARM_QUEUE, /* longer than it was without redundancy */
@@ -307,7 +313,7 @@ enum alarm {
 /* Eligible segments that carry redundancy, of FULL_SHARE. */
 enum governor_share {
 	FULL_SHARE = 256,
-	LOW_SHARE = FULL_SHARE / 8, /* at most, if user space does not decide */
+	LOW_SHARE = FULL_SHARE / 8, /* maximum, if user space does not decide */
 };
 
 /* The governor's decision about the connections to one network. */
@@ -318,7 +324,7 @@ struct allowance {
 };
 
 /* The decision that a connection met last. */
-struct governed {
+struct governor_state {
 	struct allowance allowance;
 	__u32 credit; /* of FULL_SHARE for a segment with redundancy */
 };
@@ -334,108 +340,110 @@ struct load_window {
 };
 
 /*
- * The hand-over from the program at the cgroup, which sees TCP's state, to the
- * one at the device, which sees the packet: what TCP has just sent. Its kind is
- * NOTHING again once the program at the device has used it.
+ * The hand-over of the segment that TCP has just sent: from the cgroup program,
+ * which sees TCP's state, to the device program, which sees the packet. The
+ * device program sets kind back to ANNOUNCED_NOTHING.
  */
 struct announcement {
-	enum announced kind;
+	enum announcement_kind kind;
 	__u32 seq;
-	__u32 end; /* the first byte behind the segment */
-	__u32 kept; /* bytes right before seq that history[] has */
+	__u32 end; /* the first byte after the segment */
+	__u32 stored_bytes; /* bytes right before seq that history[] has */
 	__u32 room; /* maximum payload, by the socket's memory (truesize.h) */
 	__u16 varying; /* bytes of TCP options that not every segment has */
-	/* Of new data alone: */
-	__u8 in_doubt; /* TCP doubts its time-out (reaction.h) */
+	/* Only for new data: */
+	__u8 timeout_in_doubt; /* TCP doubts its time-out (reaction.h) */
 	__u8 excess; /* PACED, OVER_SHARE, or 0 */
 };
 
 /*
- * The newest loss of each kind. The upper 32 bits count, so that the same end
- * is a new loss; the lower ones are the sequence number where it ends. One
- * word, so that no reader sees a mixture (next_call()). The program on the way
- * out reads it with the next packet (reaction.h).
+ * The newest loss of each kind. The upper 32 bits are a counter, so that an
+ * equal end is a new loss. The lower 32 bits are the sequence number where the
+ * loss ends. One word, so that readers never see a mixture (next_notice()). The
+ * egress program reads it with the next packet (reaction.h).
  */
 struct loss_notice {
-	__u64 hidden; /* a bundle repaired it; TCP does not know */
+	__u64 hidden; /* a bundle repaired it; TCP does not see it */
 	__u64 known; /* TCP retransmitted some of it */
 };
 
 /*
- * Written by what stands on the way out alone: with the socket locked, as long
- * as its packets do not wait on their way, and by one processor at a time
- * (try_enter() in lock.h).
+ * Written only on the egress side, by one processor at a time (try_lock() in
+ * lock.h). The socket is locked, unless packets are queued on the way.
  */
 struct egress {
 	struct sending sending;
 	struct loss_events loss_events;
-	struct decision decision;
+	struct tfrc_decision tfrc_decision;
 	struct path_size path;
 	struct record record;
 	__u64 translated; /* the socket's cookie, if it is (translation.h) */
 	__u32 busy;
 	enum outcome last; /* of the last segment */
-	__u32 kept; /* payload before the record's end that history[] has */
-	__u32 longest; /* segments that rode along with one, at most so far */
+	__u32 stored_bytes; /* payload before the record's end that history[]
+			       has */
+	/* maximum number of segments in a bundle up to now */
+	__u32 max_bundled;
 	__u32 retransmissions; /* tp->total_retrans, when last looked at */
 	__u32 retransmitted; /* packets with old data that left */
 	__u32 rtt_min_us; /* the connection's own minimum, or NO_RTT_SAMPLE */
-	__u32 overhead; /* memory that a segment takes beside its payload */
+	__u32 overhead; /* memory of a segment without its payload */
 
 	struct announcement announced;
 
 	/* Up to where a window reduction answers for losses (reaction.h). */
-	__u32 reduced_at; /* as it stands */
-	__u32 firm_at; /* even if TCP takes back the last one of its own */
-	__u32 undone_at; /* one did, until TCP took it back */
-	__u32 undo_marker; /* tells TCP's own from the next; 0: it is firm */
+	__u32 reduction_end; /* current */
+	__u32 final_reduction_end; /* even if TCP undoes its last reduction */
+	__u32 undone_reduction_end; /* one did, until TCP took it back */
+	__u32 undo_marker; /* identifies TCP's own reduction; 0: it is final */
 	__u32 prior_cwnd; /* TCP's, of its last one */
-	__u32 trusted_end; /* of losses left to TCP's own */
-	struct loss_notice answered; /* the part of ingress.found */
-	__u16 asked; /* for one, with the last packet */
-	__u16 unread; /* a packet has left that shows no sequence number */
-	__u32 asked_high_seq; /* TCP's, as that left */
-	__u32 asked_after; /* reduced_at before */
-	__u32 asked_trusted; /* trusted_end before */
+	__u32 left_to_tcp_end; /* of losses left to TCP's own */
+	struct loss_notice
+		handled; /* the part of ingress.notice that is done */
+	__u16 requested; /* for one, with the last packet */
+	__u16 unparsed; /* a packet has left that shows no sequence number */
+	__u32 requested_high_seq; /* TCP's, as that left */
+	__u32 prior_reduction_end; /* reduced_at before */
+	__u32 prior_left_to_tcp_end; /* trusted_end before */
 
-	/* What TCP retransmitted while some of that was not acknowledged. */
+	/* TCP's retransmissions while some are unacknowledged. */
 	struct retrans retrans;
 	__u32 newest_time; /* that of the new data announced last */
 
-	/* What rode along with a retransmission last. */
-	__u32 along_count; /* 0: nothing ever did */
-	__u32 along_seq; /* where the retransmitted segment begins */
-	__u32 along_start; /* where it ends */
-	__u32 along_end;
+	/* What was bundled into the last retransmission. */
+	__u32 piggyback_count; /* 0: nothing ever did */
+	__u32 piggyback_seq; /* where the retransmitted segment starts */
+	__u32 piggyback_start; /* where it ends */
+	__u32 piggyback_end;
 
-	struct governed governed;
+	struct governor_state governor_state;
 };
 
 /* Losses that bundles hid. */
-struct hidden {
+struct hidden_losses {
 	__u32 segments;
 	__u32 bytes : 31;
-	__u32 retransmitted : 1; /* others beside, which TCP has */
-	__u32 saved_us;
+	__u32 retransmitted : 1; /* other losses, which TCP detected */
+	__u32 time_saved_us;
 };
 
 /*
- * Segments deemed lost since somebody answered for such last (reordering.h).
- * Those that come late after all are none any more.
+ * Segments counted as lost since the last reaction to losses (reordering.h).
+ * Segments that arrive later after all are removed.
  */
-struct pending {
-	__u64 bits[RECORD / 64]; /* a bit for each slot of theirs */
-	__u32 since; /* when the first was deemed so, microseconds */
+struct pending_losses {
+	__u64 bits[RECORD_SLOTS / 64]; /* a bit for each slot of theirs */
+	__u32 start_us; /* when the first was counted as lost, microseconds */
 	__u32 segments;
-	__u32 saved_us; /* counted for all of them */
+	__u32 time_saved_us; /* counted for all of them */
 };
 
 /* Segments lost one after the other, the last such run (level.h). */
-struct run {
+struct loss_run {
 	__u32 start;
 	__u32 end;
 	__u32 segments;
-	__u32 noted; /* it has ended, and is counted */
+	__u32 counted; /* it has ended, and is counted */
 };
 
 /*
@@ -444,58 +452,63 @@ struct run {
  */
 struct sacked {
 	__u32 from; /* its slot, as record.next counts */
-	__u32 answered; /* the last ACK's first block tells something new */
+	__u32 has_news; /* the last ACK's first block is new */
 	__u32 block_start; /* of the last ACK's first block */
 	__u32 block_end;
-	__u64 bits[RECORD / 64];
+	__u64 bits[RECORD_SLOTS / 64];
 };
 
 /*
- * Written by what stands on the way in alone, by one processor at a time. ACKs
- * come here before TCP has looked at them, and while it sends.
+ * Written only on the ingress side, by one processor at a time. ACKs arrive
+ * here before TCP processes them, and while it sends.
  */
 struct ingress {
 	__u32 busy;
-	__u32 acked; /* the highest acknowledgement that came */
-	__u32 peer_end; /* up to where the peer's data came, if with gaps */
-	__u32 unread; /* the last ACK could not be read */
+	__u32 acked; /* the highest acknowledgement that arrived */
+	__u32 peer_end; /* end of the peer's data that arrived, gaps included */
+	__u32 unparsed; /* the last ACK could not be read */
 
-	struct loss_notice found;
-	struct pending pending;
-	__u32 late_us; /* after which lost ones came after all, fading */
-	__u32 lost_by; /* the acknowledgement that told of the last one */
+	struct loss_notice notice;
+	struct pending_losses pending;
+	/* how late reordered segments arrived, fading */
+	__u32 reorder_window_us;
+	__u32 loss_ack; /* the acknowledgement that showed the last loss */
 	enum loss_rule rule;
 	enum loss_rule
-		asked_rule; /* that of the options, when last looked at */
-	__u16 silent; /* points for ACKs without a report, while learning */
-	__u8 reports_a_byte; /* duplicates of no more, too */
+		requested_rule; /* that of the options, when last looked at */
+	__u16 missing_report_points; /* points for ACKs without a report, while
+					learning */
+	__u8 reports_single_bytes; /* duplicates of no more, too */
 	__u8 peer_known; /* peer_end is */
-	struct hidden doubts; /* found so far, if it reports duplicates */
-	__u32 doubts_end; /* where the last of them ends */
+	struct hidden_losses
+		suspected_losses; /* found so far, if it reports duplicates */
+	__u32 suspected_losses_end; /* where the last of them ends */
 
 	struct sacked sacked;
 
-	__u32 along_judged; /* of egress.along_count */
+	__u32 piggyback_checked; /* of egress.along_count */
 
 	__u32 epoch; /* of egress.path */
 	__u32 largest; /* packet that ever arrived, payload */
-	__u32 through; /* the largest since the epoch, of those with bundles */
+	/* the largest packet with a bundle since the epoch */
+	__u32 largest_bundle;
 	__u32 bundle_end; /* of the newest bundle that has arrived */
 	__u32 bundle_size; /* payload of its packet */
 
-	__u64 ends_passed; /* small segments, by a bit (density.h) */
-	__u32 level; /* previous segments that ride along */
+	__u64 unacked_ends; /* small segments, by a bit (density.h) */
+	__u32 level; /* previous segments in a bundle */
 	__u32 run_segments; /* segments sent, fading */
 	__u16 runs[RUN_LENGTHS]; /* runs of lost ones, by length, fading */
-	struct run run;
+	struct loss_run run;
 
 	struct load_window load;
 };
 
 struct flow {
 	/*
-	 * It comes first, for the verifier checks offset and length apart, and
-	 * so wants room for a whole piece behind the last offset (history.h).
+	 * The first field, because the verifier checks offset and length
+	 * separately and requires space for a whole piece after the last offset
+	 * (history.h).
 	 */
 	__u8 history[HISTORY_BYTES];
 
@@ -503,18 +516,19 @@ struct flow {
 	struct egress egress;
 	struct ingress ingress;
 
-	/* What the rules and the application have it be (policy.h). */
+	/* As configured by the rules and the application (policy.h). */
 	struct options options;
-	struct companions companions;
-	__u32 companions_refused; /* as companions.set, when last tried */
+	struct tcp_options tcp_options;
+	__u32 tcp_options_refused; /* as tcp_options.set, at the last try */
 	__u32 opening; /* an enum opening */
 	__u32 rule; /* that decided; 0: none matches */
-	enum wanted_by wanted_by;
-	__u16 off; /* the application declined: no more bundles */
-	__u16 note; /* of its SYN: an enum note */
-	__u32 handshake_retransmissions; /* as far as known */
+	enum requested_by requested_by;
+	__u16 disabled_by_application; /* the application declined: no more
+					  bundles */
+	__u16 syn_state; /* of its SYN: an enum syn_state */
+	__u32 handshake_retransmissions; /* as far as observed */
 	enum sack sack;
-	__u32 uid; /* whose place it takes (quota.h) */
+	__u32 uid; /* the user whose slot it takes (quota.h) */
 	enum arm arm;
 };
 

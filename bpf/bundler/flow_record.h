@@ -1,39 +1,40 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What user space is told of a connection. */
+/* The record of a connection for user space. */
 #ifndef PILLION_FLOW_RECORD_H
 #define PILLION_FLOW_RECORD_H
 
 #include "tcp_state.h"
 #include "endpoints.h"
 
-/* What user space is told of a connection, and its counters behind that. */
+/* The record of a connection for user space; its counters follow. */
 struct flow_record {
-	__u64 cookie; /* the socket's; 0: nobody has asked for one yet */
-	__u64 inode; /* by which processes have it open; 0: none has */
-	__u64 cgroup; /* the id of that whose socket it is; 0: of none */
-	struct endpoints ends;
-	__u32 netns; /* inode number of its network namespace; 0: not known */
+	__u64 cookie; /* the socket's; 0: not assigned by the kernel yet */
+	__u64 inode; /* inode of the open socket file; 0: not open */
+	__u64 cgroup; /* id of the socket's cgroup; 0: none */
+	struct endpoints endpoints;
+	__u32 netns; /* inode number of its network namespace; 0: unknown */
 	__u32 in_flight; /* packets */
 	__u32 rtt_min_us; /* or NO_RTT_SAMPLE */
 	enum rtt_sample rtt_sample[0]; /* has the type reach user space */
 	__u32 srtt_us; /* smoothed; 0: no sample */
 	__u32 snd_cwnd; /* packets */
 	__u32 mss;
-	__u32 data_packets; /* sent since it was opened */
-	__u32 retransmitted; /* of these */
+	__u32 data_packets; /* sent since the connection was opened */
+	__u32 retransmitted_packets; /* of these */
 	enum outcome last;
 	__u32 rule;
-	enum wanted_by wanted_by;
-	__u32 off;
+	enum requested_by requested_by;
+	__u32 disabled_by_application;
 	enum loss_rule loss_rule;
 	__u32 level;
-	__u32 path_size; /* payload that gets through at most; 0: not limited */
+	/* maximum payload that the path accepts; 0: no limit */
+	__u32 path_size;
 	struct allowance allowance; /* the governor's */
 	__u32 ignores_cwr; /* the congestion control does */
 	struct options options;
-	struct companions companions;
-	__u32 companions_refused;
-	struct decision decision;
+	struct tcp_options tcp_options;
+	__u32 tcp_options_refused;
+	struct tfrc_decision tfrc_decision;
 };
 
 /* The inode by which processes have a socket open; 0 if none has. */
@@ -46,7 +47,7 @@ static __always_inline __u64 read_inode(struct sock *sk)
 	return inode ? inode->i_ino : 0;
 }
 
-/* The id of the cgroup whose socket it is. */
+/* The id of the socket's cgroup. */
 static __always_inline __u64 read_cgroup(struct sock *sk)
 {
 	struct cgroup *cgroup = sk->sk_cgrp_data.cgroup;
@@ -60,7 +61,7 @@ static __always_inline void fill_record(struct tcp_sock *tp, struct flow *flow,
 	struct sock *sk = (struct sock *)tp;
 	struct sock_common *skc = &sk->__sk_common;
 
-	read_ends(skc, &record->ends);
+	read_endpoints(skc, &record->endpoints);
 	record->cookie = skc->skc_cookie.counter;
 	record->inode = read_inode(sk);
 	record->cgroup = read_cgroup(sk);
@@ -74,24 +75,24 @@ static __always_inline void fill_record(struct tcp_sock *tp, struct flow *flow,
 		record->rtt_min_us = tp->rtt_min.s[0].v;
 	record->srtt_us = tp->srtt_us >> 3;
 	record->data_packets = tp->data_segs_out;
-	record->retransmitted =
+	record->retransmitted_packets =
 		tp->total_retrans - flow->handshake_retransmissions;
 	record->snd_cwnd = tp->snd_cwnd;
 	record->mss = tp->mss_cache;
 	record->last = flow->egress.last;
 	record->rule = flow->rule;
-	record->wanted_by = flow->wanted_by;
-	record->off = flow->off;
+	record->requested_by = flow->requested_by;
+	record->disabled_by_application = flow->disabled_by_application;
 	record->loss_rule = flow->ingress.rule;
 	record->level = flow->ingress.level;
 	record->path_size = flow->options.published ? 0
 						    : flow->egress.path.limit;
-	record->allowance = flow->egress.governed.allowance;
+	record->allowance = flow->egress.governor_state.allowance;
 	record->ignores_cwr = ignores_cwr(tp);
 	record->options = flow->options;
-	record->companions = flow->companions;
-	record->companions_refused = flow->companions_refused;
-	record->decision = flow->egress.decision;
+	record->tcp_options = flow->tcp_options;
+	record->tcp_options_refused = flow->tcp_options_refused;
+	record->tfrc_decision = flow->egress.tfrc_decision;
 }
 
 #endif /* PILLION_FLOW_RECORD_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Where the state of a connection is kept. */
+/* The map with the state of each connection. */
 #ifndef PILLION_FLOW_STORAGE_H
 #define PILLION_FLOW_STORAGE_H
 

@@ -15,8 +15,8 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-static __always_inline void tell_flow(struct seq_file *seq, struct sock *sk,
-				      struct flow *flow)
+static __always_inline void write_flow(struct seq_file *seq, struct sock *sk,
+				       struct flow *flow)
 {
 	struct sock_common *skc = (struct sock_common *)sk;
 	struct flow_record record = {};
@@ -34,4 +34,4 @@ static __always_inline void tell_flow(struct seq_file *seq, struct sock *sk,
 	bpf_seq_write(seq, &flow->counters, sizeof(flow->counters));
 }
 
-WALK(pillion_list, pillion_flows, tell_flow)
+ITERATE(pillion_list, pillion_flows, write_flow)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How what stands on the way out and what stands on the way in share a
- * connection's state.
+ * Locking between the egress side and the ingress side of a connection.
  *
  * Each side writes its own part (struct egress, struct ingress) and reads the
- * other's, a word at a time. Within a side, one processor is at work at a time.
- * The counters, which both add to, are added to in one step.
+ * other part one word at a time. Within a side, one processor runs at a time.
+ * Both sides update the counters with atomic additions.
  */
 #ifndef PILLION_LOCK_H
 #define PILLION_LOCK_H
@@ -21,29 +20,29 @@
  */
 #define PUBLISH(x, to) ((void)__sync_lock_test_and_set(&(x), to))
 
-/* Tries for a processor that is at work to be done: some microseconds. */
-#define PATIENCE 256
+/* Tries before lock() fails: some microseconds. */
+#define MAX_TRIES 256
 
-static __always_inline bool try_enter(__u32 *busy)
+static __always_inline bool try_lock(__u32 *busy)
 {
 	return !__sync_lock_test_and_set(busy, 1);
 }
 
 /*
- * Waits for a processor that is at work on the same side, which is another one:
- * ACKs come with soft interrupts off. What ends the connection may be
- * interrupted by them, and anything may on a kernel with PREEMPT_RT; whoever
- * waits for its own processor does so in vain, and goes without.
+ * Waits for another processor that holds the lock of the same side. ACKs are
+ * processed with soft interrupts off. They can interrupt the close of a
+ * connection, and on a kernel with PREEMPT_RT anything can. A processor that
+ * waits for itself gives up after MAX_TRIES.
  */
-static __always_inline bool enter(__u32 *busy)
+static __always_inline bool lock(__u32 *busy)
 {
-	for (int i = 0; i < PATIENCE; i++)
-		if (try_enter(busy))
+	for (int i = 0; i < MAX_TRIES; i++)
+		if (try_lock(busy))
 			return true;
 	return false;
 }
 
-static __always_inline void leave(__u32 *busy)
+static __always_inline void unlock(__u32 *busy)
 {
 	PUBLISH(*busy, 0);
 }

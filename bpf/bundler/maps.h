@@ -6,17 +6,17 @@
 #include "flow_storage.h"
 #include "lock.h"
 
-/* What was done on all connections together, one per processor. */
+/* Counts of all connections, one struct per processor. */
 struct totals {
 	__u64 outcomes[OUTCOMES]; /* instead of those in counters */
 	struct counters counters;
-	__u64 connections; /* taken in at or after establishment */
-	__u64 connections_refused; /* no memory for their state */
-	__u64 over_limit; /* sockets that found no place (quota.h) */
+	__u64 connections; /* added at or after establishment */
+	__u64 connections_failed; /* no memory for their state */
+	__u64 connection_limit_hits; /* sockets without a free slot (quota.h) */
 	__u64 unobserved; /* connections that found none to be observed */
-	__u64 companions_set[COMPANIONS]; /* times, by enum companion */
-	__u64 companions_refused[COMPANIONS]; /* by the kernel */
-	struct decision decision; /* the last of any connection */
+	__u64 tcp_options_set[TCP_OPTION_COUNT]; /* times, by enum tcp_option */
+	__u64 tcp_options_refused[TCP_OPTION_COUNT]; /* by the kernel */
+	struct tfrc_decision tfrc_decision; /* the last of any connection */
 };
 
 struct {
@@ -33,7 +33,7 @@ static __always_inline struct totals *totals(void)
 	return bpf_map_lookup_elem(&pillion_totals, &zero);
 }
 
-/* What both sides of a connection add to, or several processors. */
+/* For counters with writers on both sides, or on several processors. */
 #define ADD_TO(counter, n) ((void)__sync_fetch_and_add(&(counter), n))
 
 /* Adds to a counter of the connection, and to that of all together. */
@@ -47,7 +47,7 @@ static __always_inline struct totals *totals(void)
 		}                                                              \
 	} while (0)
 
-/* What has become of a segment. */
+/* Counts the outcome of a segment. */
 static __always_inline void count(struct flow *flow, enum outcome outcome)
 {
 	struct totals *all = totals();
@@ -59,15 +59,16 @@ static __always_inline void count(struct flow *flow, enum outcome outcome)
 	ADD_TO(all->outcomes[outcome], 1);
 }
 
-static __always_inline void note_decision(struct flow *flow,
-					  const struct decision *decision)
+static __always_inline void
+store_tfrc_decision(struct flow *flow,
+		    const struct tfrc_decision *tfrc_decision)
 {
 	struct totals *all = totals();
 
 	if (!all)
 		return;
-	flow->egress.decision = *decision;
-	all->decision = *decision;
+	flow->egress.tfrc_decision = *tfrc_decision;
+	all->tfrc_decision = *tfrc_decision;
 }
 
 #endif /* PILLION_MAPS_H */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The bundler: the programs, and where in the kernel each one stands.
+ * The bundler: the eBPF programs and their hooks.
  *
- * No kfunc and no callback is used, so that the programs run in the BPF
- * interpreter as well.
+ * No kfunc and no callback is used, so that the programs also run in the BPF
+ * interpreter.
  */
 #include "../vmlinux.h"
 #include <bpf/bpf_core_read.h>
@@ -14,7 +14,7 @@
 #include "rx/arrival.h"
 #include "tx/bundle.h"
 #include "closed.h"
-#include "policy/companions.h"
+#include "policy/tcp_options.h"
 #include "sampling/assignment.h"
 #include "policy/governor.h"
 #include "policy/policy.h"
@@ -35,20 +35,20 @@ static __always_inline struct flow *our_flow(struct __sk_buff *skb,
 	return *sk ? bpf_sk_storage_get(&pillion_flows, *sk, NULL, 0) : NULL;
 }
 
-/* A packet leaves TCP; returns what the kernel is to be told with it. */
+/* Handles a packet that leaves TCP; returns the verdict for the kernel. */
 static __always_inline int on_transmit(struct __sk_buff *skb,
 				       struct bpf_sock *sk, struct flow *flow)
 {
-	enum outcome parsed = NOT_PLAIN_IP;
+	enum outcome parsed = UNPARSED_IP;
 	struct segment seg = {};
-	struct observation *seen;
+	struct observation *observation;
 	struct bpf_tcp_sock *tp;
 	struct tcp_sock *full;
 	__u32 retransmissions;
-	int told;
+	int verdict;
 
 	if (flow->sack == SACK_UNKNOWN)
-		flow = look_again(sk, flow);
+		flow = recheck_policy(sk, flow);
 	tp = bpf_tcp_sock(sk);
 	full = bpf_skc_to_tcp_sock(sk);
 	if (!flow || !tp || !full)
@@ -57,28 +57,29 @@ static __always_inline int on_transmit(struct __sk_buff *skb,
 		parsed = parse_tcp(skb, &seg);
 	else if (seg.in_tunnel)
 		return KEEP; /* seen before, without what carries it */
-	if (!try_enter(&flow->egress.busy)) {
-		WRITE_ONCE(flow->egress.unread, 1);
+	if (!try_lock(&flow->egress.busy)) {
+		WRITE_ONCE(flow->egress.unparsed, 1);
 		count(flow, BUSY);
 		return KEEP;
 	}
-	/* Whatever the packet is: sequence numbers go on. */
-	refresh(&flow->egress, tp->snd_una);
-	told = react(flow, tp, full);
-	seen = observe(skb, flow, full);
+	/* For every packet, because sequence numbers advance. */
+	refresh_marks(&flow->egress, tp->snd_una);
+	verdict = react(flow, tp, full);
+	observation = observe(skb, flow, full);
 	retransmissions = flow->egress.retransmissions;
-	if (parsed == NOT_PLAIN_IP) {
-		WRITE_ONCE(flow->egress.unread, 1);
-		note_unseen(&flow->egress, tp, 0);
-		count(flow, NOT_PLAIN_IP);
+	if (parsed == UNPARSED_IP) {
+		WRITE_ONCE(flow->egress.unparsed, 1);
+		note_unseen_retransmission(&flow->egress, tp, 0);
+		count(flow, UNPARSED_IP);
 	} else if (seg.len) {
 		transmit(skb, flow, tp, full, &seg, parsed);
 	}
-	if (seen && parsed != NOT_PLAIN_IP && seg.len)
-		observe_segment(seen, flow, tp, full, &seg, retransmissions,
+	if (observation && parsed != UNPARSED_IP && seg.len)
+		observe_segment(observation, flow, tp, full, &seg,
+				retransmissions,
 				skb->gso_size ? skb->gso_segs : 1);
-	leave(&flow->egress.busy);
-	return told;
+	unlock(&flow->egress.busy);
+	return verdict;
 }
 
 static __always_inline int on_egress(struct __sk_buff *skb,
@@ -93,17 +94,17 @@ static __always_inline int on_egress(struct __sk_buff *skb,
 static __always_inline int on_ingress(struct __sk_buff *skb,
 				      enum link_header link)
 {
-	return take_out_dsack(skb, link) ? TCX_DROP : TCX_NEXT;
+	return remove_dsack(skb, link) ? TCX_DROP : TCX_NEXT;
 }
 
 static __always_inline int on_state(struct bpf_sock_ops *ops)
 {
-	struct observation *seen;
+	struct observation *observation;
 	struct bpf_sock *sk = NULL;
 	struct tcp_sock *tp;
 	struct flow *flow;
 
-	/* A socket that ended may listen, or try to connect, and end anew. */
+	/* A closed socket may listen, or connect again, and close again. */
 	if (ops->args[1] == BPF_TCP_CLOSE && ops->args[0] != BPF_TCP_LISTEN &&
 	    ops->args[0] != BPF_TCP_SYN_SENT)
 		sk = ops->sk;
@@ -111,10 +112,10 @@ static __always_inline int on_state(struct bpf_sock_ops *ops)
 	tp = flow ? bpf_skc_to_tcp_sock(sk) : NULL;
 	if (!tp)
 		return 1;
-	note_end(tp, flow);
-	seen = observed(ops);
-	if (seen)
-		observe_end(seen, flow, tp);
+	store_closed_flow(tp, flow);
+	observation = find_observation(ops);
+	if (observation)
+		observe_end(observation, flow, tp);
 	return 1;
 }
 
@@ -150,8 +151,8 @@ int pillion_dsack_ip(struct __sk_buff *skb)
 SEC("cgroup_skb/ingress")
 int pillion_ingress(struct __sk_buff *skb)
 {
-	struct tcp_options options = {};
-	struct options_found found = {};
+	struct header_options options = {};
+	struct option_positions found = {};
 	struct bpf_tcp_sock *tp;
 	struct tcp_sock *full;
 	struct bpf_sock *sk;
@@ -160,7 +161,7 @@ int pillion_ingress(struct __sk_buff *skb)
 	struct ack ack = {};
 
 	if (sk && sk->state == BPF_TCP_LISTEN) {
-		note_offer(skb, sk);
+		store_syn(skb, sk);
 		return 1;
 	}
 	if (!flow)
@@ -170,13 +171,13 @@ int pillion_ingress(struct __sk_buff *skb)
 	if (!tp || !full)
 		return 1;
 	if (parse_ip(skb, &seg, 0, skb->protocol)) {
-		on_unread_packet(flow);
+		on_unparsed_packet(flow);
 		return 1;
 	}
 	if (!is_acceptable(skb, &seg, full, &ack) ||
 	    parse_ack(skb, &seg, &options, &found, &ack))
 		return 1;
-	on_ack(flow, sk, tp, full, &ack, &options, observed(skb));
+	on_ack(flow, sk, tp, full, &ack, &options, find_observation(skb));
 	return 1;
 }
 
@@ -190,12 +191,12 @@ int pillion_transmit(struct __sk_buff *skb)
 	return flow ? on_transmit(skb, sk, flow) : KEEP;
 }
 
-/* A connection is begun, established in either direction, or ends. */
+/* A connection starts, is established in either direction, or ends. */
 SEC("sockops")
 int pillion_sockops(struct bpf_sock_ops *ops)
 {
 	enum opening opening = OPENED_BEFORE;
-	struct ruling ruling = {};
+	struct policy_decision decision = {};
 	__u32 op = ops->op;
 	struct tcp_sock *tp;
 	struct bpf_sock *sk;
@@ -215,8 +216,8 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	if (!tp)
 		return 1;
 	/*
-	 * A socket may be used for one connection after another, of which the
-	 * next one's SYN may carry data, and which may be in no scope any more.
+	 * A socket can have several connections in turn. The next one's SYN may
+	 * carry data, or the connection may be out of scope.
 	 */
 	bpf_sk_storage_delete(&pillion_flows, sk);
 	request = bpf_sk_storage_get(&pillion_requests, sk, NULL, 0);
@@ -224,44 +225,44 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 		request->multipath = 0;
 	if (op == BPF_SOCK_OPS_TCP_CONNECT_CB) {
 		if (request)
-			request->grant.opening = 0;
+			request->rule_decision.opening = 0;
 		return 1;
 	}
 	if (!in_scope(ops)) {
-		/* The listener's, whose namespace was in scope. */
+		/* Inherited from a listener whose namespace was in scope. */
 		if (request && opening == OPENED_BY_PEER)
 			bpf_sk_storage_delete(&pillion_requests, sk);
 		return 1;
 	}
 	/*
-	 * To TCP, one whose SYN crossed the peer's is passive as well; but
-	 * before accept(), nobody has a socket that a listener made.
+	 * TCP also calls a connection passive if the SYNs crossed. But a socket
+	 * from a listener has no file before accept().
 	 */
 	if (opening == OPENED_BY_PEER && ((struct sock *)tp)->sk_socket)
 		opening = OPENED_HERE;
-	/* The listener's; it has come without asking for a place. */
+	/* Inherited from the listener, without a slot of its own. */
 	if (request && opening == OPENED_BY_PEER) {
 		request->uid = uid_of(tp);
-		if (!take_place(request->uid, REQUEST_SHARE)) {
+		if (!take_slot(request->uid, REQUEST_SLOT_SHARE)) {
 			bpf_sk_storage_delete(&pillion_requests, sk);
 			request = NULL;
 		}
 	}
-	flow = judge(sk, tp, NULL, request, opening, &ruling);
+	flow = apply_policy(sk, tp, NULL, request, opening, &decision);
 	/* While it is there: a flood of SYNs evicts it. */
 	if (flow && flow->opening == OPENED_BY_PEER)
-		flow->note = read_note(sk, true);
-	apply_companions(ops, &ruling.companions, flow);
-	if (flow || ruling.grant.mode != LEAVE_ALONE)
-		await_end(ops);
+		flow->syn_state = look_up_syn(sk, true);
+	apply_tcp_options(ops, &decision.tcp_options, flow);
+	if (flow || decision.rule_decision.mode != RULE_NEVER)
+		watch_close(ops);
 	return 1;
 }
 
-/* On which connections a review sets companions. */
+/* Connections on which a review sets TCP options. */
 enum set_on {
-	SET_ON_NEW, /* those that its rule did not cover before */
+	SET_ON_NEW, /* newly covered by their rule */
 	SET_ON_ALL,
-	SET_ON_NONE, /* it looks for those that had found no place */
+	SET_ON_NONE, /* a review for connections without a slot */
 };
 
 struct review {
@@ -278,12 +279,12 @@ struct {
 
 #define NO_RULE (~0U)
 
-/* The rule that decided last; NO_RULE if nothing is kept of the connection. */
+/* The last matching rule; NO_RULE if nothing is stored. */
 static __always_inline __u32 rule_of(const struct flow *flow,
 				     const struct request *request)
 {
-	if (request && request->grant.opening)
-		return request->grant.rule;
+	if (request && request->rule_decision.opening)
+		return request->rule_decision.rule;
 	return flow ? flow->rule : NO_RULE;
 }
 
@@ -297,11 +298,12 @@ static __always_inline bool is_reviewed(struct tcp_sock *tp)
 }
 
 /*
- * Is a connection to have companions that met one rule before and another one
- * now? What its application has set since is its own. One that had found no
- * place had them at its beginning, or when its namespace came.
+ * Returns true if the review sets TCP options on a connection whose rule was
+ * `before` and is `now`. Values that its application set later remain. A
+ * connection without a slot got its options when it started, or when its
+ * namespace was added.
  */
-static __always_inline bool wants_companions(__u32 before, __u32 now)
+static __always_inline bool should_set_options(__u32 before, __u32 now)
 {
 	const struct review *review;
 	__u32 zero = 0;
@@ -313,16 +315,16 @@ static __always_inline bool wants_companions(__u32 before, __u32 now)
 }
 
 /*
- * Run after attaching, for the connections that are older than pillion, and
- * after each change of the rules or of the scope. Writes a byte for each
- * connection covered.
+ * Runs after attaching, for connections that existed before pillion, and after
+ * each change of the rules or of the scope. Writes a byte for each covered
+ * connection.
  */
 SEC("iter/tcp")
 int pillion_review(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
 	enum opening opening = OPENED_BEFORE;
-	struct ruling ruling = {};
+	struct policy_decision decision = {};
 	struct tcp_sock *tp;
 	struct flow *flow;
 	struct request *request;
@@ -342,89 +344,91 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	}
 	if (!is_reviewed(tp))
 		return 0;
-	/* One that listens has none any more: its rule is that of no socket. */
-	if (has_no_connection(skc) || (!flow && !(1 << (state & 15) & SENDING)))
+	/* A listening socket has no connection, and no rule of one. */
+	if (has_no_connection(skc) ||
+	    (!flow && !(1 << (state & 15) & SENDING_STATES)))
 		return 0;
 	request = bpf_sk_storage_get(&pillion_requests, skc, NULL, 0);
-	if (request && request->grant.opening)
-		opening = request->grant.opening;
+	if (request && request->rule_decision.opening)
+		opening = request->rule_decision.opening;
 	else if (flow)
 		opening = flow->opening;
 	before = rule_of(flow, request);
-	flow = judge(skc, tp, flow, request, opening, &ruling);
+	flow = apply_policy(skc, tp, flow, request, opening, &decision);
 	request = bpf_sk_storage_get(&pillion_requests, skc, NULL, 0);
-	if (wants_companions(before, rule_of(flow, request)))
-		apply_companions(skc, &ruling.companions, flow);
+	if (should_set_options(before, rule_of(flow, request)))
+		apply_tcp_options(skc, &decision.tcp_options, flow);
 	if (flow)
-		await_end_of_older(skc, tp);
-	if (flow || ruling.companions.set)
+		watch_close_of_existing(skc, tp);
+	if (flow || decision.tcp_options.set)
 		bpf_seq_write(ctx->meta->seq, "+", 1);
 	return 0;
 }
 
-/* A function of its own, so that the type reaches user space. */
-static __noinline long write_kept(struct seq_file *seq, struct kept *kept)
+/* A separate function, so that the type is in the BTF for user space. */
+static __noinline long output_entry(struct seq_file *seq,
+				    struct socket_entry *entry)
 {
-	return bpf_seq_write(seq, kept, sizeof(*kept));
+	return bpf_seq_write(seq, entry, sizeof(*entry));
 }
 
-static __always_inline void tell_kept(struct seq_file *seq, struct sock *sk,
-				      __u32 uid, enum share share)
+static __always_inline void write_entry(struct seq_file *seq, struct sock *sk,
+					__u32 uid, enum slot_share share)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	struct kept kept = {
+	struct socket_entry entry = {
 		.cookie = bpf_get_socket_cookie(sk),
 		.inode = read_inode(sk),
 		.uid = uid,
 		.packets_out = tp ? tp->packets_out : 0,
 		.share = share,
-		.is_over = has_no_connection(&sk->__sk_common),
+		.has_ended = has_no_connection(&sk->__sk_common),
 	};
 
-	write_kept(seq, &kept);
+	output_entry(seq, &entry);
 }
 
-static __always_inline void tell_flow(struct seq_file *seq, struct sock *sk,
-				      struct flow *flow)
+static __always_inline void write_flow(struct seq_file *seq, struct sock *sk,
+				       struct flow *flow)
 {
-	tell_kept(seq, sk, flow->uid, CONNECTION_SHARE);
+	write_entry(seq, sk, flow->uid, CONNECTION_SLOT_SHARE);
 }
 
-static __always_inline void tell_request(struct seq_file *seq, struct sock *sk,
-					 struct request *request)
+static __always_inline void write_request(struct seq_file *seq, struct sock *sk,
+					  struct request *request)
 {
-	tell_kept(seq, sk, request->uid, REQUEST_SHARE);
+	write_entry(seq, sk, request->uid, REQUEST_SLOT_SHARE);
 }
 
-static __always_inline void add_there(__u32 uid)
+static __always_inline void add_present(__u32 uid)
 {
-	__u64 *there = bpf_map_lookup_elem(&pillion_there, &uid);
-	__u64 share = REQUEST_SHARE;
+	__u64 *present = bpf_map_lookup_elem(&pillion_present, &uid);
+	__u64 share = REQUEST_SLOT_SHARE;
 
-	if (there)
-		*there += share;
+	if (present)
+		*present += share;
 	else
-		bpf_map_update_elem(&pillion_there, &uid, &share, BPF_ANY);
+		bpf_map_update_elem(&pillion_present, &uid, &share, BPF_ANY);
 }
 
-/* Of these there may be many more than connections. */
+/* There may be many more requests than connections. */
 static __always_inline void count_request(struct seq_file *seq, struct sock *sk,
 					  struct request *request)
 {
-	add_there(ALL_USERS);
-	add_there(request->uid);
+	add_present(ALL_USERS);
+	add_present(request->uid);
 }
 
-WALK(pillion_kept_flows, pillion_flows, tell_flow)
-WALK_STORAGE(pillion_count_requests, count_request)
-WALK_SOCKETS(pillion_kept_requests, pillion_requests, tell_request)
+ITERATE(pillion_flow_sockets, pillion_flows, write_flow)
+ITERATE_STORAGE(pillion_count_requests, count_request)
+ITERATE_SOCKETS(pillion_request_sockets, pillion_requests, write_request)
 
 /* The application sets an option of its socket. */
 SEC("cgroup/setsockopt")
 int pillion_setsockopt(struct bpf_sockopt *ctx)
 {
 	return is_our_option(ctx, PILLION_MODE) ? on_setsockopt(ctx)
-						: leave_option(ctx);
+						: skip_option(ctx);
 }
 
 /*
@@ -434,5 +438,5 @@ SEC("cgroup/getsockopt")
 int pillion_getsockopt(struct bpf_sockopt *ctx)
 {
 	return is_our_option(ctx, PILLION_STATS) ? on_getsockopt(ctx)
-						 : leave_option(ctx);
+						 : skip_option(ctx);
 }

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Reads the segment in a packet; refuses what is not a plain one. */
+/* Parses the segment in a packet; rejects anything but a plain one. */
 #ifndef PILLION_SEGMENT_H
 #define PILLION_SEGMENT_H
 
 #include "flow.h"
 
-#define ETH_HLEN	14
-#define ETH_P_IP	0x0800
-#define ETH_P_IPV6	0x86dd
-#define ETH_P_8021Q	0x8100
-#define ETH_P_8021AD	0x88a8
-#define VLAN_HLEN	4
-#define VLAN_TAGS	2 /* in the packet's data; one more may be beside it */
+#define ETH_HLEN     14
+#define ETH_P_IP     0x0800
+#define ETH_P_IPV6   0x86dd
+#define ETH_P_8021Q  0x8100
+#define ETH_P_8021AD 0x88a8
+#define VLAN_HLEN    4
+/* in the packet's data; one more may be in its metadata */
+#define VLAN_TAGS	2
 #define IP_MF_OR_OFFSET 0x3fff
 #define IPPROTO_IPIP	4
 #define IPPROTO_TCP	6
@@ -28,7 +29,7 @@
 #define before(a, b) ((__s32)((a) - (b)) < 0)
 #define after(a, b)  before(b, a)
 
-/* Bytes behind which a sequence number is no more to be compared. */
+/* Distance at which sequence numbers are no longer comparable. */
 #define OLD (1U << 30)
 
 static __always_inline __u32 later(__u32 a, __u32 b)
@@ -41,11 +42,11 @@ static __always_inline __u32 earlier(__u32 a, __u32 b)
 	return before(a, b) ? a : b;
 }
 
-/* A sequence number that is kept must not grow old: they wrap. */
-static __always_inline void keep_fresh(__u32 *mark, __u32 oldest)
+/* Advances a stored sequence number, because old ones wrap. */
+static __always_inline void keep_fresh(__u32 *seq, __u32 minimum)
 {
-	if (before(*mark, oldest))
-		*mark = oldest;
+	if (before(*seq, minimum))
+		*seq = minimum;
 }
 
 struct segment {
@@ -61,7 +62,7 @@ struct segment {
 	bool in_tunnel; /* inside another packet */
 };
 
-/* Where the packet's two addresses stand, one behind the other. */
+/* Offset of the packet's two addresses, which are adjacent. */
 static __always_inline __u32 addresses(const struct segment *seg)
 {
 	return seg->ip + (seg->ipv6 ? offsetof(struct ipv6hdr, saddr)
@@ -69,7 +70,8 @@ static __always_inline __u32 addresses(const struct segment *seg)
 }
 
 /*
- * What may carry a segment; its packet belongs to the segment's socket still.
+ * Returns true if the protocol may encapsulate a segment; such a packet still
+ * belongs to the segment's socket.
  */
 static __always_inline bool is_tunnel(__u8 proto)
 {
@@ -79,8 +81,7 @@ static __always_inline bool is_tunnel(__u8 proto)
 }
 
 /*
- * Keeps n below limit, a power of two, in the very register that the verifier
- * checks.
+ * Bounds n by limit, a power of two, in the register that the verifier checks.
  */
 #define BOUND(n, limit) asm volatile("%0 &= %1" : "+r"(n) : "i"((limit)-1))
 
@@ -88,8 +89,8 @@ static __always_inline bool is_tunnel(__u8 proto)
 #define CUT 1
 
 /*
- * Reads the IP header at offset at; proto is the packet's, in network order.
- * Returns CUT, or -1 for what is not TCP's, or no whole packet.
+ * Parses the IP header at offset at; proto is the packet's, in network order.
+ * Returns CUT, or -1 if it is not a complete TCP packet.
  */
 static __always_inline int parse_ip(struct __sk_buff *skb, struct segment *seg,
 				    __u32 at, __be16 proto)
@@ -137,9 +138,8 @@ static __always_inline bool is_tag(__be16 proto)
 }
 
 /*
- * Reads the IP header behind an Ethernet header, and VLAN tags if there are
- * any. A tag that is left to the device stands beside the packet's data, and
- * shows nowhere here.
+ * Parses the IP header after an Ethernet header and optional VLAN tags. An
+ * offloaded tag is in the packet's metadata, and not seen here.
  */
 static __always_inline int parse_ethernet(struct __sk_buff *skb,
 					  struct segment *seg)
@@ -165,7 +165,7 @@ static __always_inline int parse_ethernet(struct __sk_buff *skb,
 	return parse_ip(skb, seg, at, proto);
 }
 
-/* What a device's packets begin with. */
+/* The link header of a device's packets. */
 enum link_header {
 	LINK_NONE, /* nothing before the IP header */
 	LINK_ETHERNET,
@@ -180,9 +180,9 @@ parse_link(struct __sk_buff *skb, struct segment *seg, enum link_header link)
 }
 
 /*
- * Returns ELIGIBLE if nothing in the headers is against bundling, else the
- * reason; TCP's options are not looked at (tcp_options.h). seg->len and
- * seg->seq are known unless it is NOT_PLAIN_IP.
+ * Returns ELIGIBLE if the headers allow bundling, else the reason; TCP's
+ * options are not checked (option_parser.h). seg->len and seg->seq are valid
+ * except for UNPARSED_IP.
  */
 static __always_inline enum outcome parse_tcp(struct __sk_buff *skb,
 					      struct segment *seg)
@@ -192,12 +192,12 @@ static __always_inline enum outcome parse_tcp(struct __sk_buff *skb,
 	__u32 header;
 
 	if ((void *)(tcp + 1) > end)
-		return NOT_PLAIN_IP;
+		return UNPARSED_IP;
 	header = tcp->doff * 4;
 	if (skb->gso_size)
 		seg->ip_end = skb->len; /* may be too long for its field */
 	if (header < TCP_HLEN || seg->tcp + header > seg->ip_end)
-		return NOT_PLAIN_IP;
+		return UNPARSED_IP;
 	seg->seq = bpf_ntohl(tcp->seq);
 	seg->check = tcp->check;
 	seg->payload = seg->tcp + header;
@@ -205,7 +205,7 @@ static __always_inline enum outcome parse_tcp(struct __sk_buff *skb,
 	if (skb->gso_size)
 		return GSO;
 	if (seg->len && seg->ip_end != skb->len)
-		return NOT_PLAIN_IP; /* padded, or cut */
+		return UNPARSED_IP; /* padded, or cut */
 	if (tcp->syn || tcp->rst || tcp->urg)
 		return FLAGS;
 	return ELIGIBLE;

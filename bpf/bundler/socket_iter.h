@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Goes through the sockets for which a map keeps something. User space begins
- * it, and reads what is told of each.
+ * Iterates over the sockets that have an entry in a map. User space starts the
+ * iterator and reads the records.
  */
 #ifndef PILLION_SOCKET_ITER_H
 #define PILLION_SOCKET_ITER_H
 
-/* Of a file that is a socket: that socket. */
+/* Returns the socket of a file, or NULL. */
 static __always_inline struct sock *read_socket(struct file *file)
 {
 	struct socket *socket = file ? bpf_sock_from_file(file) : NULL;
@@ -15,18 +15,19 @@ static __always_inline struct sock *read_socket(struct file *file)
 }
 
 /*
- * Three ways, for one map and one `tell(seq, sk, value)`. The first is over the
- * map itself. It misses nothing of what is told in one read (32 KiB); after
- * that it may, where others have ended meanwhile, and each further read goes
- * through much of the map again. A hardened kernel may refuse it: then over
- * TCP's sockets in the network namespace of who asks, and over those that
- * processes have open. What both of these have is told of twice.
+ * Defines three iterators for one map and one `write(seq, sk, value)`. The
+ * first one iterates over the map itself. It misses nothing in the first read
+ * (32 KiB). Later reads may miss entries if others were deleted meanwhile, and
+ * each one scans much of the map again. A hardened kernel may refuse it. Then
+ * the two others iterate over TCP's sockets in the reader's network namespace,
+ * and over the sockets that processes have open. A socket in both is reported
+ * twice.
  */
-#define WALK(name, map, tell)                                                  \
-	WALK_STORAGE(name, tell)                                               \
-	WALK_SOCKETS(name, map, tell)
+#define ITERATE(name, map, write)                                              \
+	ITERATE_STORAGE(name, write)                                           \
+	ITERATE_SOCKETS(name, map, write)
 
-#define WALK_STORAGE(name, tell)                                               \
+#define ITERATE_STORAGE(name, write)                                           \
 	SEC("iter/bpf_sk_storage_map")                                         \
 	int name(struct bpf_iter__bpf_sk_storage_map *ctx)                     \
 	{                                                                      \
@@ -34,11 +35,11 @@ static __always_inline struct sock *read_socket(struct file *file)
 		void *value = ctx->value;                                      \
                                                                                \
 		if (sk && value)                                               \
-			tell(ctx->meta->seq, sk, value);                       \
+			write(ctx->meta->seq, sk, value);                      \
 		return 0;                                                      \
 	}
 
-#define WALK_SOCKETS(name, map, tell)                                          \
+#define ITERATE_SOCKETS(name, map, write)                                      \
 	SEC("iter/tcp")                                                        \
 	int name##_by_tcp(struct bpf_iter__tcp *ctx)                           \
 	{                                                                      \
@@ -49,7 +50,7 @@ static __always_inline struct sock *read_socket(struct file *file)
 		sk = skc ? (struct sock *)bpf_skc_to_tcp_sock(skc) : NULL;     \
 		value = sk ? bpf_sk_storage_get(&map, sk, NULL, 0) : NULL;     \
 		if (value)                                                     \
-			tell(ctx->meta->seq, sk, value);                       \
+			write(ctx->meta->seq, sk, value);                      \
 		return 0;                                                      \
 	}                                                                      \
                                                                                \
@@ -61,7 +62,7 @@ static __always_inline struct sock *read_socket(struct file *file)
                                                                                \
 		value = sk ? bpf_sk_storage_get(&map, sk, NULL, 0) : NULL;     \
 		if (value)                                                     \
-			tell(ctx->meta->seq, sk, value);                       \
+			write(ctx->meta->seq, sk, value);                      \
 		return 0;                                                      \
 	}
 

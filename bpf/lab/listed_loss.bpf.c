@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Drops the IP packets whose numbers are listed, in the order of arrival. */
+/* Drops the IP packets with listed numbers, in order of arrival. */
 #include "../vmlinux.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
@@ -18,7 +18,7 @@ struct {
 	__type(value, __u8);
 } listed SEC(".maps");
 
-/* Packets seen, and those of them that were dropped. */
+/* Packets seen, and packets dropped. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);

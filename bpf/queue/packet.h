@@ -28,10 +28,7 @@ static __always_inline struct Qdisc *queue_of(struct sk_buff *skb,
 	return BPF_CORE_READ(queue, qdisc);
 }
 
-/*
- * Reads a queue's length. Where each processor keeps its own count, there is
- * none to read.
- */
+/* Reads a queue's length; unknown for per-processor counts. */
 static __always_inline void read_length(struct Qdisc *qdisc,
 					struct length *length)
 {
@@ -60,8 +57,8 @@ static __always_inline void set_ipv4(unsigned char *address, __be32 ipv4)
 }
 
 /*
- * Reads an IP header. Returns the offset of what follows, or 0 if that is
- * nothing known here.
+ * Parses an IP header. Returns the offset of the next header, or 0 for an
+ * unknown protocol.
  */
 static __always_inline __u32 read_ip(void *header, __be16 proto,
 				     struct queued *packet)

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the queue probe writes down of each packet, and the contract with user
- * space: every type here is read there as well, from this definition (BTF).
+ * The queue probe's record of a packet, and the contract with user space, which
+ * reads these types (BTF).
  */
 #ifndef PILLION_QUEUE_H
 #define PILLION_QUEUE_H
 
-/* What became of a packet that was offered to the device's queue. */
-enum fate {
-	FATE_UNSEEN, /* its end was not seen */
-	FATE_SENT, /* it went on to the device */
-	FATE_REFUSED, /* dropped when it arrived */
-	FATE_DROPPED, /* dropped from the queue */
-	FATE_REPLACED, /* split or copied: others are in the queue for it */
+/* Disposition of a packet offered to the device's queue. */
+enum disposition {
+	DISPOSITION_UNSEEN, /* its end was not seen */
+	DISPOSITION_SENT, /* it went on to the device */
+	DISPOSITION_REFUSED, /* dropped when it arrived */
+	DISPOSITION_DROPPED, /* dropped from the queue */
+	DISPOSITION_REPLACED, /* split or copied: others are in the queue for it
+			       */
 } __attribute__((packed));
 
 #define UNKNOWN_LENGTH 0xffffffff
@@ -39,13 +40,13 @@ struct queued {
 	struct length behind; /* and when it had left */
 	__u16 segments; /* more than one with segmentation offload */
 	__u16 queue; /* of the device's, by its number */
-	enum fate fate;
-	unsigned char protocol; /* of IP; 0: it is no IP packet */
+	enum disposition disposition;
+	unsigned char protocol; /* of IP; 0: not an IP packet */
 	unsigned char ip; /* version */
 	unsigned char flags; /* TCP's */
 };
 
-/* Packets, or the ends of packets, of which nothing could be written down. */
+/* Packets, or ends of packets, that could not be recorded. */
 struct missed {
 	__u64 ring; /* the ring was full */
 	__u64 table; /* more packets in the queue than the table holds */

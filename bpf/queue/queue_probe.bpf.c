@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The queue probe: what becomes of each packet that is offered to the queue of
- * one device. One record for each packet, written when its fate is known.
+ * The queue probe records the disposition of each packet offered to the queue
+ * of one device. A record is written when its disposition is known.
  *
- * Raw tracepoints and nothing else (no kprobe, no kfunc, no callback), so that
- * it runs where the kernel has CONFIG_BPF_EVENTS, in the BPF interpreter too.
+ * It uses only raw tracepoints (no kprobe, no kfunc, no callback), so it runs
+ * on kernels with CONFIG_BPF_EVENTS, in the BPF interpreter too.
  */
 #include "../vmlinux.h"
 #include <bpf/bpf_core_read.h>
@@ -15,7 +15,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-#define BULK 64 /* most packets that are taken from a queue at once */
+#define BULK 64 /* maximum packets of one dequeue */
 
 /* Set before the programs are loaded: the device, and where it is. */
 const volatile __u32 device = 0;
@@ -37,14 +37,14 @@ struct {
 } queue_records SEC(".maps");
 
 /*
- * The packet that this processor offered to the queue last. It offers one at a
- * time, and none in between, so this tells what happens in the course of it.
+ * The last packet that this processor offered to the queue. It offers one
+ * packet at a time, so later events on this processor concern it.
  */
 struct offered {
-	__u64 skb; /* 0: none, or its fate is known */
+	__u64 skb; /* 0: none, or its disposition is known */
 	bool accepted;
 	bool consumed; /* freed, but not dropped */
-	bool ran; /* the queue has been asked for packets since */
+	bool ran; /* a dequeue has happened since */
 };
 
 struct {
@@ -61,7 +61,7 @@ static __always_inline struct offered *last_offered(void)
 	return bpf_map_lookup_elem(&queue_offered, &zero);
 }
 
-static __always_inline bool is_watched(struct net_device *dev)
+static __always_inline bool is_probed_device(struct net_device *dev)
 {
 	if (BPF_CORE_READ(dev, ifindex) != device)
 		return false;
@@ -70,8 +70,10 @@ static __always_inline bool is_watched(struct net_device *dev)
 	return BPF_CORE_READ(dev, nd_net.net, ns.inum) == netns;
 }
 
-/* A function of its own, so that the record's type reaches user space. */
-static __noinline void write(struct queued *packet)
+/*
+ * A separate function, so that the record's type is in the BTF for user space.
+ */
+static __noinline void write_packet(struct queued *packet)
 {
 	if (bpf_ringbuf_output(&queue_records, packet, sizeof(*packet),
 			       BPF_RB_NO_WAKEUP))
@@ -79,11 +81,11 @@ static __noinline void write(struct queued *packet)
 }
 
 static __always_inline void end(__u64 skb, struct queued *packet,
-				enum fate fate, __u64 now)
+				enum disposition disposition, __u64 now)
 {
-	packet->fate = fate;
+	packet->disposition = disposition;
 	packet->left = now;
-	write(packet);
+	write_packet(packet);
 	bpf_map_delete_elem(&queue_packets, &skb);
 }
 
@@ -91,7 +93,7 @@ static __always_inline void end(__u64 skb, struct queued *packet,
  * Ends the packet offered last if it was replaced: its address may be another
  * packet's now.
  */
-static __always_inline void end_if_replaced(struct offered *offered)
+static __always_inline void finish_if_replaced(struct offered *offered)
 {
 	struct queued *packet;
 	__u64 skb = offered->skb;
@@ -101,7 +103,7 @@ static __always_inline void end_if_replaced(struct offered *offered)
 	offered->skb = 0;
 	packet = bpf_map_lookup_elem(&queue_packets, &skb);
 	if (packet)
-		end(skb, packet, FATE_REPLACED, 0);
+		end(skb, packet, DISPOSITION_REPLACED, 0);
 }
 
 /* A packet is offered to the queue of its device. */
@@ -110,21 +112,20 @@ int queue_arrival(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct sk_buff *skb = (void *)ctx->args[0];
 	struct net_device *dev = BPF_CORE_READ(skb, dev);
-	struct queued packet = {}, *forgotten;
+	struct queued packet = {}, *replaced;
 	__u64 key = (__u64)skb;
 	struct offered *offered;
 
-	if (!is_watched(dev))
+	if (!is_probed_device(dev))
 		return 0;
 	offered = last_offered();
 	if (!offered)
 		return 0;
 	packet.arrived = bpf_ktime_get_ns();
-	/* A discipline may split or copy packets: others leave in their place.
-	 */
-	forgotten = bpf_map_lookup_elem(&queue_packets, &key);
-	if (forgotten)
-		end(key, forgotten, FATE_UNSEEN, 0);
+	/* A discipline may split or copy packets; others leave instead. */
+	replaced = bpf_map_lookup_elem(&queue_packets, &key);
+	if (replaced)
+		end(key, replaced, DISPOSITION_UNSEEN, 0);
 	packet.counted = counted_bytes(skb);
 	read_length(queue_of(skb, dev), &packet.found);
 	packet.behind.packets = UNKNOWN_LENGTH;
@@ -141,7 +142,7 @@ int queue_arrival(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* The queue has accepted a packet, or says so. */
+/* The queue has accepted a packet, or reports so. */
 SEC("raw_tp/qdisc_enqueue")
 int queue_acceptance(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -150,7 +151,7 @@ int queue_acceptance(struct bpf_raw_tracepoint_args *ctx)
 	if (!offered || offered->skb != ctx->args[2])
 		return 0;
 	offered->accepted = true;
-	end_if_replaced(offered);
+	finish_if_replaced(offered);
 	return 0;
 }
 
@@ -170,39 +171,39 @@ int queue_consumption(struct bpf_raw_tracepoint_args *ctx)
  * Writes a packet that has not been seen to arrive: it is older than the probe,
  * or was made within the queue.
  */
-static __always_inline void write_stranger(struct sk_buff *skb,
-					   struct queued *stranger, __u64 now)
+static __always_inline void
+write_unknown_packet(struct sk_buff *skb, struct queued *unknown, __u64 now)
 {
-	stranger->left = now;
-	stranger->counted = counted_bytes(skb);
-	stranger->found.packets = UNKNOWN_LENGTH;
-	stranger->found.bytes = UNKNOWN_LENGTH;
-	read_packet(skb, stranger);
-	write(stranger);
+	unknown->left = now;
+	unknown->counted = counted_bytes(skb);
+	unknown->found.packets = UNKNOWN_LENGTH;
+	unknown->found.bytes = UNKNOWN_LENGTH;
+	read_packet(skb, unknown);
+	write_packet(unknown);
 }
 
 /*
- * A packet has left the queue. A global function, as the verifier is to look at
+ * A packet has left the queue. A global function, so that the verifier checks
  * it once.
  */
-__noinline int take_leave(__u64 skb, __u64 qdisc, __u64 now)
+__noinline int record_departure(__u64 skb, __u64 qdisc, __u64 now)
 {
-	struct queued stranger = {}, *packet;
+	struct queued unknown = {}, *packet;
 
 	packet = bpf_map_lookup_elem(&queue_packets, &skb);
 	if (packet) {
 		packet->counted = counted_bytes((void *)skb);
 		read_length((void *)qdisc, &packet->behind);
-		end(skb, packet, FATE_SENT, now);
+		end(skb, packet, DISPOSITION_SENT, now);
 		return 0;
 	}
-	stranger.fate = FATE_SENT;
-	read_length((void *)qdisc, &stranger.behind);
-	write_stranger((void *)skb, &stranger, now);
+	unknown.disposition = DISPOSITION_SENT;
+	read_length((void *)qdisc, &unknown.behind);
+	write_unknown_packet((void *)skb, &unknown, now);
 	return 0;
 }
 
-/* The queue was asked for packets. */
+/* Packets are dequeued. */
 SEC("raw_tp/qdisc_dequeue")
 int queue_departure(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -212,16 +213,16 @@ int queue_departure(struct bpf_raw_tracepoint_args *ctx)
 	struct offered *offered;
 	__u64 now;
 
-	if (!skb || !is_watched(BPF_CORE_READ(queue, dev)))
+	if (!skb || !is_probed_device(BPF_CORE_READ(queue, dev)))
 		return 0;
 	offered = last_offered();
 	if (offered) {
 		offered->ran = true;
-		end_if_replaced(offered);
+		finish_if_replaced(offered);
 	}
 	now = bpf_ktime_get_ns();
 	for (i = 0; i < BULK && i < packets && skb; i++) {
-		take_leave((__u64)skb, ctx->args[0], now);
+		record_departure((__u64)skb, ctx->args[0], now);
 		skb = BPF_CORE_READ(skb, next);
 	}
 	return 0;
@@ -256,47 +257,48 @@ static __always_inline bool is_same(struct sk_buff *skb, struct queued *packet)
 }
 
 /*
- * A packet is dropped, anywhere. Netem says that it accepted those that it
- * loses; they are freed as if they had been refused.
+ * A packet is dropped, anywhere. Netem reports acceptance of the packets that
+ * it drops; they are freed as if they had been refused.
  */
 SEC("raw_tp/kfree_skb")
 int queue_drop(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct queued stranger = {}, *packet;
-	enum fate fate = FATE_DROPPED;
+	struct queued unknown = {}, *packet;
+	enum disposition disposition = DISPOSITION_DROPPED;
 	__u64 skb = ctx->args[0];
 	__u32 reason = ctx->args[2];
 	struct offered *offered;
 
 	packet = bpf_map_lookup_elem(&queue_packets, &skb);
 	if (packet && !is_same((struct sk_buff *)skb, packet)) {
-		end(skb, packet, FATE_UNSEEN, 0);
+		end(skb, packet, DISPOSITION_UNSEEN, 0);
 		packet = NULL;
 	}
 	if (!packet) {
 		if (!is_of_queue(reason) ||
-		    !is_watched(BPF_CORE_READ((struct sk_buff *)skb, dev)))
+		    !is_probed_device(
+			    BPF_CORE_READ((struct sk_buff *)skb, dev)))
 			return 0;
-		stranger.fate = FATE_REFUSED;
-		stranger.reason = reason;
-		stranger.behind.packets = UNKNOWN_LENGTH;
-		stranger.behind.bytes = UNKNOWN_LENGTH;
-		write_stranger((void *)skb, &stranger, bpf_ktime_get_ns());
+		unknown.disposition = DISPOSITION_REFUSED;
+		unknown.reason = reason;
+		unknown.behind.packets = UNKNOWN_LENGTH;
+		unknown.behind.bytes = UNKNOWN_LENGTH;
+		write_unknown_packet((void *)skb, &unknown, bpf_ktime_get_ns());
 		return 0;
 	}
 	offered = last_offered();
 	if (offered && offered->skb == skb) {
 		if (!offered->accepted ||
 		    IS_REASON(reason, SKB_DROP_REASON_QDISC_DROP))
-			fate = FATE_REFUSED;
+			disposition = DISPOSITION_REFUSED;
 		offered->skb = 0;
 	}
 	packet->reason = reason;
-	end(skb, packet, fate, bpf_ktime_get_ns());
+	end(skb, packet, disposition, bpf_ktime_get_ns());
 	return 0;
 }
 
-/* An empty queue is passed by: what was offered goes to the device at once. */
+/* An empty queue is bypassed: the packet goes directly to the device. */
 SEC("raw_tp/net_dev_start_xmit")
 int queue_bypass(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -305,7 +307,7 @@ int queue_bypass(struct bpf_raw_tracepoint_args *ctx)
 	__u64 skb;
 
 	if (!offered || !offered->skb || offered->accepted || offered->ran ||
-	    !is_watched((void *)ctx->args[1]))
+	    !is_probed_device((void *)ctx->args[1]))
 		return 0;
 	skb = offered->skb;
 	offered->skb = 0;
@@ -313,6 +315,6 @@ int queue_bypass(struct bpf_raw_tracepoint_args *ctx)
 	if (!packet)
 		return 0;
 	packet->behind = packet->found;
-	end(skb, packet, FATE_SENT, bpf_ktime_get_ns());
+	end(skb, packet, DISPOSITION_SENT, bpf_ktime_get_ns());
 	return 0;
 }

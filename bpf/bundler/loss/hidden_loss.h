@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which losses did bundles hide?
+ * Finds the losses that bundles hid.
  *
- * A bundle that repairs a loss arrives in order, so that no duplicate ACK ever
- * tells the sender (LCN 2015, section III.B.1). But a receiver that had the
- * redundant bytes already reports them as duplicates, in the very ACK of that
- * packet: what it does not report was lost before. The ACKs of a receiver that
- * reports none at all do not show it, and nothing is bundled: the published
- * rule, by which an ACK of several segments means loss, also condemns delayed
- * ACKs, and is for those who ask for it.
+ * A bundle that repairs a loss arrives in order, so the sender gets no
+ * duplicate ACK (LCN 2015, section III.B.1). But a receiver that already had
+ * the redundant bytes reports them as duplicates, in the ACK of that same
+ * packet. Redundant bytes that it does not report were lost before. If a
+ * receiver never reports duplicates, losses are invisible and nothing is
+ * bundled. The published rule, where an ACK of several segments means loss,
+ * also counts delayed ACKs; it is used only on request.
  */
 #ifndef PILLION_HIDDEN_LOSS_H
 #define PILLION_HIDDEN_LOSS_H
@@ -27,34 +27,35 @@
 #define LEARN_FROM     8
 #define CERTAIN_POINTS 4
 
-/* The lateness that is waited for loses so much of itself with each loss. */
-#define LATE_FADES 16
+/* Part of the reorder window that each loss subtracts (1/16). */
+#define REORDER_WINDOW_FADE 16
 
 /*
- * Is it the report of an earlier bundle, which the receiver had yet to send? A
- * packet that it expects, and that brings nothing twice, leaves it as it is
- * (tcp_rcv_established()); another's own would have taken its place (RFC 2883,
- * section 4). A global function, as the verifier is not to follow each case.
+ * Returns true if the ACK carries the delayed report of an earlier bundle. A
+ * packet in order without duplicate bytes leaves that report pending
+ * (tcp_rcv_established()); a packet with its own report would replace it (RFC
+ * 2883, section 4). A global function, so that the verifier does not follow
+ * every case.
  */
-__noinline int is_of_earlier_bundle(struct record *record, __u32 next,
-				    const struct ack *ack, __u32 una,
-				    __u32 until)
+__noinline int reports_earlier_bundle(struct record *record, __u32 next,
+				      const struct ack *ack, __u32 una,
+				      __u32 until)
 {
 	struct packet earlier = {};
 
 	if (!record || !ack)
 		return false;
 	find_packet(record, next, ack->duplicate_end + 1, &earlier);
-	return earlier.how & REDUNDANT && !(earlier.how & RETRANSMITTED) &&
+	return earlier.flags & REDUNDANT && !(earlier.flags & RETRANSMITTED) &&
 	       earlier.seq == ack->duplicate_end &&
 	       earlier.start == ack->duplicate_start &&
 	       after(earlier.end, una) && !after(earlier.end, until);
 }
 
 /*
- * The redundant bytes that the receiver did not have. What it reports lies
- * before its next expected byte; or behind a gap, and was waiting there. A
- * report of something else took the place of the packet's own, if it had one.
+ * Sets the range of redundant bytes that the receiver did not have. A reported
+ * range lies before its next expected byte, or it was received after a gap. A
+ * report of other bytes replaced the packet's own report, if there was one.
  *
  * Darwin's receivers report no duplicate of a single byte (tcp_input()).
  */
@@ -62,25 +63,25 @@ static __always_inline void lost_by_dsack(struct record *record,
 					  const struct ingress *ingress,
 					  __u32 next, const struct ack *ack,
 					  const struct packet *packet,
-					  __u32 una, struct settled *settled)
+					  __u32 una, struct ack_range *range)
 {
-	settled->lost_start = later(packet->start, una);
-	settled->lost_end = packet->seq;
-	if (packet->seq - packet->start == 1 && !ingress->reports_a_byte)
-		settled->lost_end = settled->lost_start;
+	range->lost_start = later(packet->start, una);
+	range->lost_end = packet->seq;
+	if (packet->seq - packet->start == 1 && !ingress->reports_single_bytes)
+		range->lost_end = range->lost_start;
 	if (!ack->duplicate)
 		return;
 	if (!before(ack->duplicate_start, packet->seq)) {
-		settled->lost_end = settled->lost_start;
+		range->lost_end = range->lost_start;
 	} else if (!after(ack->duplicate_end, packet->start)) {
-		if (!is_of_earlier_bundle(record, next, ack, una,
-					  packet->start))
-			settled->lost_end = settled->lost_start;
-	} else if (after(ack->duplicate_start, settled->lost_start)) {
-		settled->lost_end = earlier(packet->seq, ack->duplicate_start);
+		if (!reports_earlier_bundle(record, next, ack, una,
+					    packet->start))
+			range->lost_end = range->lost_start;
+	} else if (after(ack->duplicate_start, range->lost_start)) {
+		range->lost_end = earlier(packet->seq, ack->duplicate_start);
 	} else {
-		settled->lost_start =
-			later(settled->lost_start, ack->duplicate_end);
+		range->lost_start =
+			later(range->lost_start, ack->duplicate_end);
 	}
 }
 
@@ -88,88 +89,89 @@ static __always_inline void lost_by_dsack(struct record *record,
  * The published rule: all but the last segment that the ACK covers were lost.
  */
 static __always_inline void lost_by_ack(const struct packet *packet, __u32 una,
-					struct settled *settled)
+					struct ack_range *range)
 {
-	settled->lost_start = una;
-	settled->lost_end = packet->seq;
+	range->lost_start = una;
+	range->lost_end = packet->seq;
 }
 
 /*
- * Is a duplicate reported of what was sent? One of anything else, as of numbers
- * that somebody on the path has changed, tells nothing of the receiver.
+ * Returns true if the ACK reports a duplicate of sent data. Any other report,
+ * such as one whose numbers were rewritten on the path, is ignored.
  */
-static __always_inline bool is_of_ours(const struct ack *ack, __u32 oldest_byte,
-				       __u32 end)
+static __always_inline bool reports_sent_data(const struct ack *ack,
+					      __u32 oldest_byte, __u32 end)
 {
 	return ack->duplicate && !before(ack->duplicate_start, oldest_byte) &&
 	       !after(ack->duplicate_end, end);
 }
 
-/* What was deemed lost by now can turn out to be late no more. */
+/* Forgets pending losses: they can no longer turn out to be reordered. */
 static __always_inline void forget_pending(struct ingress *ingress)
 {
-	ingress->pending = (struct pending){};
-	WRITE_ONCE(ingress->pending.since, (__u32)now_us());
+	ingress->pending = (struct pending_losses){};
+	WRITE_ONCE(ingress->pending.start_us, (__u32)now_us());
 }
 
 /*
- * The rule that the options ask for. Without SACK no report can come, and the
- * published rule is what bundling to such peers is asked for with.
+ * The rule of the options. Without SACK no report can arrive, so the option to
+ * bundle to such peers implies the published rule.
  */
-static __always_inline enum loss_rule asked_rule(const struct flow *flow)
+static __always_inline enum loss_rule requested_rule(const struct flow *flow)
 {
-	enum loss_rule asked = READ_ONCE(flow->options.loss_rule);
+	enum loss_rule requested = READ_ONCE(flow->options.loss_rule);
 
-	if (asked == LOSS_RULE_LEARNING && flow->options.without_sack &&
+	if (requested == LOSS_RULE_LEARNING && flow->options.without_sack &&
 	    flow->sack == SACK_MISSING)
 		return LOSS_RULE_ACK;
-	return asked;
+	return requested;
 }
 
 /*
- * Does this receiver report duplicates? A report shows it at once, also after
- * it was taken for one that does not. Where the rule is asked for anew, what
- * was found before is in no doubt. A global function, as the verifier is not to
- * follow each case.
+ * Chooses the loss rule for this receiver. A report proves that it reports
+ * duplicates, even if it was classified as silent before. If the configured
+ * rule changes, losses found before it are certain. A global function, so that
+ * the verifier does not follow every case.
  */
 __noinline int choose_rule(struct flow *flow, const struct ack *ack,
 			   bool reported)
 {
 	struct ingress *ingress;
-	enum loss_rule asked;
+	enum loss_rule requested;
 
 	if (!flow || !ack)
 		return 0;
 	ingress = &flow->ingress;
-	asked = asked_rule(flow);
+	requested = requested_rule(flow);
 
-	if (ingress->asked_rule != asked) {
-		ingress->asked_rule = asked;
-		WRITE_ONCE(ingress->rule, asked);
-		ingress->silent = 0;
+	if (ingress->requested_rule != requested) {
+		ingress->requested_rule = requested;
+		WRITE_ONCE(ingress->rule, requested);
+		ingress->missing_report_points = 0;
 		forget_pending(ingress);
 	}
 	if (!reported)
 		return 0;
-	if (asked == LOSS_RULE_LEARNING)
+	if (requested == LOSS_RULE_LEARNING)
 		WRITE_ONCE(ingress->rule, LOSS_RULE_DSACK);
 	if (ack->duplicate_end - ack->duplicate_start == 1)
-		ingress->reports_a_byte = true;
+		ingress->reports_single_bytes = true;
 	return 0;
 }
 
 /*
- * The ACK of a bundle has no report. Is it certain that the receiver had some
- * of what the bundle brought again? Then one was due. After enough of them the
- * receiver makes none, and what seemed lost by its silence most likely was not.
- * A global function, as the verifier is not to follow each case.
+ * Handles an ACK of a bundle without a report. If the receiver certainly had
+ * some of the redundant bytes (is_certain), a report was due. After enough of
+ * them it counts as a receiver without reports; the suspected losses then most
+ * likely did not occur. A global function, so that the verifier does not follow
+ * every case.
  */
-__noinline int note_silence(struct ingress *ingress, bool is_certain)
+__noinline int note_missing_report(struct ingress *ingress, bool is_certain)
 {
 	if (!ingress || ingress->rule != LOSS_RULE_LEARNING)
 		return 0;
-	ingress->silent += is_certain ? CERTAIN_POINTS : 1;
-	if (ingress->silent < LEARN_FROM * CERTAIN_POINTS)
+	ingress->missing_report_points += is_certain ? CERTAIN_POINTS : 1;
+	if (ingress->missing_report_points < LEARN_FROM * CERTAIN_POINTS)
 		return 0;
 	WRITE_ONCE(ingress->rule, LOSS_RULE_NONE);
 	forget_pending(ingress);
@@ -177,140 +179,144 @@ __noinline int note_silence(struct ingress *ingress, bool is_certain)
 }
 
 /*
- * What is told of losses that end there, after what was told last: a number of
- * its own, and the end, in one word, so that who reads has both.
+ * Returns the notice of losses that end at `end`: a counter and the end in one
+ * word, so that readers get both.
  */
-static __always_inline __u64 next_call(__u64 last, __u32 end)
+static __always_inline __u64 next_notice(__u64 last, __u32 end)
 {
 	return ((last >> 32) + 1) << 32 | end;
 }
 
-/* What is known of how late segments come ages with each one that is lost. */
-static __always_inline void fade_lateness(struct ingress *ingress)
+/* Shrinks the reorder window with each lost segment. */
+static __always_inline void fade_reorder_window(struct ingress *ingress)
 {
-	WRITE_ONCE(ingress->late_us,
-		   ingress->late_us - ingress->late_us / LATE_FADES);
+	WRITE_ONCE(ingress->reorder_window_us,
+		   ingress->reorder_window_us -
+			   ingress->reorder_window_us / REORDER_WINDOW_FADE);
 }
 
-/* Has nobody answered yet for losses that were found? */
+/* Returns true if no reaction to the found losses has happened yet. */
 static __always_inline bool is_waiting(const struct flow *flow)
 {
-	return flow->ingress.found.hidden !=
-	       READ_ONCE(flow->egress.answered.hidden);
+	return flow->ingress.notice.hidden !=
+	       READ_ONCE(flow->egress.handled.hidden);
 }
 
-/*
- * Segments are deemed lost, by this acknowledgement; it may yet turn out that
- * they were late.
- */
+/* Counts segments as lost by this ACK; they may still prove to be reordered. */
 static __always_inline void note_pending(struct flow *flow, __u32 by,
-					 const struct hidden *hidden)
+					 const struct hidden_losses *hidden)
 {
 	struct ingress *ingress = &flow->ingress;
 
 	if (!hidden->segments)
 		return;
-	if (!is_waiting(flow) && !ingress->doubts.segments)
+	if (!is_waiting(flow) && !ingress->suspected_losses.segments)
 		forget_pending(ingress);
 	ingress->pending.segments += hidden->segments;
-	ingress->lost_by = by;
+	ingress->loss_ack = by;
 }
 
-/* Lost segments up to end have come that TCP has retransmitted. */
-static __always_inline void call_known(struct flow *flow, __u32 end)
+/* Reports lost segments up to end that TCP has retransmitted. */
+static __always_inline void report_known_losses(struct flow *flow, __u32 end)
 {
 	struct ingress *ingress = &flow->ingress;
 
-	WRITE_ONCE(ingress->found.known, next_call(ingress->found.known, end));
+	WRITE_ONCE(ingress->notice.known,
+		   next_notice(ingress->notice.known, end));
 }
 
-/* Losses that a bundle hid, up to end, are found, or known to be such. */
-static __always_inline void count_hidden(struct flow *flow,
-					 const struct hidden *hidden, __u32 end)
+/* Counts losses up to end that a bundle hid. */
+static __always_inline void
+count_hidden(struct flow *flow, const struct hidden_losses *hidden, __u32 end)
 {
 	struct ingress *ingress = &flow->ingress;
 
 	if (hidden->retransmitted)
-		call_known(flow, end);
+		report_known_losses(flow, end);
 	if (!hidden->segments)
 		return;
 	ADD(flow, hidden_losses, hidden->segments);
 	ADD(flow, repaired_bytes, hidden->bytes);
-	ADD(flow, saved_us, hidden->saved_us);
-	ingress->pending.saved_us += hidden->saved_us;
-	fade_lateness(ingress);
-	PUBLISH(ingress->found.hidden, next_call(ingress->found.hidden, end));
+	ADD(flow, time_saved_us, hidden->time_saved_us);
+	ingress->pending.time_saved_us += hidden->time_saved_us;
+	fade_reorder_window(ingress);
+	PUBLISH(ingress->notice.hidden,
+		next_notice(ingress->notice.hidden, end));
 }
 
-/* Whose arrival does an ACK tell that ends with a bundle's packet? */
-enum arrived {
-	BUNDLE_CAME,
-	RETRANSMISSION_CAME,
-	BOTH_CAME, /* and the bundle's own ACK never did */
-	EITHER_CAME, /* it is not known which */
-	ANOTHER_CAME, /* behind a gap; or what told of the bundle did not */
+/*
+ * The packet whose arrival is shown by an ACK that ends with a bundle's packet.
+ */
+enum arrival {
+	BUNDLE_ARRIVED,
+	RETRANSMISSION_ARRIVED,
+	BOTH_ARRIVED, /* and the bundle's own ACK never did */
+	EITHER_ARRIVED, /* one of the two */
+	/* after a gap, or an ACK without information on the bundle */
+	OTHER_ARRIVED,
 };
 
 /*
- * What comes behind a gap has the receiver forget the report that it has yet to
- * send (tcp_data_queue()): the ACK that answers it tells nothing. Nor does the
- * silence of one that has itself come behind a gap: its peer's segment before
- * may have had the report, and be lost.
+ * Classifies the arrival that an ACK shows.
  *
- * Where TCP has retransmitted the packet's segment, mostly as a probe of the
- * tail (RFC 8985, section 7), what came behind a gap needed the bundle to be
- * acknowledged. If the segment's own bytes are reported, the retransmission
- * brought them again, and what the bundle's ACK would have reported is not
- * known: it may have been delayed until then. Else timestamps tell, if the
- * bundle left before all that was retransmitted. That of a packet that comes in
- * order is echoed from then on (RFC 7323, section 4.3): an older echo is that
- * of what came before.
+ * After a packet that arrives after a gap, the receiver forgets a pending
+ * report (tcp_data_queue()), so its ACK has no information. The same holds if
+ * the ACK itself arrives after a gap: the peer's lost segment before it may
+ * have carried the report.
  *
- * A global function, as the verifier is not to follow each case.
+ * If TCP retransmitted the packet's segment, mostly as a tail loss probe (RFC
+ * 8985, section 7), data received after a gap required the bundle. If the
+ * segment's own bytes are reported, the retransmission duplicated them, and the
+ * bundle's own report is unknown because its ACK may have been delayed.
+ * Otherwise timestamps decide, if the bundle left before all retransmissions.
+ * The timestamp of a packet in order is echoed from then on (RFC 7323, section
+ * 4.3), so an older echo belongs to an earlier packet.
+ *
+ * A global function, so that the verifier does not follow every case.
  */
-__noinline int tell_arrival(struct egress *egress, struct ingress *ingress,
-			    const struct ack *ack, const struct packet *packet,
-			    __u32 una)
+__noinline int classify_arrival(struct egress *egress, struct ingress *ingress,
+				const struct ack *ack,
+				const struct packet *packet, __u32 una)
 {
 	__u32 time, next;
 
 	if (!egress || !ingress || !ack || !packet)
-		return EITHER_CAME;
+		return EITHER_ARRIVED;
 	time = READ_ONCE(egress->retrans.time);
 	next = READ_ONCE(egress->retrans.next);
-	if ((ingress->sacked.answered || ack->behind_gap) && !ack->duplicate)
-		return ANOTHER_CAME;
-	if (!(packet->how & RETRANSMITTED))
-		return BUNDLE_CAME;
+	if ((ingress->sacked.has_news || ack->after_gap) && !ack->duplicate)
+		return OTHER_ARRIVED;
+	if (!(packet->flags & RETRANSMITTED))
+		return BUNDLE_ARRIVED;
 	if (is_sacked(&ingress->sacked, packet->slot))
-		return EITHER_CAME;
+		return EITHER_ARRIVED;
 	if (ack->duplicate && !before(ack->duplicate_start, packet->seq))
-		return BOTH_CAME;
+		return BOTH_ARRIVED;
 	if (!time || !ack->echo || after(packet->end, next))
-		return EITHER_CAME;
+		return EITHER_ARRIVED;
 	if (!before(ack->echo, time))
-		return RETRANSMISSION_CAME;
+		return RETRANSMISSION_ARRIVED;
 	if (packet->end == next && !after(packet->start, una) &&
 	    before(ack->echo, READ_ONCE(egress->retrans.newest_time)))
-		return RETRANSMISSION_CAME;
-	return BUNDLE_CAME;
+		return RETRANSMISSION_ARRIVED;
+	return BUNDLE_ARRIVED;
 }
 
-static __always_inline void add_hidden(struct hidden *sum,
-				       const struct hidden *hidden)
+static __always_inline void add_hidden(struct hidden_losses *sum,
+				       const struct hidden_losses *hidden)
 {
 	sum->segments += hidden->segments;
 	sum->bytes += hidden->bytes;
-	sum->saved_us += hidden->saved_us;
+	sum->time_saved_us += hidden->time_saved_us;
 	sum->retransmitted |= hidden->retransmitted;
 }
 
 /*
- * Once the receiver is known to make reports, its silence so far meant losses.
- * If it makes none, losses until then are unknown, and no reaction follows.
- * A global function, as the verifier is not to follow each case.
+ * Counts suspected losses once the receiver is known to report duplicates. If
+ * it does not, they are unknown and no reaction follows. A global function, so
+ * that the verifier does not follow every case.
  */
-__noinline int settle_doubts(struct flow *flow)
+__noinline int resolve_suspected_losses(struct flow *flow)
 {
 	struct ingress *ingress;
 
@@ -320,8 +326,9 @@ __noinline int settle_doubts(struct flow *flow)
 	if (ingress->rule == LOSS_RULE_LEARNING)
 		return 0;
 	if (ingress->rule == LOSS_RULE_DSACK)
-		count_hidden(flow, &ingress->doubts, ingress->doubts_end);
-	ingress->doubts = (struct hidden){};
+		count_hidden(flow, &ingress->suspected_losses,
+			     ingress->suspected_losses_end);
+	ingress->suspected_losses = (struct hidden_losses){};
 	return 0;
 }
 
@@ -330,41 +337,42 @@ static __always_inline void find_hidden(struct flow *flow,
 					struct bpf_tcp_sock *tp, __u32 next,
 					const struct ack *ack, bool reported,
 					const struct packet *packet, __u32 una,
-					struct settled *settled)
+					struct ack_range *range)
 {
 	struct ingress *ingress = &flow->ingress;
 	struct record *record = &flow->egress.record;
-	struct hidden hidden = {};
-	enum arrived arrived;
+	struct hidden_losses hidden = {};
+	enum arrival arrived;
 
-	arrived = tell_arrival(&flow->egress, ingress, ack, packet, una);
-	if (arrived == BUNDLE_CAME && !reported)
-		note_silence(ingress, after(una, packet->start));
-	settle_doubts(flow);
-	if ((arrived == BUNDLE_CAME || arrived == BOTH_CAME) &&
-	    packet->how & RETRANSMITTED)
-		note_arrival(ingress, packet->start, packet->end, settled->mss,
-			     packet->how);
-	if ((arrived != BUNDLE_CAME && arrived != EITHER_CAME) ||
+	arrived = classify_arrival(&flow->egress, ingress, ack, packet, una);
+	if (arrived == BUNDLE_ARRIVED && !reported)
+		note_missing_report(ingress, after(una, packet->start));
+	resolve_suspected_losses(flow);
+	if ((arrived == BUNDLE_ARRIVED || arrived == BOTH_ARRIVED) &&
+	    packet->flags & RETRANSMITTED)
+		note_arrival(ingress, packet->start, packet->end, range->mss,
+			     packet->flags);
+	if ((arrived != BUNDLE_ARRIVED && arrived != EITHER_ARRIVED) ||
 	    !after(packet->seq, una))
-		return; /* it tells nothing of what was redundant */
+		return; /* no information on the redundant bytes */
 	if (ingress->rule == LOSS_RULE_NONE)
 		return;
 	if (ingress->rule == LOSS_RULE_ACK)
-		lost_by_ack(packet, una, settled);
+		lost_by_ack(packet, una, range);
 	else
-		lost_by_dsack(record, ingress, next, ack, packet, una, settled);
-	count_lost(record, ingress, settled, &hidden);
-	if (ingress->rule != LOSS_RULE_ACK && arrived == BUNDLE_CAME)
-		hidden.saved_us = hidden.segments * saved_us(tp, packet->sent);
+		lost_by_dsack(record, ingress, next, ack, packet, una, range);
+	count_lost(record, ingress, range, &hidden);
+	if (ingress->rule != LOSS_RULE_ACK && arrived == BUNDLE_ARRIVED)
+		hidden.time_saved_us =
+			hidden.segments * time_saved_us(tp, packet->sent);
 	note_pending(flow, ack->ack, &hidden);
 	if (ingress->rule == LOSS_RULE_LEARNING) {
-		add_hidden(&ingress->doubts, &hidden);
-		ingress->doubts_end = settled->lost_end;
-		settled->in_doubt = true;
+		add_hidden(&ingress->suspected_losses, &hidden);
+		ingress->suspected_losses_end = range->lost_end;
+		range->is_suspected = true;
 		return;
 	}
-	count_hidden(flow, &hidden, settled->lost_end);
+	count_hidden(flow, &hidden, range->lost_end);
 }
 
 #endif /* PILLION_HIDDEN_LOSS_H */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What follows from a hidden loss.
+ * Reaction to hidden losses.
  *
- * A cgroup program at egress may say "keep the packet, but there is
- * congestion"; the kernel then enters CWR as for a full queue of its own: at
- * most once a window, with the reduction that the connection's congestion
- * control decides (Linux 5.3, commit e7a3160d092a).
+ * A cgroup program at egress may return "keep the packet, but there is
+ * congestion". The kernel then enters CWR as for a full local queue: at most
+ * once a window, with the reduction of the connection's congestion control
+ * (Linux 5.3, commit e7a3160d092a).
  *
- * Losses enter the loss event rate here, and not where they are found: ACKs
- * arrive on one processor while another one sends, but here the socket is
- * locked.
+ * Losses are added to the loss event rate here, where the socket is locked, and
+ * not where they are found: ACKs arrive on one processor while another one
+ * sends.
  */
 #ifndef PILLION_REACTION_H
 #define PILLION_REACTION_H
@@ -27,15 +27,16 @@
 #define KEEP_AND_REDUCE 3
 
 /*
- * Losses for the loss event rate: those that bundles hid, and those that made
- * TCP retransmit.
+ * Adds losses to the loss event rate: hidden losses, and those that TCP
+ * retransmitted.
  */
 static __always_inline void learn_losses(struct flow *flow,
 					 struct bpf_tcp_sock *tp)
 {
 	struct egress *egress = &flow->egress;
 	__u32 known = flow->counters.hidden_losses +
-		      flow->counters.repaired_along + egress->retransmitted;
+		      flow->counters.piggyback_repaired_segments +
+		      egress->retransmitted;
 
 	if (known != egress->loss_events.known)
 		note_losses(&egress->loss_events, known,
@@ -44,9 +45,9 @@ static __always_inline void learn_losses(struct flow *flow,
 }
 
 /*
- * Bytes a second that TFRC-SP allows after at least one loss, with headers.
- * Two global functions share the work: the verifier looks at each once, and
- * their stacks do not add up.
+ * Returns the rate in bytes/s, headers included, that TFRC-SP allows after at
+ * least one loss. The work is split into two global functions: the verifier
+ * checks each once, and their stacks do not add up.
  */
 __noinline __u64 find_allowed_rate(struct flow *flow, __u64 rtt_us)
 {
@@ -58,23 +59,23 @@ __noinline __u64 find_allowed_rate(struct flow *flow, __u64 rtt_us)
 	egress = &flow->egress;
 	p = loss_event_rate(&egress->loss_events, egress->sending.packets,
 			    now_us(), rtt_us);
-	return tfrc_rate(with_unseen(&flow->ingress, p), rtt_us);
+	return tfrc_rate(scale_for_unseen(&flow->ingress, p), rtt_us);
 }
 
 /* Does the stream send no more than this rate, with headers, allows? */
 __noinline int is_within_rate(struct flow *flow, __u64 rate, __u64 rtt_us)
 {
-	struct decision decision = {};
+	struct tfrc_decision tfrc_decision = {};
 	struct sent sent;
 
 	if (!flow)
 		return false;
-	decision.at = now_us();
-	sent = sending_rate(&flow->egress.sending, decision.at, rtt_us);
-	decision.rate_sent = sent.payload;
-	decision.rate_allowed = less_headers(rate, &sent);
-	note_decision(flow, &decision);
-	return sent.payload <= decision.rate_allowed &&
+	tfrc_decision.at = now_us();
+	sent = sending_rate(&flow->egress.sending, tfrc_decision.at, rtt_us);
+	tfrc_decision.tfrc_sent_bytes_per_s = sent.payload;
+	tfrc_decision.tfrc_allowed_bytes_per_s = less_headers(rate, &sent);
+	store_tfrc_decision(flow, &tfrc_decision);
+	return sent.payload <= tfrc_decision.tfrc_allowed_bytes_per_s &&
 	       sent.packets <= SECOND_US / MIN_INTERVAL_US;
 }
 
@@ -99,14 +100,14 @@ exceeds_share(struct flow *flow, const struct tcp_sock *sk, __u64 rtt_us)
  * Is TCP finding out whether its time-out was needless, by what it has not
  * retransmitted (F-RTO, RFC 5682)?
  */
-static __always_inline bool doubts_timeout(struct tcp_sock *tp)
+static __always_inline bool is_timeout_in_doubt(struct tcp_sock *tp)
 {
 	return ca_state(tp) == TCP_CA_Loss && BPF_CORE_READ_BITFIELD(tp, frto);
 }
 
 /*
- * While the kernel reduces the window, whatever for, it does so for all losses
- * of the data that was outstanding when it began: up to high_seq.
+ * Returns true while the kernel reduces the window for any reason. The
+ * reduction covers all losses of data outstanding at its start, up to high_seq.
  */
 static __always_inline bool is_reducing(struct tcp_sock *tp)
 {
@@ -114,10 +115,9 @@ static __always_inline bool is_reducing(struct tcp_sock *tp)
 }
 
 /*
- * Where TCP's last reduction began, if TCP may find it needless and take it
- * back, for as long as it may; 0 once it has (tcp_undo_cwnd_reduction()), or if
- * it never may: nothing is kept of the window from before CWR, or of one that
- * was being reduced already.
+ * Returns the start of TCP's last reduction while TCP may still undo it.
+ * Returns 0 once it is undone (tcp_undo_cwnd_reduction()), or if it can never
+ * be: TCP stores no window for CWR, or for a reduction within another one.
  */
 static __always_inline __u32 undo_marker(const struct tcp_sock *tp)
 {
@@ -125,12 +125,12 @@ static __always_inline __u32 undo_marker(const struct tcp_sock *tp)
 }
 
 /*
- * What TCP takes back is undone whole (tcp_undo_cwnd_reduction()). A reduction
- * that is over within the ACK of a tail loss probe (tcp_process_tlp_ack()) has
- * the window at the threshold, below what it was; what was kept of the one
- * before is still there.
+ * Returns true if TCP undid its reduction, which restores the whole window
+ * (tcp_undo_cwnd_reduction()). A reduction that starts and ends within the ACK
+ * of a tail loss probe (tcp_process_tlp_ack()) leaves the window at the
+ * threshold, below its old value; the stored values of the one before remain.
  */
-static __always_inline bool is_taken_back(const struct tcp_sock *tp)
+static __always_inline bool was_undone(const struct tcp_sock *tp)
 {
 	return !tp->undo_marker && tp->prior_ssthresh &&
 	       tp->snd_ssthresh >= tp->prior_ssthresh &&
@@ -139,69 +139,73 @@ static __always_inline bool is_taken_back(const struct tcp_sock *tp)
 }
 
 /*
- * Has TCP begun a reduction since the last packet? One that is over again shows
- * by the window before it, unless that was the same as with the last one:
- * within the ACK of a tail loss probe (tcp_process_tlp_ack()).
+ * Returns true if TCP started a reduction since the last packet. A finished one
+ * changes prior_cwnd, unless the window before it was the same as the last
+ * time: this can happen within the ACK of a tail loss probe
+ * (tcp_process_tlp_ack()).
  */
-static __always_inline bool has_begun(struct egress *egress,
-				      const struct tcp_sock *tp)
+static __always_inline bool has_new_reduction(struct egress *egress,
+					      const struct tcp_sock *tp)
 {
-	bool begun = egress->prior_cwnd != PRIOR_CWND_UNKNOWN &&
-		     egress->prior_cwnd != tp->prior_cwnd;
+	bool has_started = egress->prior_cwnd != PRIOR_CWND_UNKNOWN &&
+			   egress->prior_cwnd != tp->prior_cwnd;
 
 	egress->prior_cwnd = tp->prior_cwnd;
-	return begun;
+	return has_started;
 }
 
 /*
- * TCP's own reductions, as the packets show them that leave. Its last one
- * becomes firm when it begins another.
+ * Tracks TCP's own reductions by the state at each packet. The last one is
+ * final when another one starts.
  */
-static __always_inline void follow_reductions(struct egress *egress,
-					      const struct tcp_sock *tp,
-					      bool reducing)
+static __always_inline void track_reductions(struct egress *egress,
+					     const struct tcp_sock *tp,
+					     bool reducing)
 {
 	__u32 marker = undo_marker(tp);
-	bool undone = is_taken_back(tp), begun = has_begun(egress, tp);
+	bool undone = was_undone(tp),
+	     has_started = has_new_reduction(egress, tp);
 
 	if (egress->undo_marker && undone) {
-		egress->undone_at = egress->reduced_at;
-		egress->reduced_at = egress->firm_at;
+		egress->undone_reduction_end = egress->reduction_end;
+		egress->reduction_end = egress->final_reduction_end;
 	} else if (marker != egress->undo_marker) {
-		egress->firm_at = egress->reduced_at;
+		egress->final_reduction_end = egress->reduction_end;
 	}
 	egress->undo_marker = marker;
-	/* Without SACK it may go on in state Loss with what it took back. */
-	if (!(reducing || begun) || undone)
+	/* Without SACK, TCP may stay in state Loss after the undo. */
+	if (!(reducing || has_started) || undone)
 		return;
-	egress->reduced_at = tp->high_seq;
+	egress->reduction_end = tp->high_seq;
 	if (!marker)
-		egress->firm_at = tp->high_seq;
+		egress->final_reduction_end = tp->high_seq;
 }
 
 /* The losses up to end are left to TCP's own reduction. */
-static __always_inline void trust(struct egress *egress, __u32 end)
+static __always_inline void leave_to_tcp(struct egress *egress, __u32 end)
 {
-	egress->trusted_end = later(egress->trusted_end, end);
+	egress->left_to_tcp_end = later(egress->left_to_tcp_end, end);
 }
 
 /*
- * May a loss still turn out to be reordering? As RACK does, the reordering
- * window starts at a quarter of the minimum RTT (RFC 8985, section 6.2) and
- * grows with how late segments arrived on this path. It never exceeds an RTT:
- * TCP might have found the loss by itself by then. The published mechanism does
- * not wait.
+ * Returns true if a loss may still prove to be reordering. As in RACK, the
+ * reordering window starts at a quarter of the minimum RTT (RFC 8985, section
+ * 6.2) and grows with the lateness of segments on this path. It never exceeds
+ * an RTT, after which TCP might have detected the loss. The published mechanism
+ * does not wait.
  *
- * The window starts with the first pending loss, even if that one arrives late
- * and others are pending: a reaction may come too early then, but a stream of
- * late segments never postpones the reaction to a real loss.
+ * The window starts with the first pending loss, even if that one arrives and
+ * others are pending. A reaction may then be early, but a stream of late
+ * segments never postpones the reaction to a real loss.
  */
-static __always_inline bool may_come_late(const struct flow *flow,
-					  struct bpf_tcp_sock *tp)
+static __always_inline bool may_be_reordered(const struct flow *flow,
+					     struct bpf_tcp_sock *tp)
 {
 	const struct ingress *ingress = &flow->ingress;
-	__u32 late_us = READ_ONCE(ingress->late_us), srtt_us = tp->srtt_us >> 3;
-	__u32 wait_us = late_us + late_us / 4, least_us = tp->rtt_min / 4;
+	__u32 reorder_window_us = READ_ONCE(ingress->reorder_window_us),
+	      srtt_us = tp->srtt_us >> 3;
+	__u32 wait_us = reorder_window_us + reorder_window_us / 4,
+	      least_us = tp->rtt_min / 4;
 
 	if (flow->options.published)
 		return false;
@@ -209,86 +213,87 @@ static __always_inline bool may_come_late(const struct flow *flow,
 		wait_us = least_us;
 	if (wait_us > srtt_us)
 		wait_us = srtt_us;
-	return (__u32)now_us() - READ_ONCE(ingress->pending.since) < wait_us;
+	return (__u32)now_us() - READ_ONCE(ingress->pending.start_us) < wait_us;
 }
 
 /*
- * Is a loss to be answered for that TCP did not know of? Not if it was reducing
- * the window anyway; but what lies behind high_seq is left for later, as the
- * ACK that ends the reduction may be waiting for the application.
+ * Returns true if a hidden loss requires a reaction. It does not if TCP was
+ * reducing the window anyway. Losses after high_seq are left for later, because
+ * the ACK that ends the reduction may be waiting for the application.
  */
 static __always_inline bool
-is_unanswered(struct flow *flow, struct bpf_tcp_sock *tp, bool reducing)
+needs_reaction(struct flow *flow, struct bpf_tcp_sock *tp, bool reducing)
 {
 	struct egress *egress = &flow->egress;
-	__u64 call = READ_ONCE(flow->ingress.found.hidden);
-	__u32 end = call;
+	__u64 notice = READ_ONCE(flow->ingress.notice.hidden);
+	__u32 end = notice;
 
-	if (call == egress->answered.hidden)
+	if (notice == egress->handled.hidden)
 		return false;
-	if (after(end, egress->reduced_at))
-		return !reducing && !may_come_late(flow, tp);
-	egress->answered.hidden = call;
-	trust(egress, end);
+	if (after(end, egress->reduction_end))
+		return !reducing && !may_be_reordered(flow, tp);
+	egress->handled.hidden = notice;
+	leave_to_tcp(egress, end);
 	return false;
 }
 
 /*
- * Lost segments have come that TCP has retransmitted, or takes for the
- * originals. If it did not reduce its window for them, it sent them as a probe,
- * and will.
+ * Handles lost segments that TCP has retransmitted, or takes for the originals.
+ * If TCP did not reduce its window for them, they were a probe, and the
+ * reduction follows.
  */
 static __always_inline void note_known(struct egress *egress,
 				       const struct ingress *ingress)
 {
-	__u64 call = READ_ONCE(ingress->found.known);
-	__u32 end = call;
+	__u64 notice = READ_ONCE(ingress->notice.known);
+	__u32 end = notice;
 
-	if (call == egress->answered.known)
+	if (notice == egress->handled.known)
 		return;
-	egress->answered.known = call;
-	if (!after(end, later(egress->reduced_at, egress->undone_at)))
-		trust(egress, end);
+	egress->handled.known = notice;
+	if (!after(end,
+		   later(egress->reduction_end, egress->undone_reduction_end)))
+		leave_to_tcp(egress, end);
 }
 
 /* Has TCP taken back the reduction that a loss was left to? */
 static __always_inline bool is_undone(const struct egress *egress)
 {
-	return after(egress->trusted_end, egress->reduced_at) &&
-	       !after(egress->trusted_end, egress->undone_at);
+	return after(egress->left_to_tcp_end, egress->reduction_end) &&
+	       !after(egress->left_to_tcp_end, egress->undone_reduction_end);
 }
 
 /*
- * The kernel may have been asked for a reduction in vain. If the packet is
- * refused with an error behind this program, by a route or for want of memory,
- * TCP sees the error instead of the congestion (ip_finish_output(),
- * tcp_transmit_skb()). The loss is unanswered then, as before. Had it been
- * heard, nothing would be kept of the window before (tcp_enter_cwr()), and
- * high_seq be what it is asked for, as it also is after a time-out. A global
- * function, as the verifier is not to follow each case.
+ * Returns true if the last requested reduction was lost. If a route, or lack of
+ * memory, rejects the packet after this program, TCP gets the error instead of
+ * the congestion signal (ip_finish_output(), tcp_transmit_skb()). The loss then
+ * still requires a reaction. A received request would have cleared the stored
+ * window (tcp_enter_cwr()) and set high_seq to the requested value, as a
+ * time-out also does. A global function, so that the verifier does not follow
+ * every case.
  */
-__noinline int forget_unheard(struct flow *flow, __u32 high_seq,
-			      __u32 prior_ssthresh)
+__noinline int retry_lost_request(struct flow *flow, __u32 high_seq,
+				  __u32 prior_ssthresh)
 {
 	struct egress *egress;
 
 	if (!flow)
 		return false;
 	egress = &flow->egress;
-	if (!egress->asked)
+	if (!egress->requested)
 		return false;
-	egress->asked = false;
-	if (high_seq != egress->asked_high_seq ||
-	    (high_seq == egress->reduced_at && !prior_ssthresh))
+	egress->requested = false;
+	if (high_seq != egress->requested_high_seq ||
+	    (high_seq == egress->reduction_end && !prior_ssthresh))
 		return false;
-	egress->answered.hidden = 0;
-	egress->trusted_end = egress->asked_trusted;
-	egress->reduced_at = egress->asked_after;
-	egress->firm_at = egress->asked_after;
+	egress->handled.hidden = 0;
+	egress->left_to_tcp_end = egress->prior_left_to_tcp_end;
+	egress->reduction_end = egress->prior_reduction_end;
+	egress->final_reduction_end = egress->prior_reduction_end;
 	return true;
 }
 
-/* A packet of ours leaves; what the kernel is to be told with it. */
+/* Handles a packet that leaves; returns the verdict for the kernel. */
 static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 				 struct tcp_sock *sk)
 {
@@ -297,31 +302,32 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 	struct ingress *ingress = &flow->ingress;
 	bool reducing = is_reducing(sk), due;
 	/* A repeated request is the same reaction. */
-	__u64 more = !forget_unheard(flow, sk->high_seq, sk->prior_ssthresh);
+	__u64 more =
+		!retry_lost_request(flow, sk->high_seq, sk->prior_ssthresh);
 
 	learn_losses(flow, tp);
-	follow_reductions(egress, sk, reducing);
-	due = is_unanswered(flow, tp, reducing);
+	track_reductions(egress, sk, reducing);
+	due = needs_reaction(flow, tp, reducing);
 	note_known(egress, ingress);
 	if (reducing || !(due || is_undone(egress)))
 		return KEEP;
-	egress->answered.hidden = READ_ONCE(ingress->found.hidden);
-	egress->asked_trusted = egress->trusted_end;
-	egress->trusted_end = egress->reduced_at;
+	egress->handled.hidden = READ_ONCE(ingress->notice.hidden);
+	egress->prior_left_to_tcp_end = egress->left_to_tcp_end;
+	egress->left_to_tcp_end = egress->reduction_end;
 	if (ignores_cwr(sk))
 		reaction = REACT_NONE;
 	if (reaction == REACT_TFRC_SP &&
 	    is_within_allowance(flow, round_trip_us(tp))) {
-		ADD(flow, reactions_spared, 1);
+		ADD(flow, reactions_suppressed, 1);
 		return KEEP;
 	}
-	egress->asked_after = egress->reduced_at;
-	egress->reduced_at = tp->snd_nxt;
-	egress->firm_at = tp->snd_nxt;
+	egress->prior_reduction_end = egress->reduction_end;
+	egress->reduction_end = tp->snd_nxt;
+	egress->final_reduction_end = tp->snd_nxt;
 	if (reaction == REACT_NONE)
 		return KEEP;
-	egress->asked = true;
-	egress->asked_high_seq = sk->high_seq;
+	egress->requested = true;
+	egress->requested_high_seq = sk->high_seq;
 	ADD(flow, reactions, more);
 	return KEEP_AND_REDUCE;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Losses that turn out to be none: what was deemed lost comes late, on a path
- * that reorders. How late is learnt, as RACK widens its reordering window for
- * each report of a needless retransmission (RFC 8985, section 6.2).
+ * Losses that prove to be reordering: a segment counted as lost arrives later.
+ * The lateness is learned, as RACK widens its reordering window for each report
+ * of a spurious retransmission (RFC 8985, section 6.2).
  */
 #ifndef PILLION_REORDERING_H
 #define PILLION_REORDERING_H
@@ -10,140 +10,144 @@
 #include "hidden_loss.h"
 
 /*
- * The report of a retransmission that brought nothing new: the bundle's packet
- * that left with the segment had come.
+ * Handles the report of a retransmission without new bytes: the bundle's packet
+ * with that segment had arrived.
  */
-static __always_inline void note_needless(struct ingress *ingress,
-					  const struct packet *packet,
-					  const struct ack *ack, __u32 mss)
+static __always_inline void
+note_spurious_retransmission(struct ingress *ingress,
+			     const struct packet *packet, const struct ack *ack,
+			     __u32 mss)
 {
 	if (packet->end == ack->duplicate_end &&
 	    !after(ack->duplicate_start, packet->seq) &&
-	    packet->how & ENDED_OLD)
+	    packet->flags & RETRANSMISSION_END)
 		note_arrival(ingress, packet->start, packet->end, mss,
-			     packet->how);
+			     packet->flags);
 }
 
 /*
- * From where on does a report, in an ACK that acknowledges nothing, prove what
- * has come to have come? Of a whole bundle, its own bytes alone. But not if it
- * is in the ACK of another bundle's own packet: then it is that one's, and
- * comes again, as one of several segments in answer (and proves nothing), or
- * found no loss when it came first.
+ * Returns the first byte that a report, in an ACK without new acknowledgement,
+ * proves to have arrived. For a whole bundle that is the start of its own
+ * bytes. A report in the ACK of another bundle's own packet belongs to that
+ * bundle. It is then repeated, as one of several ACKs (and proves nothing), or
+ * it showed no loss the first time.
  */
-static __always_inline __u32 proved_from(struct record *record, __u32 next,
-					 const struct ack *ack,
-					 const struct packet *reported,
-					 __u32 lost_by)
+static __always_inline __u32 first_proved_byte(struct record *record,
+					       __u32 next,
+					       const struct ack *ack,
+					       const struct packet *reported,
+					       __u32 loss_ack)
 {
 	__u32 start = ack->duplicate_start, end = ack->duplicate_end;
 	struct packet last = {};
 
 	find_packet(record, next, ack->ack, &last);
 	if (last.end == ack->ack && last.start == start && last.seq == end)
-		return ack->ack == lost_by ? start : end;
+		return ack->ack == loss_ack ? start : end;
 	if (reported->end == end && reported->start == start)
 		return reported->seq;
 	return start;
 }
 
 /*
- * Of the segments deemed lost, those that lie within start and end have come:
- * these are none any more. A global function, as the verifier is to look at the
- * loop once.
+ * Removes segments within start and end from the pending losses, because they
+ * have arrived. A global function, so that the verifier checks the loop once.
  */
-__noinline int refute(struct flow *flow, __u32 next, __u32 start, __u32 end,
-		      struct hidden *came)
+__noinline int mark_reordered(struct flow *flow, __u32 next, __u32 start,
+			      __u32 end, struct hidden_losses *reordered_losses)
 {
 	struct ingress *ingress;
 	struct record *record;
 	__u32 at, i, seq, until;
 	__u64 *word, bit;
 
-	if (!flow || !came)
+	if (!flow || !reordered_losses)
 		return 0;
 	ingress = &flow->ingress;
 	record = &flow->egress.record;
 	at = find_segment(record, next, start);
 	until = first_byte(slot(record, at));
-	for (i = 0; i < RECORD && before(at, ingress->sacked.from); i++, at++) {
+	for (i = 0; i < RECORD_SLOTS && before(at, ingress->sacked.from);
+	     i++, at++) {
 		seq = until;
 		until = first_byte(slot(record, at + 1));
 		if (after(until, end))
 			break;
-		word = &ingress->pending.bits[(at & (RECORD - 1)) / 64];
+		word = &ingress->pending.bits[(at & (RECORD_SLOTS - 1)) / 64];
 		bit = 1ULL << (at & 63);
 		if (before(seq, start) || !(*word & bit))
 			continue;
 		*word &= ~bit;
-		came->segments++;
-		came->bytes += until - seq;
+		reordered_losses->segments++;
+		reordered_losses->bytes += until - seq;
 	}
 	return 0;
 }
 
 /*
- * How long after it was deemed lost does a segment come on this path? The
- * longest that was seen, as it fades (fade_lateness()), and at most an RTT.
+ * Updates the lateness of segments on this path: the maximum seen, fading
+ * (fade_reorder_window()), at most one RTT.
  */
-static __always_inline void note_lateness(struct ingress *ingress,
-					  __u32 srtt_us)
+static __always_inline void update_reorder_window(struct ingress *ingress,
+						  __u32 srtt_us)
 {
-	__u32 late_us = (__u32)now_us() - ingress->pending.since;
+	__u32 reorder_window_us = (__u32)now_us() - ingress->pending.start_us;
 
-	if (late_us > srtt_us)
-		late_us = srtt_us;
-	if (late_us > ingress->late_us)
-		WRITE_ONCE(ingress->late_us, late_us);
+	if (reorder_window_us > srtt_us)
+		reorder_window_us = srtt_us;
+	if (reorder_window_us > ingress->reorder_window_us)
+		WRITE_ONCE(ingress->reorder_window_us, reorder_window_us);
 }
 
 /*
- * Segments that were deemed lost have come late. What their bundles saved is
- * not known any more, of none of those. Once all have come, and nobody has
- * answered yet, nobody need.
+ * Handles lost segments that arrived late. The time that bundles saved is then
+ * unknown for all pending losses. Once all of them have arrived and no reaction
+ * happened, none is needed.
  */
-static __always_inline void take_back(struct flow *flow,
-				      const struct hidden *came, __u32 srtt_us)
+static __always_inline void
+undo_losses(struct flow *flow, const struct hidden_losses *reordered_losses,
+	    __u32 srtt_us)
 {
 	struct ingress *ingress = &flow->ingress;
-	struct pending *pending = &ingress->pending;
-	struct hidden *doubts = &ingress->doubts;
+	struct pending_losses *pending = &ingress->pending;
+	struct hidden_losses *suspected_losses = &ingress->suspected_losses;
 
-	if (!came->segments)
+	if (!reordered_losses->segments)
 		return;
-	ADD(flow, reordered, came->segments);
-	pending->segments -= came->segments;
-	/* What had come with a retransmission is in no doubt. */
-	if (doubts->segments >= came->segments &&
-	    doubts->bytes >= came->bytes) {
-		doubts->segments -= came->segments;
-		doubts->bytes -= came->bytes;
-		doubts->saved_us = 0;
+	ADD(flow, reordered, reordered_losses->segments);
+	pending->segments -= reordered_losses->segments;
+	/* Losses repaired by a retransmission are certain. */
+	if (suspected_losses->segments >= reordered_losses->segments &&
+	    suspected_losses->bytes >= reordered_losses->bytes) {
+		suspected_losses->segments -= reordered_losses->segments;
+		suspected_losses->bytes -= reordered_losses->bytes;
+		suspected_losses->time_saved_us = 0;
 	} else {
-		ADD(flow, saved_us, -(__u64)pending->saved_us);
-		pending->saved_us = 0;
-		note_lateness(ingress, srtt_us);
+		ADD(flow, time_saved_us, -(__u64)pending->time_saved_us);
+		pending->time_saved_us = 0;
+		update_reorder_window(ingress, srtt_us);
 		if (!pending->segments && is_waiting(flow))
-			WRITE_ONCE(ingress->found.hidden,
-				   READ_ONCE(flow->egress.answered.hidden));
+			WRITE_ONCE(ingress->notice.hidden,
+				   READ_ONCE(flow->egress.handled.hidden));
 	}
 }
 
 /*
- * The report of a whole packet that had come before, so that its ACK
- * acknowledges nothing: segments that were deemed lost, or retransmitted, had
- * only been late. A global function, as the verifier is not to follow each
+ * Handles the report of a whole packet that had arrived before, in an ACK
+ * without new acknowledgement. Segments counted as lost, or retransmitted, were
+ * only late. A global function, so that the verifier does not follow every
  * case.
  */
-__noinline int come_late(struct flow *flow, __u32 next, const struct ack *ack,
-			 __u32 mss, __u32 srtt_us)
+__noinline int handle_reordering(struct flow *flow, __u32 next,
+				 const struct ack *ack, __u32 mss,
+				 __u32 srtt_us)
 {
-	struct hidden came = {};
+	struct hidden_losses reordered_losses = {};
 	struct packet packet = {};
 	struct ingress *ingress;
 	struct record *record;
 	__u32 start, end, last;
-	struct run *run;
+	struct loss_run *run;
 
 	if (!flow || !ack || !ack->duplicate)
 		return 0;
@@ -152,12 +156,13 @@ __noinline int come_late(struct flow *flow, __u32 next, const struct ack *ack,
 	run = &ingress->run;
 	end = ack->duplicate_end;
 	find_packet(record, next, end, &packet);
-	note_needless(ingress, &packet, ack, mss);
-	start = proved_from(record, next, ack, &packet, ingress->lost_by);
+	note_spurious_retransmission(ingress, &packet, ack, mss);
+	start = first_proved_byte(record, next, ack, &packet,
+				  ingress->loss_ack);
 	if (start == end)
 		return 0;
-	refute(flow, next, start, end, &came);
-	take_back(flow, &came, srtt_us);
+	mark_reordered(flow, next, start, end, &reordered_losses);
+	undo_losses(flow, &reordered_losses, srtt_us);
 	if (before(start, run->end) && after(end, run->start)) {
 		start = later(start, run->start);
 		last = find_segment(record, next, earlier(end, run->end) - 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What became of the segments that an ACK acknowledges: each one is looked at
- * once, when its last byte is.
+ * Resolves the segments that an ACK acknowledges, each one once, with its last
+ * byte.
  */
 #ifndef PILLION_RESOLVE_BUNDLES_H
 #define PILLION_RESOLVE_BUNDLES_H
@@ -11,13 +11,13 @@
 #include "../tx/record.h"
 #include "../rx/sacked.h"
 
-struct settled {
+struct ack_range {
 	__u32 from; /* the first slot */
-	__u32 to; /* behind the last */
+	__u32 to; /* after the last */
 	__u32 ends_with; /* 1: the ACK does, with the last */
 	__u32 lost_start; /* bytes that were lost, and repaired by a bundle */
 	__u32 lost_end;
-	bool in_doubt; /* whether they were */
+	bool is_suspected; /* whether they were */
 	__u32 mss;
 };
 
@@ -26,119 +26,121 @@ static __always_inline bool begins_in(__u32 seq, __u32 start, __u32 end)
 	return !before(seq, start) && before(seq, end);
 }
 
-/* A packet has arrived; the device cuts one that is larger than the MSS. */
+/* Records an arrived packet; the device splits one above the MSS. */
 static __always_inline void note_arrival(struct ingress *ingress, __u32 start,
-					 __u32 end, __u32 mss, __u16 how)
+					 __u32 end, __u32 mss, __u16 flags)
 {
 	__u32 size = end - start < mss ? end - start : mss;
 
 	if (ingress->largest < size)
 		WRITE_ONCE(ingress->largest, size);
-	if (!(how & REDUNDANT))
+	if (!(flags & REDUNDANT))
 		return;
-	if (ingress->through < size)
-		WRITE_ONCE(ingress->through, size);
+	if (ingress->largest_bundle < size)
+		WRITE_ONCE(ingress->largest_bundle, size);
 	if (!after(end, ingress->bundle_end))
 		return;
 	WRITE_ONCE(ingress->bundle_size, size);
 	WRITE_ONCE(ingress->bundle_end, end);
 }
 
-/* Is the segment in this slot deemed lost, or not? */
-static __always_inline void set_pending(struct pending *pending, __u32 at,
-					bool lost)
+/* Sets whether the segment in this slot counts as lost. */
+static __always_inline void set_pending(struct pending_losses *pending,
+					__u32 at, bool lost)
 {
-	__u64 *word = &pending->bits[(at & (RECORD - 1)) / 64];
+	__u64 *word = &pending->bits[(at & (RECORD_SLOTS - 1)) / 64];
 
 	*word &= ~(1ULL << (at & 63));
 	*word |= (__u64)lost << (at & 63);
 }
 
 /*
- * Settles the segments that an ACK acknowledges. A global function, as the
- * verifier is to look at the loop once.
+ * Resolves the segments that an ACK acknowledges. A global function, so that
+ * the verifier checks the loop once.
  */
-__noinline int settle(struct record *record, struct ingress *ingress,
-		      const struct settled *settled)
+__noinline int resolve_segments(struct record *record, struct ingress *ingress,
+				const struct ack_range *range)
 {
 	__u32 at, i, seq, end;
 	bool lost, hidden;
-	__u16 how;
+	__u16 flags;
 
-	if (!record || !ingress || !settled)
+	if (!record || !ingress || !range)
 		return 0;
-	at = settled->from;
+	at = range->from;
 	end = first_byte(slot(record, at));
-	for (i = 0; i < RECORD && at != settled->to; i++, at++) {
+	for (i = 0; i < RECORD_SLOTS && at != range->to; i++, at++) {
 		seq = end;
 		end = first_byte(slot(record, at + 1));
-		how = READ_ONCE(slot(record, at)->how);
-		hidden = !(how & RETRANSMITTED) &&
-			 begins_in(seq, settled->lost_start,
-				   settled->lost_end) &&
+		flags = READ_ONCE(slot(record, at)->flags);
+		hidden = !(flags & RETRANSMITTED) &&
+			 begins_in(seq, range->lost_start, range->lost_end) &&
 			 !is_sacked(&ingress->sacked, at);
 		set_pending(&ingress->pending, at, hidden);
-		lost = how & RETRANSMITTED || (hidden && !settled->in_doubt);
+		lost = flags & RETRANSMITTED ||
+		       (hidden && !range->is_suspected);
 		if (!lost)
-			note_arrival(ingress, packet_start(seq, how), end,
-				     settled->mss, how);
-		if (lost && how & SMALL)
+			note_arrival(ingress, packet_start(seq, flags), end,
+				     range->mss, flags);
+		if (lost && flags & SMALL)
 			lengthen_run(ingress, seq, end);
 		else
 			end_run(ingress);
-		if (how & SMALL)
+		if (flags & SMALL)
 			fade(ingress);
 	}
 	return 0;
 }
 
 /*
- * Counts the ends of those that are settled, after settle(). A global function
- * and no branch in the loop, as the verifier would follow both sides.
+ * Counts the ends of resolved segments; called after resolve_segments(). A
+ * global function without a branch in the loop, because the verifier would
+ * follow both sides.
  */
 __noinline int count_ends(struct record *record, struct ingress *ingress,
-			  const struct settled *settled)
+			  const struct ack_range *range)
 {
-	__u32 at, i, how, known, last;
+	__u32 at, i, flags, known, last;
 	__u64 lost;
 
-	if (!record || !ingress || !settled)
+	if (!record || !ingress || !range)
 		return 0;
-	at = settled->from;
-	for (i = 0; i < RECORD && at != settled->to; i++, at++) {
-		how = READ_ONCE(slot(record, at)->how);
-		lost = ingress->pending.bits[(at & (RECORD - 1)) / 64];
+	at = range->from;
+	for (i = 0; i < RECORD_SLOTS && at != range->to; i++, at++) {
+		flags = READ_ONCE(slot(record, at)->flags);
+		lost = ingress->pending.bits[(at & (RECORD_SLOTS - 1)) / 64];
 		lost |= *sacked_word(&ingress->sacked, at);
-		known = how / RETRANSMITTED | lost >> (at & 63);
+		known = flags / RETRANSMITTED | lost >> (at & 63);
 		/* No more than the slots of the record lie between the two. */
-		last = (settled->to - at - 2) >> 31;
-		count_end(ingress, how / SMALL & ~known & 1,
-			  settled->ends_with & last);
+		last = (range->to - at - 2) >> 31;
+		count_end(ingress, flags / SMALL & ~known & 1,
+			  range->ends_with & last);
 	}
 	return 0;
 }
 
 /*
- * Of the bytes lost, those of segments that had not come behind a gap, and that
- * TCP has not retransmitted: of the others it knows, and has done what it does
- * about a loss, if it does not take that back.
+ * Counts the lost segments that neither arrived after a gap nor were
+ * retransmitted by TCP. TCP detected the others, and reacts to them, unless it
+ * undoes that.
  */
 __noinline int count_lost(struct record *record, struct ingress *ingress,
-			  const struct settled *settled, struct hidden *hidden)
+			  const struct ack_range *range,
+			  struct hidden_losses *hidden)
 {
 	__u32 at, i, seq, end;
 
-	if (!record || !ingress || !settled || !hidden)
+	if (!record || !ingress || !range || !hidden)
 		return 0;
-	at = settled->from;
+	at = range->from;
 	end = first_byte(slot(record, at));
-	for (i = 0; i < RECORD && at != settled->to; i++, at++) {
+	for (i = 0; i < RECORD_SLOTS && at != range->to; i++, at++) {
 		seq = end;
 		end = first_byte(slot(record, at + 1));
-		if (!begins_in(seq, settled->lost_start, settled->lost_end) ||
+		if (!begins_in(seq, range->lost_start, range->lost_end) ||
 		    is_sacked(&ingress->sacked, at))
 			continue;
-		if (READ_ONCE(slot(record, at)->how) & RETRANSMITTED) {
+		if (READ_ONCE(slot(record, at)->flags) & RETRANSMITTED) {
 			hidden->retransmitted = true;
 			continue;
 		}

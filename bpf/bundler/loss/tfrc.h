@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How much may a stream send that loses as many packets as this one?
+ * The rate that a stream with this loss may send.
  *
- * TFRC (RFC 5348) in its variant for small packets, TFRC-SP (RFC 4828): what a
- * TCP of full segments would reach at this loss event rate and this RTT, less
- * the share that goes into headers, and at most 100 packets a second. Plain
- * integer arithmetic, and nothing of the kernel's: tests call it as well.
+ * TFRC (RFC 5348) in its variant for small packets, TFRC-SP (RFC 4828): the
+ * rate of a TCP with full segments at this loss event rate and RTT, minus the
+ * share of headers, at most 100 packets/s. Integer arithmetic without kernel
+ * calls: tests call it as well.
  */
 #ifndef PILLION_TFRC_H
 #define PILLION_TFRC_H
@@ -28,9 +28,9 @@
 #define MAX_LENGTH  0xffffffffULL
 
 /*
- * The integer part of a square root, of n of 1 or more, by Newton's method from
- * above: 32 halvings at most lead near it, the other steps there. There is no
- * branch in the loop, for the verifier would follow all that follow from each.
+ * The integer square root of n >= 1, by Newton's method from above: at most 32
+ * halvings, then convergence. The loop has no branch, because the verifier
+ * would follow every combination.
  */
 __noinline __u64 square_root(__u64 n)
 {
@@ -44,9 +44,9 @@ __noinline __u64 square_root(__u64 n)
 
 /*
  * The throughput equation (RFC 5348, section 3.1) with b = 1 and t_RTO = 4 R,
- * in bytes/s. As sqrt(3p/8) is 3/4 of sqrt(2p/3), it comes to
+ * in bytes/s. Because sqrt(3p/8) is 3/4 of sqrt(2p/3), it is
  *
- *	s / (R * sqrt(2p/3) * (1 + 9p + 288p^3)).
+ * s / (R * sqrt(2p/3) * (1 + 9p + 288p^3)).
  */
 static __always_inline __u64 tfrc_rate(__u64 p, __u64 rtt_us)
 {
@@ -68,7 +68,7 @@ static __always_inline __u64 tfrc_rate(__u64 p, __u64 rtt_us)
 	return (NOMINAL_SEGMENT * SECOND_US << EVERY_PACKET_BITS) / divisor;
 }
 
-/* What is left of a rate when headers are paid from it (RFC 4828, section 3) */
+/* The payload rate after subtracting headers (RFC 4828, section 3). */
 static __always_inline __u64 less_headers(__u64 rate, const struct sent *sent)
 {
 	if (rate > MAX_RATE)
@@ -77,8 +77,8 @@ static __always_inline __u64 less_headers(__u64 rate, const struct sent *sent)
 }
 
 /*
- * The length of the loss interval from the last loss event until now. One of at
- * most two RTTs counts the losses that it really had (RFC 4828, section 3).
+ * The length of the loss interval from the last loss event until now. An
+ * interval of at most two RTTs counts its actual losses (RFC 4828, section 3).
  */
 static __always_inline __u64 interval_length(const struct loss_events *events,
 					     __u32 packets, __u64 now,
@@ -95,9 +95,8 @@ static __always_inline __u64 interval_length(const struct loss_events *events,
 }
 
 /*
- * Takes note that so many losses are known now, of so many packets ever sent.
- * What is lost within an RTT of an event's start belongs to it (RFC 5348,
- * section 5.2).
+ * Updates the loss events: `known` losses among `packets` sent up to now. A
+ * loss within an RTT of an event's start belongs to it (RFC 5348, section 5.2).
  */
 static __always_inline void note_losses(struct loss_events *events, __u32 known,
 					__u32 packets, __u64 now, __u64 rtt_us)

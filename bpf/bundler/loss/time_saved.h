@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How much sooner than a retransmission did a bundle leave?
+ * How much earlier the bundle left than a retransmission would have.
  *
- * Of a segment that was lost the estimate is never too high. Nothing that was
- * sent between the loss and the bundle has arrived, so that the bundle's own
- * packet, without its bundle, would have been the first that the receiver
- * acknowledged selectively. From one such segment on, RACK may deem lost what
- * was sent before it (tcp_rack_detect_loss()): not before an RTT after that
- * packet left, and a reordering window later if it followed the lost segment
- * closely. Without RACK it would take three.
+ * For a lost segment the estimate is a lower bound. Nothing sent between the
+ * loss and the bundle has arrived. Without the bundle, its packet would have
+ * been the first one acknowledged selectively. After one such segment, RACK may
+ * declare earlier ones lost (tcp_rack_detect_loss()): not before an RTT after
+ * that packet left, plus a reordering window if it followed the lost segment
+ * closely. Without RACK it takes three.
  *
- * A loss probe or a time-out may come sooner (tcp_schedule_loss_probe(),
- * tcp_rearm_rto()). But until the ACK arrives the kernel knows no more than it
- * would without the bundle: had they come sooner, they would have been seen.
+ * A loss probe or a time-out may fire earlier (tcp_schedule_loss_probe(),
+ * tcp_rearm_rto()). But until the ACK arrives the kernel has the same state as
+ * without the bundle, so it would have been visible.
  */
 #ifndef PILLION_TIME_SAVED_H
 #define PILLION_TIME_SAVED_H
@@ -30,10 +29,10 @@ static __always_inline __u32 since_us(__u16 sent)
 }
 
 /*
- * The time saved for each segment that was lost, as the ACK of the packet that
- * repaired it tells just now.
+ * The time saved for each lost segment, when the ACK of the repairing packet
+ * arrives.
  */
-static __always_inline __u32 saved_us(struct bpf_tcp_sock *tp, __u16 sent)
+static __always_inline __u32 time_saved_us(struct bpf_tcp_sock *tp, __u16 sent)
 {
 	__u32 rtt_us = tp->rtt_min, until_ack_us = since_us(sent);
 

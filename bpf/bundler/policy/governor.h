@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The governor: it reduces redundancy when that fills a queue.
+ * The governor reduces redundancy when redundancy fills a queue.
  *
  * It decides which share of the eligible segments carries redundancy, for all
- * connections to one peer network together: one stream of many cannot see the
- * effect of all. Measurements go up to user space, which decides four times a
- * second (crates/bpf/src/governor); the share comes down.
+ * connections to one peer network together, because a single stream cannot see
+ * the total effect. User space reads the measurements and decides four times a
+ * second (crates/bpf/src/governor); the programs apply the share.
  */
 #ifndef PILLION_GOVERNOR_H
 #define PILLION_GOVERNOR_H
@@ -19,7 +19,9 @@
 #define NETWORK_BITS_IPV4 24
 #define NETWORK_BITS_IPV6 48
 
-#define STALE_NS 1000000000ULL /* after which user space is too late */
+#define STALE_NS                                                               \
+	1000000000ULL /* age at which user space's decision is stale           \
+		       */
 
 #define GOVERNOR_WINDOW_US 250000U
 
@@ -42,8 +44,8 @@ struct network {
 };
 
 /*
- * Measurements of the connections to one network since user space read them
- * last: each connection adds its own once a window.
+ * Measurements of the connections to one network since the last read. Each
+ * connection adds its own once a window.
  */
 struct network_load {
 	__u64 windows;
@@ -110,7 +112,7 @@ static __always_inline void read_network(const struct bpf_sock *sk,
 	network->prefix[1] = sk->dst_ip6[1];
 	network->prefix[2] = sk->dst_ip6[2];
 	network->prefix[3] = sk->dst_ip6[3];
-	/* An IPv4 peer of a socket for both, or behind NAT64 (RFC 6052). */
+	/* An IPv4 peer of a dual-stack socket, or via NAT64 (RFC 6052). */
 	if ((!network->prefix[0] && !network->prefix[1] &&
 	     network->prefix[2] == bpf_htonl(0xffff)) ||
 	    (network->prefix[0] == bpf_htonl(0x64ff9b) && !network->prefix[1] &&
@@ -150,17 +152,17 @@ static __always_inline void look_up_allowance(struct bpf_sock *sk,
  */
 static __always_inline bool is_allowed(struct bpf_sock *sk, struct flow *flow)
 {
-	struct governed *governed = &flow->egress.governed;
+	struct governor_state *governor_state = &flow->egress.governor_state;
 	struct allowance allowance = {};
 
 	if (!governing || flow->options.published)
 		return true;
 	look_up_allowance(sk, &allowance);
-	governed->allowance = allowance;
-	governed->credit += allowance.share;
-	if (governed->credit < FULL_SHARE)
+	governor_state->allowance = allowance;
+	governor_state->credit += allowance.share;
+	if (governor_state->credit < FULL_SHARE)
 		return false;
-	governed->credit -= FULL_SHARE;
+	governor_state->credit -= FULL_SHARE;
 	return true;
 }
 
@@ -197,9 +199,9 @@ look_up_load(const struct network *network)
 }
 
 /*
- * An RTT sample of TCP's. The first one after the end of a window adds the
- * connection's measurements to those of its network; it belongs to the next
- * window, which it starts. A global function: the verifier looks at it once.
+ * Handles an RTT sample of TCP. The first sample after the end of a window adds
+ * the connection's measurements to those of its network, and starts the next
+ * window. A global function, so that the verifier checks it once.
  */
 __noinline int measure_load(struct flow *flow, const struct network *network,
 			    __u32 rtt_us, __u32 srtt_us, __u32 rtt_min_us)
@@ -211,7 +213,7 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 	if (!flow || !network)
 		return 0;
 	window = &flow->ingress.load;
-	now = now_us() | 1; /* never 0: there is no window yet */
+	now = now_us() | 1; /* never 0, which means no window */
 	length = srtt_us > GOVERNOR_WINDOW_US ? srtt_us : GOVERNOR_WINDOW_US;
 	/* The first window starts with the first sample. */
 	if (!window->start_us)
@@ -228,7 +230,8 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 			 ? queue_bucket(window->rtt_us - rtt_min_us)
 			 : 0;
 	packets = READ_ONCE(flow->egress.sending.packets);
-	losses = flow->counters.hidden_losses + flow->counters.repaired_along +
+	losses = flow->counters.hidden_losses +
+		 flow->counters.piggyback_repaired_segments +
 		 READ_ONCE(flow->egress.retransmitted) -
 		 flow->counters.reordered;
 	redundant = flow->counters.redundant_bytes;
@@ -238,7 +241,7 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 		ADD_TO(load->window_us, length);
 		ADD_TO(load->srtt_us, srtt_us);
 		ADD_TO(load->packets, packets - window->packets);
-		/* What came late after all is taken from later losses. */
+		/* Reordered segments are subtracted from later losses. */
 		if ((__s32)(losses - window->losses) > 0) {
 			ADD_TO(load->losses, losses - window->losses);
 			window->losses = losses;
@@ -256,8 +259,8 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 
 /*
  * Takes TCP's RACK sample on each ACK. TCP has not processed this ACK yet, so
- * the sample belongs to the previous one, for the most recently sent segment
- * that was acknowledged (RFC 8985, section 5.2). No sample is counted twice.
+ * the sample is from the previous one, for the most recently sent acknowledged
+ * segment (RFC 8985, section 5.2). No sample is counted twice.
  */
 static __always_inline void sample_rtt(struct flow *flow,
 				       const struct bpf_sock *sk,

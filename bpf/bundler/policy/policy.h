@@ -3,7 +3,7 @@
 #ifndef PILLION_POLICY_H
 #define PILLION_POLICY_H
 
-#include "companions.h"
+#include "tcp_options.h"
 #include "connection.h"
 #include "helper_port.h"
 #include "../maps.h"
@@ -15,9 +15,9 @@
 #include "request.h"
 
 /*
- * Two tables, of which one is in force. User space writes the other one and
- * then says that it is in force, so that nobody sees half a policy, unless the
- * policy changes twice while one packet is looked at.
+ * Two tables, one of them active. User space writes the other one and then
+ * activates it, so that no packet sees half a policy, unless the policy changes
+ * twice during one packet.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -32,7 +32,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
-} pillion_in_force SEC(".maps");
+} pillion_active_table SEC(".maps");
 
 /*
  * The cgroups that both tables' rules name: however many a rule names, it takes
@@ -46,7 +46,8 @@ struct {
 	__type(value, __u64);
 } pillion_rule_cgroups SEC(".maps");
 
-static __always_inline bool is_in(const struct port_range *range, __u16 port)
+static __always_inline bool contains_port(const struct port_range *range,
+					  __u16 port)
 {
 	return range->first <= port && port <= range->last;
 }
@@ -74,136 +75,138 @@ static __always_inline bool matches(const struct rule *rule,
 				    const struct connection *connection,
 				    __u64 by_cgroup)
 {
-	const struct endpoints *ends = &connection->ends;
-	const __u64 *peer = (const __u64 *)ends->peer;
+	const struct endpoints *endpoints = &connection->endpoints;
+	const __u64 *peer = (const __u64 *)endpoints->peer;
 
 	if (!(rule->openings & connection->opening))
 		return false;
 	if (rule->uid != ANY_UID && rule->uid != connection->uid)
 		return false;
-	if (!is_in(&rule->local_ports, ends->local_port) ||
-	    !is_in(&rule->remote_ports, ends->peer_port))
+	if (!contains_port(&rule->local_ports, endpoints->local_port) ||
+	    !contains_port(&rule->remote_ports, endpoints->peer_port))
 		return false;
-	if (!is_in(&rule->ports, ends->local_port) &&
-	    !is_in(&rule->ports, ends->peer_port))
+	if (!contains_port(&rule->ports, endpoints->local_port) &&
+	    !contains_port(&rule->ports, endpoints->peer_port))
 		return false;
 	if ((peer[0] & rule->peer_mask[0]) != rule->peer[0] ||
 	    (peer[1] & rule->peer_mask[1]) != rule->peer[1])
 		return false;
-	if (rule->ipv6 && is_ipv4(ends->peer))
+	if (rule->ipv6 && is_ipv4(endpoints->peer))
 		return false;
-	/* One whose cgroups are not known may be in those. */
+	/* Unknown cgroups may match. */
 	return !rule->cgroups || rule->cgroups & by_cgroup ||
-	       connection->is_deep;
+	       connection->is_too_deep;
 }
 
-static __always_inline __u32 table_in_force(void)
+static __always_inline __u32 active_table(void)
 {
-	__u32 key = 0, *in_force;
+	__u32 key = 0, *active;
 
-	in_force = bpf_map_lookup_elem(&pillion_in_force, &key);
-	return in_force ? *in_force : 0;
+	active = bpf_map_lookup_elem(&pillion_active_table, &key);
+	return active ? *active : 0;
 }
 
-static __always_inline const struct rules *rules_in_force(void)
+static __always_inline const struct rules *active_rules(void)
 {
-	__u32 table = table_in_force();
+	__u32 table = active_table();
 
 	return bpf_map_lookup_elem(&pillion_rules, &table);
 }
 
 /*
- * What the rules say of the connection, and which companions it gets, bundled
- * or not; returns 0. A global function: the verifier looks at its loops apart
- * from all that a caller may know.
+ * Finds the rule for the connection and its TCP options, bundled or not;
+ * returns 0. A global function, so that the verifier checks its loops
+ * independently of the caller.
  */
-__noinline int find_grant(const struct connection *connection,
-			  struct grant *grant, struct companions *companions)
+__noinline int find_rule_decision(const struct connection *connection,
+				  struct rule_decision *rule_decision,
+				  struct tcp_options *tcp_options)
 {
 	const struct rules *all;
 	const struct rule *rule;
-	bool is_helped;
+	bool has_helper_port;
 	__u64 by_cgroup = 0;
-	__u32 table = table_in_force();
+	__u32 table = active_table();
 
 	all = bpf_map_lookup_elem(&pillion_rules, &table);
-	if (!all || !connection || !grant || !companions)
+	if (!all || !connection || !rule_decision || !tcp_options)
 		return -1;
-	/* Held there: this function has no stack left. */
-	grant->rule = helper_ports(connection->ends.local_port,
-				   connection->ends.peer_port);
-	if (all->asks_cgroup)
+	/* Stored there, because this function has no stack left. */
+	rule_decision->rule = helper_ports(connection->endpoints.local_port,
+					   connection->endpoints.peer_port);
+	if (all->uses_cgroups)
 		by_cgroup = rules_of_cgroups(connection, table);
 	for (int i = 0; i < MAX_RULES && i < all->count; i++) {
 		rule = &all->rules[i];
 		if (!matches(rule, connection, by_cgroup))
 			continue;
-		is_helped = grant->rule & ~rule->helper_ports;
-		grant->mode = is_helped ? LEAVE_ALONE : rule->mode;
-		grant->rule = is_helped ? 0 : rule->number;
-		grant->opening = connection->opening;
-		grant->options = rule->options;
-		if (rule->cgroups && connection->is_deep) {
-			grant->mode = LEAVE_ALONE;
+		has_helper_port = rule_decision->rule & ~rule->helper_ports;
+		rule_decision->mode = has_helper_port ? RULE_NEVER : rule->mode;
+		rule_decision->rule = has_helper_port ? 0 : rule->number;
+		rule_decision->opening = connection->opening;
+		rule_decision->options = rule->options;
+		if (rule->cgroups && connection->is_too_deep) {
+			rule_decision->mode = RULE_NEVER;
 			return 0;
 		}
-		*companions = rule->companions;
+		*tcp_options = rule->tcp_options;
 		return 0;
 	}
 	return -1;
 }
 
 /*
- * What the rules say of a connection of which nothing is remembered: as far as
- * is known, no rule matches; returns 0. Where rules ask who opened it, that
- * would be remembered.
+ * Decides for a connection without stored decision: as far as known, no rule
+ * matches; returns 0. If rules use the opening side, the decision is always
+ * stored.
  */
-__noinline int grant_unmatched(struct grant *grant, __u32 local_port,
-			       __u32 peer_port)
+__noinline int decide_unmatched(struct rule_decision *rule_decision,
+				__u32 local_port, __u32 peer_port)
 {
-	const struct rules *all = rules_in_force();
+	const struct rules *all = active_rules();
 	__u32 last;
 
-	if (!all || !grant || all->asks_opening)
+	if (!all || !rule_decision || all->uses_opening)
 		return -1;
 	last = all->count - 1;
 	if (last >= MAX_RULES)
 		return -1;
-	grant->mode = helper_ports(local_port, peer_port)
-			      ? LEAVE_ALONE
-			      : all->rules[last].mode;
-	grant->rule = 0;
-	grant->opening = OPENED_BEFORE;
-	grant->options = all->rules[last].options;
+	rule_decision->mode = helper_ports(local_port, peer_port)
+				      ? RULE_NEVER
+				      : all->rules[last].mode;
+	rule_decision->rule = 0;
+	rule_decision->opening = OPENED_BEFORE;
+	rule_decision->options = all->rules[last].options;
 	return 0;
 }
 
 static __always_inline bool refuses_all(void)
 {
-	const struct rules *all = rules_in_force();
+	const struct rules *all = active_rules();
 
 	return !all || all->refuse_all;
 }
 
 /*
- * Could what the rules say not be found out again? Who opened a connection
- * outlives the programs so, which another pillion takes over.
+ * Returns true if the decision cannot be recomputed later. The opening side
+ * also has to survive a hand-over to another pillion.
  */
-static __always_inline bool is_to_be_remembered(const struct grant *grant)
+static __always_inline bool
+must_store_decision(const struct rule_decision *rule_decision)
 {
-	const struct rules *all = rules_in_force();
+	const struct rules *all = active_rules();
 
-	return (all && all->asks_opening) ||
-	       (grant->mode != BUNDLE && grant->rule);
+	return (all && all->uses_opening) ||
+	       (rule_decision->mode != RULE_BUNDLE && rule_decision->rule);
 }
 
-/* What the rules say of a connection. */
-struct ruling {
-	struct grant grant;
-	struct companions companions; /* that it gets, bundled or not */
+/* The policy's result for a connection. */
+struct policy_decision {
+	struct rule_decision rule_decision;
+	struct tcp_options tcp_options; /* that it gets, bundled or not */
 };
 
-/* One that is being restored (TCP_REPAIR) is told what its peer offers last. */
+/* TCP_REPAIR sets the peer's SACK option last. */
 static __always_inline enum sack read_sack(struct tcp_sock *tp)
 {
 	if (BPF_CORE_READ_BITFIELD(tp, repair))
@@ -212,192 +215,197 @@ static __always_inline enum sack read_sack(struct tcp_sock *tp)
 							  : SACK_MISSING;
 }
 
-/* What TCP has done with a connection that is taken in. */
-struct beginning {
+/* TCP's progress when a connection is added. */
+struct initial_state {
 	__u32 snd_nxt;
 	__u32 snd_una;
 	__u32 total_retrans;
 	__u32 data_segs_out;
 	enum sack sack;
-	__u32 uid; /* whose place it takes */
+	__u32 uid; /* the user whose slot it takes */
 };
 
 /*
- * Remembers something of the socket, if there is memory, and a place; and that
- * its application declined, where there was none for that.
+ * Creates the stored state of a socket, if memory and a slot are available. It
+ * copies an earlier decline that had no slot.
  */
-static __always_inline struct request *begin_request(void *sk, __u32 uid,
-						     const struct flow *flow)
+static __always_inline struct request *create_request(void *sk, __u32 uid,
+						      const struct flow *flow)
 {
 	struct request *request;
 
-	if (!take_place(uid, REQUEST_SHARE))
+	if (!take_slot(uid, REQUEST_SLOT_SHARE))
 		return NULL;
 	request = bpf_sk_storage_get(&pillion_requests, sk, NULL,
 				     BPF_SK_STORAGE_GET_F_CREATE);
 	if (!request)
 		return NULL;
 	request->uid = uid;
-	if (flow && flow->off)
-		request->asked = ASKED_OFF;
+	if (flow && flow->disabled_by_application)
+		request->requested = APP_OFF;
 	return request;
 }
 
-/* The connection is ours from now on, if there is memory, and a place. */
+/* Adds the connection, if memory and a slot are available. */
 static __always_inline struct flow *
-take_in(void *sk, const struct beginning *beginning, const struct grant *grant)
+add_flow(void *sk, const struct initial_state *initial_state,
+	 const struct rule_decision *rule_decision)
 {
 	struct totals *all = totals();
 	struct ingress *ingress;
 	struct egress *egress;
 	struct flow *flow;
 
-	if (!all || !take_place(beginning->uid, CONNECTION_SHARE))
+	if (!all || !take_slot(initial_state->uid, CONNECTION_SLOT_SHARE))
 		return NULL;
 	flow = bpf_sk_storage_get(&pillion_flows, sk, NULL,
 				  BPF_SK_STORAGE_GET_F_CREATE);
 	if (!flow) {
-		ADD_TO(all->connections_refused, 1);
+		ADD_TO(all->connections_failed, 1);
 		return NULL;
 	}
 	ADD_TO(all->connections, 1);
-	flow->opening = grant->opening;
-	flow->sack = beginning->sack;
-	flow->uid = beginning->uid;
-	/* Before the first data there is only the handshake to repeat. */
-	if (!beginning->data_segs_out)
-		flow->handshake_retransmissions = beginning->total_retrans;
+	flow->opening = rule_decision->opening;
+	flow->sack = initial_state->sack;
+	flow->uid = initial_state->uid;
+	/* Before the first data only the handshake can be retransmitted. */
+	if (!initial_state->data_segs_out)
+		flow->handshake_retransmissions = initial_state->total_retrans;
 	egress = &flow->egress;
-	begin_record(&egress->record, beginning->snd_una);
-	/* What is outstanding already stands in it as one segment. */
-	add_segment(&egress->record, beginning->snd_nxt, 0, now_us());
-	egress->retransmissions = beginning->total_retrans;
+	reset_record(&egress->record, initial_state->snd_una);
+	/* Outstanding data is recorded as one segment. */
+	add_segment(&egress->record, initial_state->snd_nxt, 0, now_us());
+	egress->retransmissions = initial_state->total_retrans;
 	egress->rtt_min_us = NO_RTT_SAMPLE;
 	egress->prior_cwnd = PRIOR_CWND_UNKNOWN;
-	egress->reduced_at = beginning->snd_una;
-	egress->firm_at = beginning->snd_una;
-	egress->undone_at = beginning->snd_una;
-	egress->trusted_end = beginning->snd_una;
-	egress->retrans.start = beginning->snd_una;
-	egress->retrans.end = beginning->snd_una;
-	egress->path.probe_end = beginning->snd_una;
-	egress->path.round_end = beginning->snd_una;
-	egress->along_seq = beginning->snd_una;
-	egress->along_start = beginning->snd_una;
-	egress->along_end = beginning->snd_una;
+	egress->reduction_end = initial_state->snd_una;
+	egress->final_reduction_end = initial_state->snd_una;
+	egress->undone_reduction_end = initial_state->snd_una;
+	egress->left_to_tcp_end = initial_state->snd_una;
+	egress->retrans.start = initial_state->snd_una;
+	egress->retrans.end = initial_state->snd_una;
+	egress->path.probe_end = initial_state->snd_una;
+	egress->path.round_end = initial_state->snd_una;
+	egress->piggyback_seq = initial_state->snd_una;
+	egress->piggyback_start = initial_state->snd_una;
+	egress->piggyback_end = initial_state->snd_una;
 	ingress = &flow->ingress;
-	ingress->acked = beginning->snd_una;
-	ingress->bundle_end = beginning->snd_una;
-	ingress->asked_rule = grant->options.loss_rule;
-	ingress->rule = grant->options.loss_rule;
+	ingress->acked = initial_state->snd_una;
+	ingress->bundle_end = initial_state->snd_una;
+	ingress->requested_rule = rule_decision->options.loss_rule;
+	ingress->rule = rule_decision->options.loss_rule;
 	ingress->level = 1;
 	return flow;
 }
 
-/* In place: a copy would take too much of the stack. */
-static __always_inline void set_options(struct flow *flow,
-					const struct grant *grant,
-					const struct request *request)
+/* In place, because a copy would exceed the stack. */
+static __always_inline void
+set_options(struct flow *flow, const struct rule_decision *rule_decision,
+	    const struct request *request)
 {
-	flow->options = grant->options;
+	flow->options = rule_decision->options;
 	if (request)
-		narrow(&flow->options, request);
+		restrict_options(&flow->options, request);
 }
 
 /*
- * Puts into effect what the rules and the application say. Returns NULL if the
+ * Applies the decision of the rules and the application. Returns NULL if the
  * connection is not bundled.
  *
- * One that its application switches off keeps its state: bundles on their way
- * are watched until they are acknowledged, for what they hide is to be reacted
- * to.
+ * A connection that its application disabled keeps its state: bundles in flight
+ * are observed until they are acknowledged, to react to the losses they hide.
  */
 static __always_inline struct flow *
-put_into_effect(void *sk, struct flow *flow, const struct request *request,
-		const struct grant *grant, const struct beginning *beginning)
+apply_decision(void *sk, struct flow *flow, const struct request *request,
+	       const struct rule_decision *rule_decision,
+	       const struct initial_state *initial_state)
 {
-	if (!is_wanted(grant, request)) {
-		if (flow && grant->mode != LEAVE_ALONE && request &&
-		    request->asked == ASKED_OFF) {
-			flow->off = 1;
-			set_options(flow, grant, request);
-			flow->rule = grant->rule;
+	if (!should_bundle(rule_decision, request)) {
+		if (flow && rule_decision->mode != RULE_NEVER && request &&
+		    request->requested == APP_OFF) {
+			flow->disabled_by_application = 1;
+			set_options(flow, rule_decision, request);
+			flow->rule = rule_decision->rule;
 		} else if (flow) {
 			bpf_sk_storage_delete(&pillion_flows, sk);
 		}
 		return NULL;
 	}
 	/*
-	 * With other options it goes on, and what was learnt of it holds. A
-	 * packet that is leaving at this moment may meet some of each; any
-	 * mixture is a valid one.
+	 * New options keep the learned state. A packet that leaves at this
+	 * moment may see a mixture of both; any mixture is valid.
 	 */
 	if (!flow)
-		flow = take_in(sk, beginning, grant);
+		flow = add_flow(sk, initial_state, rule_decision);
 	if (!flow)
 		return NULL;
-	set_options(flow, grant, request);
-	/* Without a request, it has declined where that found no place. */
+	set_options(flow, rule_decision, request);
+	/* Without a request, the decline was stored only here. */
 	if (request)
-		flow->off = 0;
-	flow->rule = grant->rule;
-	flow->wanted_by = grant->mode == BUNDLE ? WANTED_BY_RULE
-						: WANTED_BY_APPLICATION;
+		flow->disabled_by_application = 0;
+	flow->rule = rule_decision->rule;
+	flow->requested_by = rule_decision->mode == RULE_BUNDLE
+				     ? REQUESTED_BY_RULE
+				     : REQUESTED_BY_APPLICATION;
 	return flow;
 }
 
 /*
- * Puts into effect what the rules, which are asked anew, and the application
- * say of a connection; returns NULL if it is not bundled. Where a rule leaves
- * it to the application, or forbids it, that is remembered; so is what was
- * declined where no place was left.
+ * Evaluates the rules again, and applies them and the application's request to
+ * a connection; returns NULL if it is not bundled. A decision that leaves
+ * bundling to the application, or forbids it, is stored. A decline without a
+ * slot is stored as well.
  */
 static __always_inline struct flow *
-judge(void *sk, struct tcp_sock *tp, struct flow *flow, struct request *request,
-      enum opening opening, struct ruling *ruling)
+apply_policy(void *sk, struct tcp_sock *tp, struct flow *flow,
+	     struct request *request, enum opening opening,
+	     struct policy_decision *decision)
 {
 	struct connection connection = {};
-	struct beginning beginning = {};
-	struct grant *grant = &ruling->grant;
+	struct initial_state initial_state = {};
+	struct rule_decision *rule_decision = &decision->rule_decision;
 
-	describe(tp, opening, &connection);
-	if (find_grant(&connection, grant, &ruling->companions))
+	fill_connection(tp, opening, &connection);
+	if (find_rule_decision(&connection, rule_decision,
+			       &decision->tcp_options))
 		return NULL;
-	if (!request && (is_to_be_remembered(grant) || (flow && flow->off)))
-		request = begin_request(sk, connection.uid, flow);
+	if (!request && (must_store_decision(rule_decision) ||
+			 (flow && flow->disabled_by_application)))
+		request = create_request(sk, connection.uid, flow);
 	if (request)
-		request->grant = *grant;
-	beginning.snd_nxt = tp->snd_nxt;
-	beginning.snd_una = tp->snd_una;
-	beginning.total_retrans = tp->total_retrans;
-	beginning.data_segs_out = tp->data_segs_out;
-	/* Whether it came with MPTCP, the next packet tells as well. */
-	beginning.sack = opening == OPENED_HERE ? read_sack(tp) : SACK_UNKNOWN;
-	beginning.uid = connection.uid;
-	return put_into_effect(sk, flow, request, grant, &beginning);
+		request->rule_decision = *rule_decision;
+	initial_state.snd_nxt = tp->snd_nxt;
+	initial_state.snd_una = tp->snd_una;
+	initial_state.total_retrans = tp->total_retrans;
+	initial_state.data_segs_out = tp->data_segs_out;
+	/* The next packet also shows whether MPTCP was used. */
+	initial_state.sack = opening == OPENED_HERE ? read_sack(tp)
+						    : SACK_UNKNOWN;
+	initial_state.uid = connection.uid;
+	return apply_decision(sk, flow, request, rule_decision, &initial_state);
 }
 
-/* One whose peer may have begun it with MPTCP is not bundled. */
+/* Excludes a connection whose peer may have used MPTCP. */
 static __always_inline struct request *
-remember_multipath(void *sk, const struct flow *flow, struct request *request)
+mark_multipath(void *sk, const struct flow *flow, struct request *request)
 {
 	if (!request)
-		request = begin_request(sk, flow->uid, flow);
+		request = create_request(sk, flow->uid, flow);
 	if (request)
 		request->multipath = 1;
 	return request;
 }
 
 /*
- * What a socket option cannot see of the connection that it takes in, the next
- * packet can: whether the peer offers SACK, or came with MPTCP; and what the
- * rules say, which may not have been remembered for want of memory.
+ * Rechecks the policy with the next packet, for what a socket option cannot
+ * see: SACK and MPTCP of the peer, and a rule decision that was not stored for
+ * lack of memory.
  */
-static __always_inline struct flow *look_again(struct bpf_sock *sk,
-					       struct flow *flow)
+static __always_inline struct flow *recheck_policy(struct bpf_sock *sk,
+						   struct flow *flow)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	struct ruling ruling = {};
+	struct policy_decision decision = {};
 	struct request *request;
 
 	if (!tp)
@@ -405,13 +413,13 @@ static __always_inline struct flow *look_again(struct bpf_sock *sk,
 	flow->sack = read_sack(tp);
 	request = bpf_sk_storage_get(&pillion_requests, sk, NULL, 0);
 	if (may_be_multipath(sk, flow)) {
-		request = remember_multipath(sk, flow, request);
+		request = mark_multipath(sk, flow, request);
 		if (!request) {
 			bpf_sk_storage_delete(&pillion_flows, sk);
 			return NULL;
 		}
 	}
-	return judge(sk, tp, flow, request, flow->opening, &ruling);
+	return apply_policy(sk, tp, flow, request, flow->opening, &decision);
 }
 
 #endif /* PILLION_POLICY_H */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How many sockets the programs keep something for, in all and for each user.
- * The memory is charged to pillion: without a bound, anybody who opens
- * connections could have it killed for want of memory.
+ * Limits the number of sockets with stored state, in total and per user. The
+ * memory is charged to pillion. Without a limit, any user who opens connections
+ * could exhaust it.
  *
- * That a socket is freed no program hears. So they count those that come,
- * and user space looks now and then how many are there still.
+ * No program is called when a socket is freed. The programs therefore count new
+ * sockets, and user space counts the remaining ones from time to time.
  */
 #ifndef PILLION_QUOTA_H
 #define PILLION_QUOTA_H
@@ -22,20 +22,19 @@ enum all_users {
 const volatile __u32 max_connections = 0;
 
 /*
- * What a socket takes of the places: a bundled connection one, of which these
- * are the sixteenths; what is remembered of a socket has an eleventh of the
- * memory.
+ * The slots of a socket, in sixteenths: a bundled connection takes one slot. A
+ * request takes an eleventh of the memory.
  */
-enum share {
-	REQUEST_SHARE = 2,
-	CONNECTION_SHARE = 16,
+enum slot_share {
+	REQUEST_SLOT_SHARE = 2,
+	CONNECTION_SLOT_SHARE = 16,
 };
 
 /*
- * By the user's id: shares that were ever taken, written by the programs alone
- * once they are at work; those of them that were free again by the last look,
- * written by user space alone; and those of the requests that are there, as
- * counted last, which user space empties before, but for all users' count.
+ * By user id: shares ever taken, written only by the programs while they run;
+ * shares free again at the last count, written only by user space; and shares
+ * of existing requests at the last count. User space clears the last map before
+ * a count, except for ALL_USERS.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -43,69 +42,68 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u32);
 	__type(value, __u64);
-} pillion_come SEC(".maps"), pillion_gone SEC(".maps"),
-	pillion_there SEC(".maps");
+} pillion_taken SEC(".maps"), pillion_freed SEC(".maps"),
+	pillion_present SEC(".maps");
 
 /*
- * What user space is told of a socket for which something is kept. The user is
- * the one whose place it takes, not the socket's own, who may be another by
- * now: an accepted socket becomes that of the process which accepts it.
+ * The record of a socket with stored state, for user space. uid is the user
+ * whose slot it takes. The socket's own user may differ, because an accepted
+ * socket then belongs to the accepting process.
  */
-struct kept {
+struct socket_entry {
 	__u64 cookie; /* the socket's */
-	__u32 inode; /* by which processes have it open, of sockfs; 0: none */
+	__u32 inode; /* of sockfs, by which processes have it open; 0: none */
 	__u32 uid;
 	__u32 packets_out; /* TCP's, not acknowledged yet */
-	__u16 share; /* of enum share */
-	__u16 is_over; /* its connection has ended, though it is open */
+	__u16 share; /* of enum slot_share */
+	__u16 has_ended; /* its connection has ended, though it is open */
 	enum all_users all_users[0]; /* has the type reach user space */
 };
 
-static __always_inline __u64 *come(__u32 uid)
+static __always_inline __u64 *taken(__u32 uid)
 {
-	__u64 *come = bpf_map_lookup_elem(&pillion_come, &uid), none = 0;
+	__u64 *taken = bpf_map_lookup_elem(&pillion_taken, &uid), none = 0;
 
-	if (come)
-		return come;
-	bpf_map_update_elem(&pillion_come, &uid, &none, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&pillion_come, &uid);
+	if (taken)
+		return taken;
+	bpf_map_update_elem(&pillion_taken, &uid, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&pillion_taken, &uid);
 }
 
 /*
- * What an application declines is not to be forgotten where bundled connections
- * have taken all places: requests have a quarter more.
+ * Requests have a quarter more slots, so that a decline is stored even if
+ * bundled connections fill the quota.
  */
-static __always_inline bool has_place(__u32 uid, const __u64 *come,
-				      enum share share)
+static __always_inline bool has_free_slot(__u32 uid, const __u64 *taken,
+					  enum slot_share share)
 {
-	__u64 most = (__u64)max_connections * CONNECTION_SHARE;
-	__u64 *gone = bpf_map_lookup_elem(&pillion_gone, &uid);
+	__u64 max = (__u64)max_connections * CONNECTION_SLOT_SHARE;
+	__u64 *freed = bpf_map_lookup_elem(&pillion_freed, &uid);
 
 	if (uid != ALL_USERS)
-		most /= 2;
-	if (share == REQUEST_SHARE)
-		most += most / 4;
-	return *come - (gone ? *gone : 0) + share <= most;
+		max /= 2;
+	if (share == REQUEST_SLOT_SHARE)
+		max += max / 4;
+	return *taken - (freed ? *freed : 0) + share <= max;
 }
 
 /*
- * May something be kept for one more socket of the user's? Of users beyond
- * those that can be told apart, all together are bounded alone. A global
- * function, for it is called in several places.
+ * Takes a slot for a socket of this user. Users beyond MAX_USERS are limited
+ * only in total. A global function, because it has several callers.
  */
-__noinline int take_place(__u32 uid, enum share share)
+__noinline int take_slot(__u32 uid, enum slot_share share)
 {
-	__u64 *in_all = come(ALL_USERS), *own = come(uid);
+	__u64 *total = taken(ALL_USERS), *own = taken(uid);
 	struct totals *all = totals();
 
-	if (!in_all || !all)
+	if (!total || !all)
 		return 0;
-	if (!has_place(ALL_USERS, in_all, share) ||
-	    (own && !has_place(uid, own, share))) {
-		ADD_TO(all->over_limit, 1);
+	if (!has_free_slot(ALL_USERS, total, share) ||
+	    (own && !has_free_slot(uid, own, share))) {
+		ADD_TO(all->connection_limit_hits, 1);
 		return 0;
 	}
-	ADD_TO(*in_all, share);
+	ADD_TO(*total, share);
 	if (own)
 		ADD_TO(*own, share);
 	return 1;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the application asks of its socket, and how far the rules grant it.
+ * The application's request for its socket, and its limits by the rules.
  *
- * An application can only ask for less than the rules grant: whatever it says,
- * the connection takes its part in congestion control as the administrator has
- * decided.
+ * An application can only request less than the rules allow. Congestion control
+ * stays as the administrator configured it.
  */
 #ifndef PILLION_REQUEST_H
 #define PILLION_REQUEST_H
@@ -12,28 +11,28 @@
 #include "../../../include/pillion.h"
 #include "rule.h"
 
-#define PPM_BY_DEFAULT 1000 /* left unrepaired, where the rules do not say */
+#define DEFAULT_TARGET_PPM 1000 /* left unrepaired, if not configured */
 
-enum asked {
-	UNSAID,
-	ASKED_OFF,
-	ASKED_ON,
+enum app_request {
+	APP_UNSET,
+	APP_OFF,
+	APP_ON,
 };
 
 struct request {
-	enum asked asked;
+	enum app_request requested;
 	__u32 max_packets; /* 0: as granted; so are the next */
 	__u32 max_bytes;
 	__u32 mode;
-	struct grant grant; /* opening 0: no connection was looked at */
-	__u32 uid; /* whose place it takes (quota.h) */
+	struct rule_decision
+		rule_decision; /* opening 0: no connection was looked at */
+	__u32 uid; /* the user whose slot it takes (quota.h) */
 	__u32 multipath; /* its peer's SYN offered MPTCP (multipath.h) */
 };
 
 /*
- * Sockets whose application asked for something, or whose connection's rule
- * leaves it to the application, or forbids it. Accepted sockets have what their
- * listener has.
+ * Sockets whose application made a request, or whose rule is "on-request" or
+ * "never". Accepted sockets inherit from their listener.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -42,34 +41,36 @@ struct {
 	__type(value, struct request);
 } pillion_requests SEC(".maps");
 
-/* Do the rules and the application together want it bundled? */
-static __always_inline bool is_wanted(const struct grant *grant,
-				      const struct request *request)
+/* Returns true if rules and application agree on bundling. */
+static __always_inline bool
+should_bundle(const struct rule_decision *rule_decision,
+	      const struct request *request)
 {
-	enum asked asked = request ? request->asked : UNSAID;
+	enum app_request requested = request ? request->requested : APP_UNSET;
 
 	if (request && request->multipath)
 		return false;
-	if (grant->mode == BUNDLE)
-		return asked != ASKED_OFF;
-	return grant->mode == ALLOW && asked == ASKED_ON;
+	if (rule_decision->mode == RULE_BUNDLE)
+		return requested != APP_OFF;
+	return rule_decision->mode == RULE_ON_REQUEST && requested == APP_ON;
 }
 
-/* The lower of two limits, of which 0 is none. */
-static __always_inline __u32 lower(__u32 a, __u32 b)
+/* The lower of two limits, where 0 means no limit. */
+static __always_inline __u32 lower_limit(__u32 a, __u32 b)
 {
 	return a && (!b || a < b) ? a : b;
 }
 
-static __always_inline void narrow(struct options *options,
-				   const struct request *request)
+static __always_inline void restrict_options(struct options *options,
+					     const struct request *request)
 {
 	options->max_packets =
-		lower(options->max_packets, request->max_packets);
-	options->max_bytes = lower(options->max_bytes, request->max_bytes);
+		lower_limit(options->max_packets, request->max_packets);
+	options->max_bytes =
+		lower_limit(options->max_bytes, request->max_bytes);
 	if (request->mode & PILLION_ADAPTIVE && options->level == LEVEL_FIXED) {
 		options->level = LEVEL_ADAPTIVE;
-		options->target_ppm = PPM_BY_DEFAULT;
+		options->target_ppm = DEFAULT_TARGET_PPM;
 	}
 	if (request->mode & PILLION_WAIT_FOR_LOSS)
 		options->wait_for_loss = 1;
@@ -77,7 +78,7 @@ static __always_inline void narrow(struct options *options,
 		options->reaction = REACT_CWR;
 }
 
-static __always_inline __u32 mode_in(const struct options *options)
+static __always_inline __u32 mode_of(const struct options *options)
 {
 	__u32 mode = 0;
 

@@ -13,11 +13,11 @@ enum any_uid {
 	ANY_UID = ~0U, /* no user has this id */
 };
 
-/* Who opened a connection; a rule has a set of these. */
+/* Who opened a connection; a rule has a set of them. */
 enum opening {
 	OPENED_HERE = 1, /* connect() */
 	OPENED_BY_PEER = 2, /* accept() */
-	OPENED_BEFORE = 4, /* older than pillion: not known */
+	OPENED_BEFORE = 4, /* existed before pillion: unknown */
 };
 
 /* Ports whose payload NAT boxes rewrite (helper_port.h). */
@@ -42,26 +42,26 @@ struct port_range {
 	__u16 last;
 };
 
-/* What becomes of a connection that a rule matches. */
+/* Mode of the connections that a rule matches. */
 enum rule_mode {
-	LEAVE_ALONE, /* never bundled */
-	ALLOW, /* bundled once its application asks */
-	BUNDLE, /* bundled unless its application declines */
+	RULE_NEVER, /* never bundled */
+	RULE_ON_REQUEST, /* bundled after its application requests it */
+	RULE_BUNDLE, /* bundled unless its application declines */
 };
 
-/* What a rule says of a connection. */
-struct grant {
+/* The decision of a rule for a connection. */
+struct rule_decision {
 	enum rule_mode mode;
 	__u32 rule; /* its number, the first is 1; 0: none matches */
 	__u32 opening; /* the connection's, an enum opening */
 	struct options options;
 };
 
-/* Matches a connection of which all of this is true. */
+/* Matches a connection that meets all conditions. */
 struct rule {
 	__u64 peer[2]; /* IPv4 as ::ffff:a.b.c.d */
 	__u64 peer_mask[2];
-	__u64 cgroups; /* the bit of those that it names; 0: any */
+	__u64 cgroups; /* the bit of the rule, if it names cgroups; 0: any */
 	struct port_range ports; /* the local or the remote one */
 	struct port_range local_ports;
 	struct port_range remote_ports;
@@ -75,7 +75,7 @@ struct rule {
 	enum helper_port helper_port[0];
 	enum helper_port_bits helper_port_bits[0];
 	struct options options;
-	struct companions companions;
+	struct tcp_options tcp_options;
 };
 
 /* A cgroup that rules of a table name; its value has the bits of these rules.
@@ -86,12 +86,12 @@ struct rule_cgroup {
 	__u32 unused;
 };
 
-/* The first rule that matches decides; the last one has no conditions. */
+/* The first matching rule decides; the last one has no conditions. */
 struct rules {
 	__u32 count;
-	__u32 refuse_all; /* every one leaves alone */
-	__u32 asks_opening; /* one at least does not hold for every opening */
-	__u32 asks_cgroup; /* one at least names cgroups */
+	__u32 refuse_all; /* every rule is "never" */
+	__u32 uses_opening; /* at least one depends on the opening side */
+	__u32 uses_cgroups; /* at least one names cgroups */
 	struct rule rules[MAX_RULES];
 };
 

@@ -11,8 +11,8 @@
 const volatile bool any_namespace = false;
 
 /*
- * Else network namespaces with these cookies, of which each is given to a
- * single one.
+ * Otherwise, the cookies of the network namespaces in scope; each cookie is
+ * unique.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -22,7 +22,7 @@ struct {
 	__type(value, __u8);
 } pillion_namespaces SEC(".maps");
 
-/* Is the socket in scope that a program's context tells of? */
+/* Returns true if the socket of a program's context is in scope. */
 static __always_inline bool in_scope(void *ctx)
 {
 	__u64 cookie;
@@ -41,7 +41,7 @@ static __always_inline __u64 netns_of(const struct sock_common *skc)
 	return skc->skc_net.net->net_cookie;
 }
 
-/* The same of a socket that no context tells of. */
+/* The same for a socket without context. */
 static __always_inline bool is_in_scope(struct sock_common *skc)
 {
 	__u64 cookie;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The application's own switch: setsockopt() and getsockopt() with the options
- * of include/pillion.h, which the kernel itself does not know.
+ * The application's socket options: setsockopt() and getsockopt() with the
+ * options of include/pillion.h, which the kernel does not implement.
  *
- * Both programs run with the socket locked, so that the application's segments
- * leave before or after, but not meanwhile.
+ * Both programs run with the socket locked, so no segment leaves during a
+ * change.
  */
 #ifndef PILLION_SOCKET_OPTION_H
 #define PILLION_SOCKET_OPTION_H
@@ -23,52 +23,53 @@
 #define ENOPROTOOPT 92
 #define ENOTCONN    107
 
-#define ANSWERED    -1 /* as optlen: the kernel's own code is not to be run */
-#define SHOWN_BYTES 4096 /* of a longer value, programs see no more */
-#define ALL_MODES   (PILLION_ADAPTIVE | PILLION_WAIT_FOR_LOSS | PILLION_REACT_CWR)
+#define OPTLEN_HANDLED                                                         \
+	-1 /* as optlen: the kernel's own code is not to be run */
+#define MAX_VISIBLE_BYTES 4096 /* of a longer value, programs see no more */
+#define ALL_MODES	  (PILLION_ADAPTIVE | PILLION_WAIT_FOR_LOSS | PILLION_REACT_CWR)
 
-/* In SYN_RECV, those that began with data (RFC 7413) are accepted. */
-#define SENDING                                                                \
+/* SYN_RECV includes connections with data in the SYN (RFC 7413). */
+#define SENDING_STATES                                                         \
 	(1 << BPF_TCP_ESTABLISHED | 1 << BPF_TCP_CLOSE_WAIT |                  \
 	 1 << BPF_TCP_SYN_RECV)
-#define CONNECTED                                                              \
-	(SENDING | 1 << BPF_TCP_FIN_WAIT1 | 1 << BPF_TCP_FIN_WAIT2 |           \
+#define CONNECTED_STATES                                                       \
+	(SENDING_STATES | 1 << BPF_TCP_FIN_WAIT1 | 1 << BPF_TCP_FIN_WAIT2 |    \
 	 1 << BPF_TCP_LAST_ACK | 1 << BPF_TCP_CLOSING)
 
-#define SAME(outcome)                                                          \
+#define CHECK_OUTCOME(outcome)                                                 \
 	_Static_assert((int)PILLION_LAST_##outcome == (int)outcome + 1,        \
 		       "as in include/pillion.h")
-SAME(BUNDLED);
-SAME(NOTHING_OUTSTANDING);
-SAME(FULL_SIZE);
-SAME(NO_ROOM);
-SAME(OLD_DATA);
-SAME(NOT_THIN);
-SAME(NO_RTT);
-SAME(NO_LOSS);
-SAME(NO_SACK);
-SAME(GSO);
-SAME(FLAGS);
-SAME(TCP_OPTION);
-SAME(NOT_PLAIN_IP);
-SAME(NO_HISTORY);
-SAME(OVERLAP);
-SAME(BUSY);
-SAME(UNREADABLE);
-SAME(NO_MEMORY);
-SAME(DROPPED);
-SAME(RETRANSMISSION_BUNDLED);
-SAME(ELSEWHERE);
-SAME(WAITED);
-SAME(UNWATCHED);
-SAME(PATH_SIZE);
-SAME(HELD_BACK);
-SAME(NO_DSACK);
-SAME(GOVERNED);
-SAME(ACKS_THINNED);
-SAME(PACED);
-SAME(OVER_SHARE);
-SAME(HELPER_PORT);
+CHECK_OUTCOME(BUNDLED);
+CHECK_OUTCOME(NOTHING_OUTSTANDING);
+CHECK_OUTCOME(FULL_SIZE);
+CHECK_OUTCOME(NO_ROOM);
+CHECK_OUTCOME(RETRANSMISSION);
+CHECK_OUTCOME(NOT_THIN);
+CHECK_OUTCOME(NO_RTT);
+CHECK_OUTCOME(NO_LOSS);
+CHECK_OUTCOME(NO_SACK);
+CHECK_OUTCOME(GSO);
+CHECK_OUTCOME(FLAGS);
+CHECK_OUTCOME(TCP_OPTION);
+CHECK_OUTCOME(UNPARSED_IP);
+CHECK_OUTCOME(NO_HISTORY);
+CHECK_OUTCOME(OVERLAP);
+CHECK_OUTCOME(BUSY);
+CHECK_OUTCOME(UNREADABLE);
+CHECK_OUTCOME(NO_MEMORY);
+CHECK_OUTCOME(DROPPED);
+CHECK_OUTCOME(RETRANSMISSION_BUNDLED);
+CHECK_OUTCOME(UNATTACHED_DEVICE);
+CHECK_OUTCOME(STALE);
+CHECK_OUTCOME(LOSS_DETECTION_UNAVAILABLE);
+CHECK_OUTCOME(EXCEEDS_PATH_SIZE);
+CHECK_OUTCOME(SUPPRESSED);
+CHECK_OUTCOME(NO_DSACK);
+CHECK_OUTCOME(GOVERNED);
+CHECK_OUTCOME(ACKS_THINNED);
+CHECK_OUTCOME(PACING_LIMIT);
+CHECK_OUTCOME(OVER_FAIR_SHARE);
+CHECK_OUTCOME(HELPER_PORT);
 _Static_assert(OUTCOMES == HELPER_PORT + 1,
 	       "each has a name in include/pillion.h");
 
@@ -84,8 +85,8 @@ static __always_inline bool has_our_number(struct bpf_sockopt *ctx, __u32 last)
 }
 
 /*
- * Is the option one of ours, of a TCP socket in our scope? The kernel's helpers
- * look at the protocol alone, which raw sockets may have as well.
+ * Returns true for a pillion option of a TCP socket in scope. The kernel's
+ * helpers check only the protocol, which raw sockets may also have.
  */
 static __always_inline bool is_our_option(struct bpf_sockopt *ctx, __u32 last)
 {
@@ -96,14 +97,13 @@ static __always_inline bool is_our_option(struct bpf_sockopt *ctx, __u32 last)
 }
 
 /*
- * Leaves an option that is not ours as it is. Where it is longer than what
- * programs see of it, the kernel wants to hear that it is to go by what the
- * application has: where that is a page, before 6.4 (commit 29ebbba7d461), and
- * where the application's buffer is shorter than the kernel's answer. A copy of
- * the application's keys has kernels warn of how TLS copies them
- * (tls_setsockopt()).
+ * Leaves other options unchanged. If the value is longer than the part that
+ * programs see, optlen = 0 makes the kernel use the application's own buffer.
+ * This applies to a page-sized value before 6.4 (commit 29ebbba7d461), and to a
+ * buffer shorter than the kernel's answer. TLS keys are excluded as well,
+ * because the kernel warns about copies of them (tls_setsockopt()).
  */
-static __always_inline int leave_option(struct bpf_sockopt *ctx)
+static __always_inline int skip_option(struct bpf_sockopt *ctx)
 {
 	__s32 len = ctx->optlen;
 
@@ -112,32 +112,34 @@ static __always_inline int leave_option(struct bpf_sockopt *ctx)
 		return 1;
 	if (has_our_number(ctx, PILLION_STATS))
 		return 1;
-	if (ctx->level != SOL_TLS && len <= SHOWN_BYTES &&
+	if (ctx->level != SOL_TLS && len <= MAX_VISIBLE_BYTES &&
 	    ctx->optval + len <= ctx->optval_end)
 		return 1;
-	barrier_var(ctx); /* no pointer into it, which may not be used */
+	/* prevents a derived pointer, which is not permitted */
+	barrier_var(ctx);
 	ctx->optlen = 0;
 	return 1;
 }
 
-/* What the rules grant the socket's connection; all zero before: nothing. */
-static __always_inline void find_grant_of(const struct bpf_sock *sk,
-					  const struct flow *flow,
-					  const struct request *request,
-					  struct grant *grant)
+/* Finds the decision for the socket's connection; zeroed by the caller. */
+static __always_inline void
+find_socket_decision(const struct bpf_sock *sk, const struct flow *flow,
+		     const struct request *request,
+		     struct rule_decision *rule_decision)
 {
-	if (request && request->grant.opening) {
-		*grant = request->grant;
+	if (request && request->rule_decision.opening) {
+		*rule_decision = request->rule_decision;
 	} else if (flow) {
-		grant->mode = BUNDLE;
-		grant->rule = flow->rule;
-		grant->opening = flow->opening;
-		grant->options = flow->options;
+		rule_decision->mode = RULE_BUNDLE;
+		rule_decision->rule = flow->rule;
+		rule_decision->opening = flow->opening;
+		rule_decision->options = flow->options;
 	} else {
-		grant_unmatched(grant, sk->src_port, bpf_ntohs(sk->dst_port));
+		decide_unmatched(rule_decision, sk->src_port,
+				 bpf_ntohs(sk->dst_port));
 	}
 	if (request && request->multipath)
-		grant->mode = LEAVE_ALONE;
+		rule_decision->mode = RULE_NEVER;
 }
 
 static __always_inline int check_value(__u32 option, __s32 value)
@@ -152,12 +154,12 @@ static __always_inline int check_value(__u32 option, __s32 value)
 	}
 }
 
-static __always_inline void keep_request(struct request *request, __u32 option,
-					 __u32 value)
+static __always_inline void store_request(struct request *request, __u32 option,
+					  __u32 value)
 {
 	switch (option) {
 	case PILLION_BUNDLE:
-		request->asked = value ? ASKED_ON : ASKED_OFF;
+		request->requested = value ? APP_ON : APP_OFF;
 		break;
 	case PILLION_MAX_PACKETS:
 		request->max_packets = value;
@@ -175,15 +177,15 @@ static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
 					  __s32 value)
 {
 	bool on = option == PILLION_BUNDLE && value;
-	bool connected = is_in_state(sk, CONNECTED);
-	struct beginning beginning = {
+	bool connected = is_in_state(sk, CONNECTED_STATES);
+	struct initial_state initial_state = {
 		.sack = SACK_UNKNOWN,
 		.uid = bpf_get_current_uid_gid(),
 	};
 	struct bpf_tcp_sock *tp;
-	struct grant grant = {};
+	struct rule_decision rule_decision = {};
 	struct request *request;
-	struct flow *flow, *taken_in;
+	struct flow *flow, *new_flow;
 	int error = check_value(option, value);
 
 	if (error)
@@ -193,39 +195,40 @@ static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
 	flow = bpf_sk_storage_get(&pillion_flows, sk, NULL, 0);
 	request = bpf_sk_storage_get(&pillion_requests, sk, NULL, 0);
 	if (connected)
-		find_grant_of(sk, flow, request, &grant);
-	if (connected && on && grant.mode == LEAVE_ALONE)
+		find_socket_decision(sk, flow, request, &rule_decision);
+	if (connected && on && rule_decision.mode == RULE_NEVER)
 		return -EPERM;
 	if (!request)
-		request = begin_request(sk, beginning.uid, flow);
+		request = create_request(sk, initial_state.uid, flow);
 	if (!request && connected && flow && option == PILLION_BUNDLE &&
 	    !value) {
-		flow->off = 1;
+		flow->disabled_by_application = 1;
 		return 0;
 	}
 	tp = bpf_tcp_sock(sk);
 	if (!request || !tp)
 		return -ENOMEM;
-	keep_request(request, option, value);
+	store_request(request, option, value);
 	if (!connected)
 		return 0;
-	request->grant = grant;
-	if (!flow && !is_in_state(sk, SENDING))
+	request->rule_decision = rule_decision;
+	if (!flow && !is_in_state(sk, SENDING_STATES))
 		return 0;
-	beginning.snd_nxt = tp->snd_nxt;
-	beginning.snd_una = tp->snd_una;
-	beginning.total_retrans = tp->total_retrans;
-	beginning.data_segs_out = tp->data_segs_out;
-	taken_in = put_into_effect(sk, flow, request, &grant, &beginning);
-	if (!flow && taken_in && taken_in->opening == OPENED_BY_PEER)
-		taken_in->note = NOTE_NEEDED;
-	return taken_in || !on ? 0 : -ENOMEM;
+	initial_state.snd_nxt = tp->snd_nxt;
+	initial_state.snd_una = tp->snd_una;
+	initial_state.total_retrans = tp->total_retrans;
+	initial_state.data_segs_out = tp->data_segs_out;
+	new_flow = apply_decision(sk, flow, request, &rule_decision,
+				  &initial_state);
+	if (!flow && new_flow && new_flow->opening == OPENED_BY_PEER)
+		new_flow->syn_state = SYN_REQUIRED;
+	return new_flow || !on ? 0 : -ENOMEM;
 }
 
 static __always_inline int on_setsockopt(struct bpf_sockopt *ctx)
 {
 	__s32 *value = ctx->optval;
-	bool answered = ctx->optlen == ANSWERED;
+	bool answered = ctx->optlen == OPTLEN_HANDLED;
 	int error = -EINVAL;
 
 	if (bpf_get_retval())
@@ -233,14 +236,14 @@ static __always_inline int on_setsockopt(struct bpf_sockopt *ctx)
 	if ((answered || ctx->optlen >= (__s32)sizeof(*value)) &&
 	    (void *)(value + 1) <= ctx->optval_end)
 		error = set_our_option(ctx->sk, ctx->optname, *value);
-	/* Of two pillions, one inside the other, the inner one answers. */
+	/* With two nested pillions, the inner one answers. */
 	if (answered)
 		return 1;
 	if (error) {
 		bpf_set_retval(error);
 		return 0;
 	}
-	ctx->optlen = ANSWERED;
+	ctx->optlen = OPTLEN_HANDLED;
 	return 1;
 }
 
@@ -251,9 +254,9 @@ static __always_inline __u32 get_our_option(struct bpf_sock *sk, __u32 option,
 	switch (option) {
 	case PILLION_BUNDLE:
 		if (flow)
-			return !flow->off;
-		return request && request->asked == ASKED_ON &&
-		       !is_in_state(sk, CONNECTED);
+			return !flow->disabled_by_application;
+		return request && request->requested == APP_ON &&
+		       !is_in_state(sk, CONNECTED_STATES);
 	case PILLION_MAX_PACKETS:
 		if (flow)
 			return flow->options.max_packets;
@@ -264,7 +267,7 @@ static __always_inline __u32 get_our_option(struct bpf_sock *sk, __u32 option,
 		return request ? request->max_bytes : 0;
 	default:
 		if (flow)
-			return mode_in(&flow->options);
+			return mode_of(&flow->options);
 		return request ? request->mode : 0;
 	}
 }
@@ -278,16 +281,16 @@ static __always_inline void read_counters(const struct flow *flow,
 
 	for (i = 0; i < OUTCOMES; i++)
 		seen += counters->outcomes[i];
-	stats->segments = seen - counters->outcomes[OLD_DATA] -
+	stats->segments = seen - counters->outcomes[RETRANSMISSION] -
 			  counters->outcomes[RETRANSMISSION_BUNDLED] -
-			  counters->outcomes[NOT_PLAIN_IP];
+			  counters->outcomes[UNPARSED_IP];
 	stats->bundled = counters->outcomes[BUNDLED];
 	stats->new_bytes = counters->new_bytes;
 	stats->redundant_bytes = counters->redundant_bytes;
 	stats->hidden_losses = counters->hidden_losses;
 	stats->repaired_bytes = counters->repaired_bytes;
 	stats->reactions = counters->reactions;
-	stats->saved_us = counters->saved_us;
+	stats->time_saved_us = counters->time_saved_us;
 	stats->last = seen ? flow->egress.last + 1 : PILLION_LAST_NONE;
 	stats->level = flow->ingress.level;
 }
@@ -298,32 +301,33 @@ static __always_inline int get_stats(struct bpf_sock *sk,
 				     struct pillion_stats *stats)
 {
 	struct bpf_tcp_sock *tp = bpf_tcp_sock(sk);
-	struct grant grant = {};
+	struct rule_decision rule_decision = {};
 
-	if (!tp || (!flow && !is_in_state(sk, CONNECTED)))
+	if (!tp || (!flow && !is_in_state(sk, CONNECTED_STATES)))
 		return -ENOTCONN;
 	if (flow)
 		read_counters(flow, stats);
 	stats->in_flight = packets_in_flight(tp);
-	find_grant_of(sk, flow, request, &grant);
-	if (grant.mode == LEAVE_ALONE) {
-		stats->standing = PILLION_REFUSED;
-		stats->rule = grant.rule;
+	find_socket_decision(sk, flow, request, &rule_decision);
+	if (rule_decision.mode == RULE_NEVER) {
+		stats->state = PILLION_REFUSED;
+		stats->rule = rule_decision.rule;
 		return 0;
 	}
-	if (flow && !flow->off)
-		stats->standing = grant.mode == BUNDLE ? PILLION_BY_RULE
-						       : PILLION_BY_APPLICATION;
+	if (flow && !flow->disabled_by_application)
+		stats->state = rule_decision.mode == RULE_BUNDLE
+				       ? PILLION_BY_RULE
+				       : PILLION_BY_APPLICATION;
 	if (request)
-		narrow(&grant.options, request);
-	stats->rule = grant.rule;
-	stats->max_packets = grant.options.max_packets;
-	stats->max_bytes = grant.options.max_bytes;
-	stats->mode = mode_in(&grant.options);
+		restrict_options(&rule_decision.options, request);
+	stats->rule = rule_decision.rule;
+	stats->max_packets = rule_decision.options.max_packets;
+	stats->max_bytes = rule_decision.options.max_bytes;
+	stats->mode = mode_of(&rule_decision.options);
 	return 0;
 }
 
-/* Writes as many words as there is room for; returns their bytes. */
+/* Writes as many words as fit; returns their bytes. */
 static __always_inline __s32 write_stats(struct bpf_sockopt *ctx,
 					 const struct pillion_stats *stats)
 {
@@ -359,9 +363,9 @@ static __always_inline int on_getsockopt(struct bpf_sockopt *ctx)
 		if (!error)
 			written = write_stats(ctx, &stats);
 	} else if ((void *)(value + 1) <= ctx->optval_end) {
-		/* What is asked counts where nothing is bundled, or no more. */
+		/* The request counts if the connection is not bundled. */
 		if (is_in_state(sk, 1 << BPF_TCP_CLOSE | 1 << BPF_TCP_LISTEN) ||
-		    (flow && flow->off))
+		    (flow && flow->disabled_by_application))
 			flow = NULL;
 		*value = get_our_option(sk, ctx->optname, flow, request);
 		written = sizeof(*value);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Sockets behind this host's own NAT: DNAT in OUTPUT (as a Kubernetes ClusterIP
- * is made), redirection, masquerading. At a device their packets have other
- * ends than the sockets have. Of a packet that leaves both are known, and that
- * tells to which socket one belongs that arrives.
+ * Sockets behind this host's own NAT: DNAT in OUTPUT (such as a Kubernetes
+ * ClusterIP), redirection, masquerading. At a device their packets have other
+ * addresses than the socket. A leaving packet shows both, and so maps arriving
+ * packets to the socket.
  */
 #ifndef PILLION_TRANSLATION_H
 #define PILLION_TRANSLATION_H
@@ -12,12 +12,12 @@
 #include "../maps.h"
 #include "../segment.h"
 
-/* Beyond that, the one that was not used for longest goes. */
+/* Then the least recently used entry is evicted. */
 #define MAX_TRANSLATED 4096
 
 #define TUPLE_WORDS (sizeof(struct bpf_sock_tuple) / 4)
 
-struct translated {
+struct translation {
 	struct bpf_sock_tuple own; /* as if nothing were translated */
 	__u64 cookie; /* the socket's */
 };
@@ -27,10 +27,10 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_TRANSLATED);
 	__type(key, struct bpf_sock_tuple);
-	__type(value, struct translated);
+	__type(value, struct translation);
 } pillion_translated SEC(".maps");
 
-/* A packet's ends, in its order; what an IPv4 packet has no use for is zero. */
+/* Reads a packet's addresses and ports, in its order; the rest is zeroed. */
 static __always_inline int read_tuple(struct __sk_buff *skb,
 				      const struct segment *seg,
 				      struct bpf_sock_tuple *tuple)
@@ -68,8 +68,8 @@ static __always_inline void reverse(struct bpf_sock_tuple *tuple, bool ipv6)
 }
 
 /* The ends of a packet that arrives for the socket, if nothing translates. */
-static __always_inline void own_tuple(struct bpf_sock *sk, bool ipv6,
-				      struct bpf_sock_tuple *tuple)
+static __always_inline void socket_tuple(struct bpf_sock *sk, bool ipv6,
+					 struct bpf_sock_tuple *tuple)
 {
 	__builtin_memset(tuple, 0, sizeof(*tuple));
 	if (!ipv6) {
@@ -91,14 +91,14 @@ static __always_inline void own_tuple(struct bpf_sock *sk, bool ipv6,
 	tuple->ipv6.dport = bpf_htons(sk->src_port);
 }
 
-static __always_inline bool are_alike(const struct bpf_sock_tuple *a,
-				      const struct bpf_sock_tuple *b)
+static __always_inline bool are_equal_tuples(const struct bpf_sock_tuple *a,
+					     const struct bpf_sock_tuple *b)
 {
-	const __u32 *of_a = (const __u32 *)a, *of_b = (const __u32 *)b;
+	const __u32 *words_a = (const __u32 *)a, *words_b = (const __u32 *)b;
 	__u32 differ = 0;
 
 	for (int i = 0; i < TUPLE_WORDS; i++)
-		differ |= of_a[i] ^ of_b[i];
+		differ |= words_a[i] ^ words_b[i];
 	return !differ;
 }
 
@@ -120,25 +120,26 @@ static __always_inline bool gets_helper_port(struct __sk_buff *skb,
 	       ~helper_ports(sk->src_port, bpf_ntohs(sk->dst_port));
 }
 
-/* Learns from a packet that leaves by which ends its ACK will be known. */
+/* Learns from a leaving packet the addresses that its ACK will have. */
 static __noinline void learn_translation(struct __sk_buff *skb,
 					 struct bpf_sock *sk, struct flow *flow,
 					 const struct segment *seg)
 {
-	struct translated *known, now = {};
+	struct translation *known, current = {};
 	struct bpf_sock_tuple wire;
 
 	if (read_tuple(skb, seg, &wire))
 		return;
 	reverse(&wire, seg->ipv6);
-	own_tuple(sk, seg->ipv6, &now.own);
-	if (are_alike(&wire, &now.own))
+	socket_tuple(sk, seg->ipv6, &current.own);
+	if (are_equal_tuples(&wire, &current.own))
 		return;
-	now.cookie = bpf_get_socket_cookie(skb);
-	WRITE_ONCE(flow->egress.translated, now.cookie);
+	current.cookie = bpf_get_socket_cookie(skb);
+	WRITE_ONCE(flow->egress.translated, current.cookie);
 	known = bpf_map_lookup_elem(&pillion_translated, &wire);
-	if (!known || known->cookie != now.cookie)
-		bpf_map_update_elem(&pillion_translated, &wire, &now, BPF_ANY);
+	if (!known || known->cookie != current.cookie)
+		bpf_map_update_elem(&pillion_translated, &wire, &current,
+				    BPF_ANY);
 }
 
 static __always_inline struct bpf_sock *

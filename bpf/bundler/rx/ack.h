@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Reads what an arriving segment acknowledges, and what it reports as
- * duplicate.
+ * Parses the acknowledgement and the duplicate report of an arriving segment.
  */
 #ifndef PILLION_ACK_H
 #define PILLION_ACK_H
 
-#include "../tcp_options.h"
+#include "../option_parser.h"
 
 struct ack {
 	__u32 seq;
 	__u32 end; /* of its data */
 	__u32 ack;
-	bool unread; /* its options make no sense: what it reports is unknown */
-	__u8 behind_gap; /* what the peer sent right before, reports included,
-			  * has not come */
+	bool unparsed; /* its options are invalid: its report is unknown */
+	/*
+	 * the peer's segment right before it has not arrived, nor any report in
+	 * it
+	 */
+	__u8 after_gap;
 	bool duplicate; /* reported, RFC 2883 */
 	__u32 duplicate_start;
 	__u32 duplicate_end;
 	__u32 echo; /* of a timestamp; 0: none */
 	__u8 blocks; /* that acknowledge selectively, the newest first */
-	__u8 first_block; /* where it stands among the options */
+	__u8 first_block; /* its offset in the options */
 };
 
-static __always_inline __u32 option_word(const struct tcp_options *options,
+static __always_inline __u32 option_word(const struct header_options *options,
 					 __u32 at)
 {
 	return (__u32)option_byte(options, at) << 24 |
@@ -37,7 +39,7 @@ static __always_inline bool has_blocks(__u8 len, __u8 blocks)
 	return len >= SACK_HEADER + blocks * SACK_BLOCK;
 }
 
-static __always_inline void read_block(const struct tcp_options *options,
+static __always_inline void read_block(const struct header_options *options,
 				       __u32 option, struct ack *ack)
 {
 	ack->duplicate_start = option_word(options, option + SACK_HEADER);
@@ -46,12 +48,11 @@ static __always_inline void read_block(const struct tcp_options *options,
 }
 
 /*
- * The first SACK block reports a duplicate if it lies below the
- * acknowledgement; or, behind a gap, inside the second block (RFC 2883, section
- * 4).
+ * The first SACK block reports a duplicate if it is below the acknowledgement,
+ * or, after a gap, inside the second block (RFC 2883, section 4).
  */
-static __always_inline void read_duplicate(const struct tcp_options *options,
-					   const struct options_found *found,
+static __always_inline void read_duplicate(const struct header_options *options,
+					   const struct option_positions *found,
 					   struct ack *ack)
 {
 	__u32 second = found->sack + SACK_HEADER + SACK_BLOCK;
@@ -65,8 +66,8 @@ static __always_inline void read_duplicate(const struct tcp_options *options,
 		ack->duplicate = false;
 }
 
-static __always_inline __u32 read_echo(const struct tcp_options *options,
-				       const struct options_found *found)
+static __always_inline __u32 read_echo(const struct header_options *options,
+				       const struct option_positions *found)
 {
 	if (!found->has_timestamps ||
 	    option_byte(options, found->timestamps + 1) != TIMESTAMPS_LENGTH)
@@ -74,8 +75,8 @@ static __always_inline __u32 read_echo(const struct tcp_options *options,
 	return option_word(options, found->timestamps + 6);
 }
 
-/* A receiver tells first of what came last (RFC 2018, section 4). */
-static __always_inline void find_blocks(const struct options_found *found,
+/* A receiver reports the newest block first (RFC 2018, section 4). */
+static __always_inline void find_blocks(const struct option_positions *found,
 					struct ack *ack)
 {
 	__u32 len = found->sack_len, dsack = 0;
@@ -94,8 +95,8 @@ static __always_inline void find_blocks(const struct options_found *found,
  */
 static __always_inline int parse_ack(struct __sk_buff *skb,
 				     const struct segment *seg,
-				     struct tcp_options *options,
-				     struct options_found *found,
+				     struct header_options *options,
+				     struct option_positions *found,
 				     struct ack *ack)
 {
 	void *end = (void *)(long)skb->data_end;
@@ -117,7 +118,7 @@ static __always_inline int parse_ack(struct __sk_buff *skb,
 	}
 	if (load_options(skb, seg->tcp + TCP_HLEN, len, options) ||
 	    find_options(options, found))
-		ack->unread = true;
+		ack->unparsed = true;
 	else if (has_blocks(found->dsack_len, 1))
 		read_block(options, found->dsack, ack);
 	else if (has_blocks(found->sack_len, 1))

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Reports of duplicates (DSACK, RFC 2883) that bundles cause are hidden from
- * TCP.
+ * Hides reports of duplicates (DSACK, RFC 2883) that bundles cause from TCP.
  *
- * TCP takes a report for one of its own retransmissions, as long as it has seen
- * no more reports than it retransmitted (tcp_dsack_seen(): dsack_dups <=
- * total_retrans). It would then undo a window reduction that was right, and
- * widen RACK's reordering window. And once it has seen more, it ignores those
- * that are about its retransmissions as well.
+ * TCP attributes a report to its own retransmissions while it has seen no more
+ * reports than retransmissions (tcp_dsack_seen(): dsack_dups <= total_retrans).
+ * It would then undo a correct window reduction, and widen RACK's reordering
+ * window. With more reports it ignores all of them, also those of its
+ * retransmissions.
  *
- * So their option becomes one that TCP does not know, and passes over. At the
- * socket it is read from there (ack.h).
+ * Their option is therefore changed to one that TCP does not know and skips. At
+ * the socket, ack.h reads it.
  */
 #ifndef PILLION_DSACK_H
 #define PILLION_DSACK_H
@@ -20,17 +19,17 @@
 #include "../tx/record.h"
 #include "../policy/translation.h"
 
-/* Bytes before TCP's options at most: tags, and the longest IP header. */
-#define HEADERS_MAX (ETH_HLEN + VLAN_TAGS * VLAN_HLEN + IP_HLEN_MAX + TCP_HLEN)
+/* Maximum bytes before TCP's options: VLAN tags and the longest IP header. */
+#define MAX_HEADERS (ETH_HLEN + VLAN_TAGS * VLAN_HLEN + IP_HLEN_MAX + TCP_HLEN)
 
 /*
- * Did TCP retransmit any of it, and did all of it ride along? A global
- * function, as the verifier is to look at the loop once.
+ * Combines the flags of the segments: RETRANSMITTED if any has it, PIGGYBACKED
+ * if all have it. A global function, so that the verifier checks the loop once.
  */
-__noinline int look_up(struct record *record, __u32 start, __u32 end)
+__noinline int combine_flags(struct record *record, __u32 start, __u32 end)
 {
 	__u32 next, at, i;
-	__u16 any = 0, all = RODE_ALONG, how;
+	__u16 any = 0, all = PIGGYBACKED, flags;
 
 	if (!record)
 		return 0;
@@ -39,24 +38,25 @@ __noinline int look_up(struct record *record, __u32 start, __u32 end)
 	    after(end, first_byte(slot(record, next))))
 		return 0; /* not recorded, or no more */
 	at = find_segment(record, next, start);
-	for (i = 0; i < RECORD && at != next; i++, at++) {
+	for (i = 0; i < RECORD_SLOTS && at != next; i++, at++) {
 		if (!before(first_byte(slot(record, at)), end))
 			break;
-		how = READ_ONCE(slot(record, at)->how);
-		any |= how;
-		all &= how;
+		flags = READ_ONCE(slot(record, at)->flags);
+		any |= flags;
+		all &= flags;
 	}
 	return (any & RETRANSMITTED) | all;
 }
 
 /*
- * Does the ACK answer what left before TCP retransmitted any of what it
- * reports? A packet that begins in what was acknowledged, and brings more, has
- * its timestamp echoed (RFC 7323, section 4.3). One that brings nothing new has
- * not; but that is reported as a whole.
+ * Returns true if the ACK answers a packet from before TCP retransmitted any of
+ * the reported bytes. A packet that starts in acknowledged data and brings new
+ * data has its timestamp echoed (RFC 7323, section 4.3). A packet without new
+ * data does not, but is reported as a whole.
  */
-static __always_inline bool is_earlier(struct flow *flow, const struct ack *ack,
-				       __u32 next, __u32 una)
+static __always_inline bool predates_retransmission(struct flow *flow,
+						    const struct ack *ack,
+						    __u32 next, __u32 una)
 {
 	__u32 start = ack->duplicate_start, end = ack->duplicate_end;
 	struct egress *egress = &flow->egress;
@@ -69,53 +69,56 @@ static __always_inline bool is_earlier(struct flow *flow, const struct ack *ack,
 	    after(start, una))
 		return false;
 	find_packet(record, next, end, &packet);
-	if (packet.end != end || packet.how & ENDED_OLD)
+	if (packet.end != end || packet.flags & RETRANSMISSION_END)
 		return false;
-	/* What was retransmitted before that has other times. */
+	/* Earlier retransmissions have other timestamps. */
 	return !before(start, first) ||
-	       look_up(record, start, earlier(end, first)) == RODE_ALONG;
+	       combine_flags(record, start, earlier(end, first)) == PIGGYBACKED;
 }
 
 /*
  * Is it in the ACK of a bundle's own packet? Its beginning was duplicate, and
  * the rest advances the acknowledgement, to where no retransmission ended.
  */
-static __always_inline bool is_of_packet(struct record *record,
-					 const struct ack *ack, __u32 next)
+static __always_inline bool
+is_bundle_packet_dsack(struct record *record, const struct ack *ack, __u32 next)
 {
 	struct packet packet = {};
 
 	find_packet(record, next, ack->ack, &packet);
 	return packet.end == ack->ack && packet.start == ack->duplicate_start &&
 	       !after(ack->duplicate_end, packet.seq) &&
-	       !(packet.how & ENDED_OLD);
+	       !(packet.flags & RETRANSMISSION_END);
 }
 
 /*
- * Is the report about a bundle? What TCP has not retransmitted, and rode along,
- * came twice for that. Of what it has retransmitted, the ACK has to tell.
+ * Returns true if the report is about a bundle. Bundled segments that TCP has
+ * not retransmitted were duplicated by the bundle. For retransmitted ones, the
+ * ACK decides.
  */
-static __always_inline bool
-is_of_bundle(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack)
+static __always_inline bool is_bundle_dsack(struct flow *flow,
+					    struct bpf_tcp_sock *tp,
+					    const struct ack *ack)
 {
 	__u32 start = ack->duplicate_start, end = ack->duplicate_end;
 	struct egress *egress = &flow->egress;
 	struct record *record = &egress->record;
 	__u32 next = READ_ONCE(record->next);
-	int seen = look_up(record, start, end);
+	int flags = combine_flags(record, start, end);
 	__u32 una;
 
-	if (!(seen & RETRANSMITTED))
-		return seen & RODE_ALONG;
-	una = acked_so_far(flow, tp->snd_una, first_byte(slot(record, next)));
-	if (seen & RODE_ALONG && is_earlier(flow, ack, next, una))
+	if (!(flags & RETRANSMITTED))
+		return flags & PIGGYBACKED;
+	una = highest_ack(flow, tp->snd_una, first_byte(slot(record, next)));
+	if (flags & PIGGYBACKED &&
+	    predates_retransmission(flow, ack, next, una))
 		return true;
 	if (!after(ack->ack, una))
 		return false;
-	if (!before(start, egress->along_start) &&
-	    !after(end, egress->along_end))
+	if (!before(start, egress->piggyback_start) &&
+	    !after(end, egress->piggyback_end))
 		return true;
-	return is_of_packet(record, ack, next);
+	return is_bundle_packet_dsack(record, ack, next);
 }
 
 /* Reads the link and IP headers, and finds that of TCP. */
@@ -132,14 +135,15 @@ read_headers(struct __sk_buff *skb, struct segment *seg, enum link_header link)
 }
 
 /*
- * A driver may leave headers in pages of its own, where nothing merges what
- * arrives (napi_gro_frags()); a veth device has them of who sends from pages.
+ * Makes the headers linear. A driver may leave them in page fragments if
+ * packets are not merged (napi_gro_frags()); a veth device does so if the
+ * sender uses pages.
  */
 static __always_inline int gather_headers(struct __sk_buff *skb,
 					  struct segment *seg,
 					  enum link_header link)
 {
-	__u32 len = skb->len < HEADERS_MAX ? skb->len : HEADERS_MAX;
+	__u32 len = skb->len < MAX_HEADERS ? skb->len : MAX_HEADERS;
 	int result = read_headers(skb, seg, link);
 
 	if (result != CUT)
@@ -163,15 +167,15 @@ static __always_inline struct flow *look_up_flow(struct __sk_buff *skb,
 }
 
 /*
- * What is translated comes first: its packets may arrive with ends that another
- * connection has, whose own are translated for that.
+ * Translated addresses take precedence: they may equal those of another
+ * connection, whose own are then translated.
  */
 static __always_inline struct flow *find_flow(struct __sk_buff *skb,
 					      const struct segment *seg,
 					      struct bpf_sock **sk)
 {
 	struct bpf_sock_tuple tuple, own;
-	struct translated *known;
+	struct translation *known;
 	struct flow *flow;
 	__u64 cookie;
 
@@ -192,20 +196,19 @@ static __always_inline struct flow *find_flow(struct __sk_buff *skb,
 	return look_up_flow(skb, &tuple, seg->ipv6, sk);
 }
 
-static __always_inline __u8 *at_option(struct tcp_options *options, __u32 at)
+static __always_inline __u8 *option_at(struct header_options *options, __u32 at)
 {
 	return &options->bytes[at & (OPTIONS_BUFFER - 1)];
 }
 
 /*
- * Gives the first block of the SACK option an option of its own. The header for
- * it takes the place of the two NOPs that Linux, Windows and the BSDs put
- * before SACK; if there is no other block, none is needed. Returns -1 if there
- * is no place for it. A global function, as places that vary are not for the
- * stack.
+ * Moves the first SACK block into a separate option. Its header replaces the
+ * two NOPs that Linux, Windows and the BSDs put before SACK; a SACK option with
+ * a single block is only renamed. Returns -1 without space. A global function,
+ * because variable offsets cannot be on the caller's stack.
  */
-__noinline int separate_dsack(struct tcp_options *options,
-			      const struct options_found *found)
+__noinline int split_dsack(struct header_options *options,
+			   const struct option_positions *found)
 {
 	__u32 at, i;
 	__u8 len;
@@ -215,40 +218,40 @@ __noinline int separate_dsack(struct tcp_options *options,
 	at = found->sack;
 	len = found->sack_len;
 	if (len < SACK_HEADER + 2 * SACK_BLOCK) {
-		*at_option(options, at) = TCP_OPT_DSACK;
+		*option_at(options, at) = TCP_OPT_DSACK;
 		return 0;
 	}
 	if (found->nops < 2)
 		return -1;
-	*at_option(options, at - 2) = TCP_OPT_DSACK;
-	*at_option(options, at - 1) = SACK_HEADER + SACK_BLOCK;
+	*option_at(options, at - 2) = TCP_OPT_DSACK;
+	*option_at(options, at - 1) = SACK_HEADER + SACK_BLOCK;
 	for (i = 0; i < SACK_BLOCK; i++)
-		*at_option(options, at + i) =
-			*at_option(options, at + SACK_HEADER + i);
-	*at_option(options, at + SACK_BLOCK) = TCP_OPT_SACK;
-	*at_option(options, at + SACK_BLOCK + 1) = len - SACK_BLOCK;
+		*option_at(options, at + i) =
+			*option_at(options, at + SACK_HEADER + i);
+	*option_at(options, at + SACK_BLOCK) = TCP_OPT_SACK;
+	*option_at(options, at + SACK_BLOCK + 1) = len - SACK_BLOCK;
 	return 0;
 }
 
 /*
- * Hides the report of duplicates in a packet. Returns -1 if the packet is half
- * rewritten, and 1 if it is as it was.
+ * Hides the duplicate report of a packet. Returns -1 if the packet is half
+ * rewritten, and 1 if it is unchanged.
  */
-static __always_inline int hide_dsack(struct __sk_buff *skb,
-				      const struct segment *seg,
-				      struct tcp_options *options,
-				      const struct options_found *found)
+static __always_inline int rewrite_dsack(struct __sk_buff *skb,
+					 const struct segment *seg,
+					 struct header_options *options,
+					 const struct option_positions *found)
 {
 	__u32 at = seg->tcp + TCP_HLEN;
-	__u8 was[OPTIONS_MAX];
+	__u8 old[MAX_OPTIONS];
 	__u64 len = options->len - 1;
 	__s64 diff;
 
-	__builtin_memcpy(was, options->bytes, sizeof(was));
-	if (separate_dsack(options, found))
+	__builtin_memcpy(old, options->bytes, sizeof(old));
+	if (split_dsack(options, found))
 		return 1;
-	diff = bpf_csum_diff((__be32 *)was, sizeof(was),
-			     (__be32 *)options->bytes, sizeof(was), 0);
+	diff = bpf_csum_diff((__be32 *)old, sizeof(old),
+			     (__be32 *)options->bytes, sizeof(old), 0);
 	BOUND(len, OPTIONS_BUFFER);
 	if (diff < 0 ||
 	    bpf_skb_store_bytes(skb, at, options->bytes, len + 1, 0))
@@ -257,11 +260,11 @@ static __always_inline int hide_dsack(struct __sk_buff *skb,
 }
 
 /* A packet has arrived at a device. Returns -1 if it is half rewritten. */
-static __always_inline int take_out_dsack(struct __sk_buff *skb,
-					  enum link_header link)
+static __always_inline int remove_dsack(struct __sk_buff *skb,
+					enum link_header link)
 {
-	struct tcp_options options = {};
-	struct options_found found = {};
+	struct header_options options = {};
+	struct option_positions found = {};
 	struct segment seg = {};
 	struct ack ack = {};
 	struct bpf_tcp_sock *tp;
@@ -277,10 +280,10 @@ static __always_inline int take_out_dsack(struct __sk_buff *skb,
 	if (!sk)
 		return 0;
 	tp = flow ? bpf_tcp_sock(sk) : NULL;
-	if (tp && is_of_bundle(flow, tp, &ack))
-		result = hide_dsack(skb, &seg, &options, &found);
+	if (tp && is_bundle_dsack(flow, tp, &ack))
+		result = rewrite_dsack(skb, &seg, &options, &found);
 	if (flow && !result)
-		ADD(flow, dsacks_hidden, 1);
+		ADD(flow, dsacks_removed, 1);
 	else if (flow && result < 0)
 		ADD(flow, acks_dropped, 1);
 	bpf_sk_release(sk);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which segments were acknowledged selectively, and so were not lost.
+ * The segments that were acknowledged selectively, and therefore not lost.
  *
- * A bundle that fills two gaps brings again what had come between them, and
- * often also what had come before. Of what came twice, its ACK reports one
- * range alone (tcp_dsack_extend()): the rest would look lost.
+ * A bundle that fills two gaps also duplicates the data between them, and often
+ * data before them. Its ACK reports only one range of duplicates
+ * (tcp_dsack_extend()), so the rest would look lost.
  *
- * The way in keeps this for itself, for the record is not its to write.
+ * The ingress side stores this separately, because it may not write the record.
  */
 #ifndef PILLION_SACKED_H
 #define PILLION_SACKED_H
@@ -16,7 +16,7 @@
 
 static __always_inline __u64 *sacked_word(struct sacked *sacked, __u32 at)
 {
-	return &sacked->bits[(at & (RECORD - 1)) / 64];
+	return &sacked->bits[(at & (RECORD_SLOTS - 1)) / 64];
 }
 
 static __always_inline bool is_sacked(struct sacked *sacked, __u32 at)
@@ -25,9 +25,8 @@ static __always_inline bool is_sacked(struct sacked *sacked, __u32 at)
 }
 
 /*
- * Segments before this slot are acknowledged: the places of theirs are for
- * those that come. A global function, as the verifier is to look at the loop
- * once.
+ * Clears the bits of segments before this slot, which are acknowledged. A
+ * global function, so that the verifier checks the loop once.
  */
 __noinline int forget_sacked(struct sacked *sacked, __u32 slot)
 {
@@ -36,16 +35,15 @@ __noinline int forget_sacked(struct sacked *sacked, __u32 slot)
 	if (!sacked)
 		return 0;
 	at = sacked->from;
-	for (i = 0; i < RECORD && before(at, slot); i++, at++)
+	for (i = 0; i < RECORD_SLOTS && before(at, slot); i++, at++)
 		*sacked_word(sacked, at) &= ~(1ULL << (at & 63));
 	sacked->from = slot;
 	return 0;
 }
 
 /*
- * Marks the segments that lie within start and end. How many were not yet, or
- * are there in part: of several that left in one packet, or of what is not
- * recorded.
+ * Marks the segments within start and end. Returns how many were new, or partly
+ * covered: several segments in one packet, or unrecorded data.
  */
 __noinline int mark_sacked(struct sacked *sacked, struct record *record,
 			   __u32 start, __u32 end)
@@ -63,7 +61,7 @@ __noinline int mark_sacked(struct sacked *sacked, struct record *record,
 	}
 	if (before(at, sacked->from))
 		at = sacked->from;
-	for (i = 0; i < RECORD && before(at, next); i++, at++) {
+	for (i = 0; i < RECORD_SLOTS && before(at, next); i++, at++) {
 		if (after(first_byte(slot(record, at + 1)), end))
 			break;
 		word = sacked_word(sacked, at);
@@ -78,11 +76,11 @@ __noinline int mark_sacked(struct sacked *sacked, struct record *record,
 
 /*
  * The first block has the segment that the ACK answers (RFC 2018, section 4),
- * unless that is acknowledged: then it may be what it was.
+ * unless that is acknowledged; then the block may be unchanged.
  */
 static __always_inline void mark_blocks(struct sacked *sacked,
 					struct record *record,
-					const struct tcp_options *options,
+					const struct header_options *options,
 					const struct ack *ack)
 {
 	__u32 at = ack->first_block, i, start, end, added;
@@ -93,7 +91,7 @@ static __always_inline void mark_blocks(struct sacked *sacked,
 		added = mark_sacked(sacked, record, start, end);
 		if (i)
 			continue;
-		sacked->answered = added && (start != sacked->block_start ||
+		sacked->has_news = added && (start != sacked->block_start ||
 					     end != sacked->block_end);
 		sacked->block_start = start;
 		sacked->block_end = end;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which arm does a connection belong to? It is drawn by a keyed hash (SipHash
- * 2-4, Aumasson and Bernstein 2012), so that nobody without the key can choose,
- * and that the same connection, or peer, is drawn alike by the next process
- * with the same key.
+ * Assigns the arm of a connection by a keyed hash (SipHash 2-4, Aumasson and
+ * Bernstein 2012). Without the key, nobody can choose an arm. The next process
+ * with the same key assigns the same connection, or peer, to the same arm.
  */
 #ifndef PILLION_ASSIGNMENT_H
 #define PILLION_ASSIGNMENT_H
@@ -11,10 +10,10 @@
 #include "../endpoints.h"
 #include "observation.h"
 
-#define DRAWN_WORDS 5
+#define ASSIGNMENT_WORDS 5
 
-struct drawn {
-	__u64 words[DRAWN_WORDS]; /* peer, local, ports */
+struct assignment_input {
+	__u64 words[ASSIGNMENT_WORDS]; /* peer, local, ports */
 };
 
 struct sip {
@@ -48,18 +47,18 @@ static __always_inline void sip_word(struct sip *s, __u64 word)
 	s->v0 ^= word;
 }
 
-static __always_inline __u64 sip_hash(const struct drawn *drawn)
+static __always_inline __u64 sip_hash(const struct assignment_input *input)
 {
 	struct sip s = {
-		.v0 = draw_key[0] ^ 0x736f6d6570736575,
-		.v1 = draw_key[1] ^ 0x646f72616e646f6d,
-		.v2 = draw_key[0] ^ 0x6c7967656e657261,
-		.v3 = draw_key[1] ^ 0x7465646279746573,
+		.v0 = assignment_key[0] ^ 0x736f6d6570736575,
+		.v1 = assignment_key[1] ^ 0x646f72616e646f6d,
+		.v2 = assignment_key[0] ^ 0x6c7967656e657261,
+		.v3 = assignment_key[1] ^ 0x7465646279746573,
 	};
 
-	for (int i = 0; i < DRAWN_WORDS; i++)
-		sip_word(&s, drawn->words[i]);
-	sip_word(&s, (__u64)sizeof(*drawn) << 56);
+	for (int i = 0; i < ASSIGNMENT_WORDS; i++)
+		sip_word(&s, input->words[i]);
+	sip_word(&s, (__u64)sizeof(*input) << 56);
 	s.v2 ^= 0xff;
 	for (int i = 0; i < 4; i++)
 		sip_round(&s);
@@ -67,74 +66,80 @@ static __always_inline __u64 sip_hash(const struct drawn *drawn)
 }
 
 /*
- * What the arm is drawn for. Of a peer with IPv6 the network alone counts
- * (/64): its other half changes by itself (RFC 8981).
+ * Fills in the input of the assignment. For an IPv6 peer only its network (/64)
+ * is used, because the other half changes (RFC 8981).
  */
-static __always_inline void fill_drawn(const struct endpoints *ends,
-				       struct drawn *drawn)
+static __always_inline void
+fill_assignment_input(const struct endpoints *endpoints,
+		      struct assignment_input *input)
 {
-	const __u32 *peer = (const __u32 *)ends->peer;
+	const __u32 *peer = (const __u32 *)endpoints->peer;
 
-	__builtin_memcpy(&drawn->words[0], ends->peer, 16);
-	if (draw_by == DRAW_BY_CONNECTION) {
-		__builtin_memcpy(&drawn->words[2], ends->local, 16);
-		drawn->words[4] = (__u64)ends->local_port << 16 |
-				  ends->peer_port;
+	__builtin_memcpy(&input->words[0], endpoints->peer, 16);
+	if (assign_by == ASSIGN_BY_CONNECTION) {
+		__builtin_memcpy(&input->words[2], endpoints->local, 16);
+		input->words[4] = (__u64)endpoints->local_port << 16 |
+				  endpoints->peer_port;
 	} else if (peer[0] || peer[1]) {
-		drawn->words[1] = 0;
+		input->words[1] = 0;
 	}
 }
 
 /*
- * Begins to observe a connection, and draws its arm. Where there is no memory
- * at this moment, its next packet tries again.
+ * Starts the observation of a connection, and assigns its arm. Without memory,
+ * the next packet tries again.
  */
 static __always_inline struct observation *
-begin_observation(struct __sk_buff *skb, struct flow *flow,
+start_observation(struct __sk_buff *skb, struct flow *flow,
 		  struct tcp_sock *full)
 {
 	__u64 cookie = bpf_get_socket_cookie(skb);
 	bool is_counted = flow->arm == ARM_UNOBSERVED;
-	struct observation *blank, *seen;
+	struct observation *blank, *observation;
 	struct totals *all = totals();
-	struct drawn drawn = {};
+	struct assignment_input input = {};
 	__u32 zero = 0;
 
-	/* What finds no place to be observed is not to be bundled unseen. */
+	/* A connection without an observation slot is not bundled. */
 	flow->arm = ARM_UNOBSERVED;
 	blank = bpf_map_lookup_elem(&pillion_unobserved, &zero);
 	if (!blank || !all)
 		return NULL;
 	bpf_map_update_elem(&pillion_observed, &cookie, blank, BPF_ANY);
-	seen = bpf_map_lookup_elem(&pillion_observed, &cookie);
-	if (!seen) {
+	observation = bpf_map_lookup_elem(&pillion_observed, &cookie);
+	if (!observation) {
 		if (!is_counted)
 			ADD_TO(all->unobserved, 1);
 		return NULL;
 	}
 	if (is_counted)
 		ADD_TO(all->unobserved, -1);
-	read_ends(&((struct sock *)full)->__sk_common, &seen->ends);
-	fill_drawn(&seen->ends, &drawn);
-	seen->unit = sip_hash(&drawn);
-	flow->arm = seen->unit >> 32 < draw_bundled ? ARM_BUNDLED : ARM_PLAIN;
-	seen->opening = flow->opening;
-	seen->arm = flow->arm;
-	return seen;
+	read_endpoints(&((struct sock *)full)->__sk_common,
+		       &observation->endpoints);
+	fill_assignment_input(&observation->endpoints, &input);
+	observation->unit = sip_hash(&input);
+	flow->arm = observation->unit >> 32 < bundled_threshold ? ARM_BUNDLED
+								: ARM_PLAIN;
+	observation->opening = flow->opening;
+	observation->arm = flow->arm;
+	return observation;
 }
 
-/* What is observed of a connection whose packet leaves, from the first one. */
+/* Returns the observation of a connection whose packet leaves. */
 static __always_inline struct observation *
 observe(struct __sk_buff *skb, struct flow *flow, struct tcp_sock *full)
 {
-	struct observation *seen = NULL;
+	struct observation *observation = NULL;
 
 	if (!observing)
 		return NULL;
-	/* Of another connection with the same socket nothing is to be added. */
+	/*
+	 * The observation of an earlier connection of this socket is not
+	 * reused.
+	 */
 	if (flow->arm != ARM_NONE)
-		seen = observed(skb);
-	return seen ?: begin_observation(skb, flow, full);
+		observation = find_observation(skb);
+	return observation ?: start_observation(skb, flow, full);
 }
 
 #endif /* PILLION_ASSIGNMENT_H */

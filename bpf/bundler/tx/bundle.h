@@ -3,9 +3,9 @@
  * Redundant Data Bundling: a small new segment carries the unacknowledged bytes
  * before it (LCN 2015, section III).
  *
- * Whole previous segments ride along, newest first, as many as the limits
- * allow. The packet is read until all is decided; from then on it is either
- * sent with a whole bundle or not at all.
+ * Whole previous segments are bundled, newest first, up to the limits. The
+ * packet is only read until everything is decided; then it is sent with a
+ * complete bundle or dropped.
  */
 #ifndef PILLION_BUNDLE_H
 #define PILLION_BUNDLE_H
@@ -21,26 +21,26 @@
 #include "thin.h"
 #include "../policy/translation.h"
 
-/* What may ride along with the newest segment, and what does. */
-struct choice {
-	__u32 packets; /* at most */
+/* The limits of a bundle with the newest segment, and its contents. */
+struct bundle_plan {
+	__u32 packets; /* maximum */
 	__u32 una; /* from here on */
 	__u32 limit; /* of the payload in all */
-	__u32 kept; /* payload before the segment */
+	__u32 stored_bytes; /* payload before the segment */
 
 	__u32 segments;
-	__u32 start; /* where the first of them begins */
-	bool is_probe; /* it is not known to come through */
+	__u32 start; /* where the first of them starts */
+	bool is_probe; /* its size is not proven on this path */
 };
 
 /*
- * How many of so many segments before the newest one come behind all gaps that
- * precede what was acknowledged selectively, if anything was. TCP knows of such
- * a gap, and would take for reordered what fills it and was not retransmitted.
- * A global function, as the verifier is to look at the loop once.
+ * Counts how many of the last `packets` segments are after all gaps before
+ * selectively acknowledged data. TCP knows such a gap, and would treat an
+ * unretransmitted segment that fills it as reordered. A global function, so
+ * that the verifier checks the loop once.
  */
-__noinline int count_behind_gaps(struct record *record, struct sacked *sacked,
-				 __u32 sacked_out, __u32 packets)
+__noinline int count_after_gaps(struct record *record, struct sacked *sacked,
+				__u32 sacked_out, __u32 packets)
 {
 	bool has_come, later_came = false;
 	__u32 newest, i;
@@ -50,10 +50,10 @@ __noinline int count_behind_gaps(struct record *record, struct sacked *sacked,
 	if (!sacked_out)
 		return packets;
 	newest = record->next - 1;
-	for (i = 1; i < RECORD - 1 && i <= packets; i++) {
+	for (i = 1; i < RECORD_SLOTS - 1 && i <= packets; i++) {
 		has_come = is_sacked(sacked, newest - i);
 		if (later_came && !has_come &&
-		    !(slot(record, newest - i)->how & RETRANSMITTED))
+		    !(slot(record, newest - i)->flags & RETRANSMITTED))
 			break;
 		later_came = has_come;
 	}
@@ -61,37 +61,37 @@ __noinline int count_behind_gaps(struct record *record, struct sacked *sacked,
 }
 
 /*
- * As many of the segments before the newest one as fit: ELIGIBLE, or why there
- * are none. A global function, as the verifier is to look at the loop once.
+ * Finds the previous segments that fit: ELIGIBLE, or the reason for none. A
+ * global function, so that the verifier checks the loop once.
  */
-__noinline int find_previous(struct record *record, struct choice *choice)
+__noinline int find_previous(struct record *record, struct bundle_plan *plan)
 {
-	__u32 newest, begin, end, i, seq;
+	__u32 newest, start, end, i, seq;
 
-	if (!record || !choice)
+	if (!record || !plan)
 		return NO_HISTORY;
 	newest = record->next - 1;
-	begin = slot(record, newest)->seq;
+	start = slot(record, newest)->seq;
 	end = record_end(record);
-	choice->start = begin;
-	for (i = 1; i < RECORD - 1 && i <= choice->packets; i++) {
+	plan->start = start;
+	for (i = 1; i < RECORD_SLOTS - 1 && i <= plan->packets; i++) {
 		seq = slot(record, newest - i)->seq;
-		if (before(seq, choice->una) || seq == choice->start)
+		if (before(seq, plan->una) || seq == plan->start)
 			break;
-		if (end - seq > choice->limit)
-			return choice->segments ? ELIGIBLE : NO_ROOM;
-		if (begin - seq > choice->kept)
+		if (end - seq > plan->limit)
+			return plan->segments ? ELIGIBLE : NO_ROOM;
+		if (start - seq > plan->stored_bytes)
 			break;
-		choice->segments = i;
-		choice->start = seq;
+		plan->segments = i;
+		plan->start = seq;
 	}
-	return choice->segments ? ELIGIBLE : NO_HISTORY;
+	return plan->segments ? ELIGIBLE : NO_HISTORY;
 }
 
-/* Decides for new data: ELIGIBLE, with what rides along, or why not. */
+/* Plans a bundle for new data: ELIGIBLE with the plan, or the reason. */
 static __always_inline enum outcome
-choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
-       const struct segment *seg, struct choice *choice)
+plan_bundle(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
+	    const struct segment *seg, struct bundle_plan *plan)
 {
 	__u32 limit, size, proved;
 	struct egress *egress = &flow->egress;
@@ -102,16 +102,16 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	limit = payload_limit(skb, flow, tp, seg);
 	if (seg->len >= limit)
 		return FULL_SIZE;
-	outcome = test_acks(flow);
+	outcome = check_acks(flow);
 	if (outcome != ELIGIBLE)
 		return outcome;
 	if (flow->options.wait_for_loss && !tp->total_retrans)
 		return NO_LOSS;
-	outcome = test_thin(&flow->options, egress, tp);
+	outcome = check_thin(&flow->options, egress, tp);
 	if (outcome != ELIGIBLE)
 		return outcome;
-	if (READ_ONCE(flow->ingress.unread))
-		return UNWATCHED;
+	if (READ_ONCE(flow->ingress.unparsed))
+		return LOSS_DETECTION_UNAVAILABLE;
 	if (egress->announced.excess)
 		return egress->announced.excess;
 	size = current_limit(&egress->path, &flow->ingress, &flow->options,
@@ -120,43 +120,43 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 			     egress->announced.varying);
 	if (is_probing(&egress->path, tp->snd_una) && proved < size)
 		size = proved;
-	choice->packets = count_behind_gaps(
-		&egress->record, &flow->ingress.sacked, tp->sacked_out,
-		allowed_packets(flow) ?: RECORD);
-	choice->una = tp->snd_una;
-	choice->limit = size < limit ? size : limit;
-	choice->kept = egress->announced.kept;
-	outcome = find_previous(&egress->record, choice);
+	plan->packets = count_after_gaps(&egress->record, &flow->ingress.sacked,
+					 tp->sacked_out,
+					 allowed_packets(flow) ?: RECORD_SLOTS);
+	plan->una = tp->snd_una;
+	plan->limit = size < limit ? size : limit;
+	plan->stored_bytes = egress->announced.stored_bytes;
+	outcome = find_previous(&egress->record, plan);
 	if (outcome == NO_ROOM && size < limit)
-		return PATH_SIZE;
+		return EXCEEDS_PATH_SIZE;
 	/*
-	 * Behind a gap, what comes again of that which TCP has not
-	 * retransmitted makes its time-out look needless (F-RTO, RFC 5682).
+	 * After a gap, duplicates of segments that TCP has not retransmitted
+	 * would make its time-out look spurious (F-RTO, RFC 5682).
 	 */
-	if (outcome == ELIGIBLE && egress->announced.in_doubt &&
-	    choice->start != choice->una)
-		return UNWATCHED;
-	choice->is_probe = seg->seq + seg->len - choice->start > proved;
+	if (outcome == ELIGIBLE && egress->announced.timeout_in_doubt &&
+	    plan->start != plan->una)
+		return LOSS_DETECTION_UNAVAILABLE;
+	plan->is_probe = seg->seq + seg->len - plan->start > proved;
 	return outcome;
 }
 
-/* What rides along, and with which segment, is in the record from now on. */
+/* Records the bundle of the newest segment. */
 static __always_inline void note_bundle(struct egress *egress,
 					const struct segment *seg,
-					const struct choice *choice)
+					const struct bundle_plan *plan)
 {
 	struct record *record = &egress->record;
 	__u32 newest = record->next - 1, i;
 
-	if (choice->is_probe)
+	if (plan->is_probe)
 		egress->path.probe_end = seg->seq + seg->len;
-	note_length(egress, choice->segments);
-	mark(slot(record, newest), seg->seq - choice->start);
-	for (i = 1; i < RECORD - 1 && i <= choice->segments; i++)
-		mark(slot(record, newest - i), RODE_ALONG);
+	note_bundle_length(egress, plan->segments);
+	set_flags(slot(record, newest), seg->seq - plan->start);
+	for (i = 1; i < RECORD_SLOTS - 1 && i <= plan->segments; i++)
+		set_flags(slot(record, newest - i), PIGGYBACKED);
 }
 
-/* Lets the remembered bytes from start on ride along. */
+/* Adds the stored bytes from start to the segment. */
 static __always_inline enum outcome prepend(struct __sk_buff *skb,
 					    struct flow *flow,
 					    struct segment *seg, __u32 start)
@@ -168,7 +168,8 @@ static __always_inline enum outcome prepend(struct __sk_buff *skb,
 		return NO_MEMORY;
 	if (bpf_skb_store_bytes(skb, seg->tcp + offsetof(struct tcphdr, seq),
 				&seq, sizeof(seq), 0) ||
-	    fill(skb, flow, seg, seg->payload, start, grown + seg->len, grown))
+	    write_payload(skb, flow, seg, seg->payload, start, grown + seg->len,
+			  grown))
 		return DROPPED;
 	return BUNDLED;
 }
@@ -178,31 +179,31 @@ send_new(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 	 struct bpf_tcp_sock *tp, struct segment *seg)
 {
 	struct egress *egress = &flow->egress;
-	struct choice choice = {};
+	struct bundle_plan plan = {};
 	enum outcome outcome;
 
-	outcome = choose(skb, flow, tp, seg, &choice);
-	if (keep(skb, seg->payload, flow, seg->seq, seg->len))
+	outcome = plan_bundle(skb, flow, tp, seg, &plan);
+	if (copy_to_history(skb, seg->payload, flow, seg->seq, seg->len))
 		return UNREADABLE;
-	egress->kept = egress->announced.kept + seg->len;
-	if (egress->kept > HISTORY_BYTES)
-		egress->kept = HISTORY_BYTES;
+	egress->stored_bytes = egress->announced.stored_bytes + seg->len;
+	if (egress->stored_bytes > HISTORY_BYTES)
+		egress->stored_bytes = HISTORY_BYTES;
 	if (outcome != ELIGIBLE)
 		return outcome;
-	if (is_held_back(flow)) {
-		hold_back(skb, egress, seg->seq - choice.start,
-			  choice.segments);
-		return HELD_BACK;
+	if (is_suppressed(flow)) {
+		suppress_bundle(skb, egress, seg->seq - plan.start,
+				plan.segments);
+		return SUPPRESSED;
 	}
 	if (!is_allowed(sk, flow))
 		return GOVERNED;
-	outcome = prepend(skb, flow, seg, choice.start);
+	outcome = prepend(skb, flow, seg, plan.start);
 	if (outcome == BUNDLED)
-		note_bundle(egress, seg, &choice);
+		note_bundle(egress, seg, &plan);
 	return outcome;
 }
 
-/* So many redundant bytes have been added to what TCP sends. */
+/* Counts redundant bytes added to a segment. */
 static __always_inline void add_redundant(struct flow *flow, __u32 bytes)
 {
 	ADD(flow, redundant_bytes, bytes);
@@ -211,25 +212,25 @@ static __always_inline void add_redundant(struct flow *flow, __u32 bytes)
 }
 
 /*
- * Is the segment at the device the one that TCP has announced? Then nothing but
- * its headers may be against bundling. ELSEWHERE if it is another one.
+ * Matches the segment at the device with the announced one. Then only its
+ * headers may prevent bundling. UNATTACHED_DEVICE for any other segment.
  */
-static __always_inline enum outcome identify(const struct egress *egress,
-					     struct bpf_tcp_sock *tp,
-					     const struct segment *seg,
-					     enum outcome parsed)
+static __always_inline enum outcome
+match_announcement(const struct egress *egress, struct bpf_tcp_sock *tp,
+		   const struct segment *seg, enum outcome parsed)
 {
 	__u32 end = seg->seq + seg->len;
 
-	if (parsed == NOT_PLAIN_IP)
+	if (parsed == UNPARSED_IP)
 		return parsed;
 	if (end != egress->announced.end ||
 	    after(seg->seq, egress->announced.seq))
-		return ELSEWHERE;
+		return UNATTACHED_DEVICE;
 	if (seg->seq != egress->announced.seq)
 		return OVERLAP;
-	if (egress->announced.kind == NEW_DATA && seg->seq != tp->snd_nxt)
-		return WAITED;
+	if (egress->announced.kind == ANNOUNCED_NEW_DATA &&
+	    seg->seq != tp->snd_nxt)
+		return STALE;
 	return parsed;
 }
 
@@ -239,22 +240,22 @@ send(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
      struct bpf_tcp_sock *tp, struct segment *seg, enum outcome parsed)
 {
 	struct egress *egress = &flow->egress;
-	enum announced announced = egress->announced.kind;
+	enum announcement_kind announced = egress->announced.kind;
 	enum outcome outcome;
 	__u32 grown = skb->len;
 
-	outcome = identify(egress, tp, seg, parsed);
-	if (announced == NOTHING || outcome == ELSEWHERE)
+	outcome = match_announcement(egress, tp, seg, parsed);
+	if (announced == ANNOUNCED_NOTHING || outcome == UNATTACHED_DEVICE)
 		return outcome;
-	egress->announced.kind = NOTHING;
+	egress->announced.kind = ANNOUNCED_NOTHING;
 	if (outcome == ELIGIBLE && gets_helper_port(skb, sk, seg))
 		outcome = HELPER_PORT;
 	if (outcome == ELIGIBLE)
-		outcome = announced == NEW_DATA
+		outcome = announced == ANNOUNCED_NEW_DATA
 				  ? send_new(skb, sk, flow, tp, seg)
 				  : retransmit(skb, flow, tp, sk, seg);
-	else if (announced == RETRANSMISSION)
-		outcome = OLD_DATA;
+	else if (announced == ANNOUNCED_RETRANSMISSION)
+		outcome = RETRANSMISSION;
 	count(flow, outcome);
 	if (outcome == BUNDLED || outcome == RETRANSMISSION_BUNDLED) {
 		add_redundant(flow, skb->len - grown);
@@ -272,19 +273,19 @@ static __always_inline int bundle(struct __sk_buff *skb, struct bpf_sock *sk,
 	struct segment seg = {};
 	enum outcome outcome;
 
-	if (READ_ONCE(egress->announced.kind) == NOTHING)
+	if (READ_ONCE(egress->announced.kind) == ANNOUNCED_NOTHING)
 		return TCX_NEXT;
 	tp = bpf_tcp_sock(sk);
 	if (!tp)
 		return TCX_NEXT;
-	outcome = parse_link(skb, &seg, link) ? NOT_PLAIN_IP
+	outcome = parse_link(skb, &seg, link) ? UNPARSED_IP
 					      : parse_tcp(skb, &seg);
-	if (seg.in_tunnel || (outcome != NOT_PLAIN_IP && !seg.len))
+	if (seg.in_tunnel || (outcome != UNPARSED_IP && !seg.len))
 		return TCX_NEXT;
-	if (!try_enter(&egress->busy))
+	if (!try_lock(&egress->busy))
 		return TCX_NEXT;
 	outcome = send(skb, sk, flow, tp, &seg, outcome);
-	leave(&egress->busy);
+	unlock(&egress->busy);
 	return outcome == DROPPED ? TCX_DROP : TCX_NEXT;
 }
 

@@ -2,10 +2,10 @@
 /*
  * The TCP checksum of a changed segment.
  *
- * As a rule TCP leaves it to the device or to the kernel's last step before it
- * (CHECKSUM_PARTIAL), and only the pseudo-header's sum stands in the packet. A
- * device stacked above this one may have completed it already (CHECKSUM_NONE);
- * then it is computed anew over the whole segment.
+ * Usually TCP leaves it to the device or to the kernel's last step before it
+ * (CHECKSUM_PARTIAL), and the packet has only the pseudo-header's sum. A device
+ * stacked above this one may have completed it (CHECKSUM_NONE); then it is
+ * recomputed over the whole segment.
  */
 #ifndef PILLION_CHECKSUM_H
 #define PILLION_CHECKSUM_H
@@ -68,23 +68,23 @@ static __noinline int recompute_checksum(struct __sk_buff *skb,
 }
 
 /*
- * The packet's sequence number and lengths are in place, and its payload.
+ * Updates the checksum after sequence number, lengths and payload are written.
  *
- * No field tells a program which of the two kinds of checksum this is. But when
- * the pseudo-header's length grows, the kernel lets a partial sum grow with it,
- * and a complete checksum shrink.
+ * No field shows a program which kind of checksum this is. But when the
+ * pseudo-header's length grows, the kernel increases a partial sum and
+ * decreases a complete checksum.
  */
-static __always_inline int mend_checksum(struct __sk_buff *skb,
-					 struct segment *seg, __u16 grown)
+static __always_inline int update_checksum(struct __sk_buff *skb,
+					   struct segment *seg, __u16 grown)
 {
 	__u32 at = seg->tcp + TCP_CHECK;
-	__u16 is, len = skb->len - seg->tcp;
+	__u16 current, len = skb->len - seg->tcp;
 
 	if (bpf_l4_csum_replace(skb, at, bpf_htons(len - grown), bpf_htons(len),
 				BPF_F_PSEUDO_HDR | sizeof(len)) ||
-	    bpf_skb_load_bytes(skb, at, &is, sizeof(is)))
+	    bpf_skb_load_bytes(skb, at, &current, sizeof(current)))
 		return -1;
-	if (is == fold((__u64)seg->check + bpf_htons(grown)))
+	if (current == fold((__u64)seg->check + bpf_htons(grown)))
 		return 0;
 	return recompute_checksum(skb, seg);
 }

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How densely does the receiver acknowledge?
+ * How densely the receiver acknowledges.
  *
- * An ACK shows the losses that a bundle hid if it ends where the bundle's
- * packet does. A receiver that delays ACKs sends 45 to 50 for 80 segments; a
- * filter on the path back, as cable modems have, may leave one of five. Then
- * most losses are not found, and nothing is bundled. The ends of all small
- * segments count, with bundles or without: so it shows as well when ACKs are
- * dense again.
+ * An ACK shows the losses that a bundle hid if it ends with the bundle's
+ * packet. A receiver with delayed ACKs sends 45 to 50 for 80 segments. An ACK
+ * filter on the reverse path, as in cable modems, may leave one of five. Then
+ * most losses stay undetected, and nothing is bundled. All small segments
+ * count, with or without bundles, so a return to dense ACKs is detected as
+ * well.
  */
 #ifndef PILLION_DENSITY_H
 #define PILLION_DENSITY_H
 
 #include "../lock.h"
 
-#define ENDS	     64 /* of the last small segments */
-#define ENDS_THINNED 16 /* if no more have an ACK that ends there */
+#define ENDS		 64 /* of the last small segments */
+#define MAX_THINNED_ENDS 16 /* if no more have an ACK that ends there */
 
 /*
  * Records whether an ACK ended at an acknowledged segment. `counts` is 1 for a
@@ -25,8 +25,8 @@
 static __always_inline void count_end(struct ingress *ingress, __u32 counts,
 				      __u32 is_end_of_ack)
 {
-	WRITE_ONCE(ingress->ends_passed,
-		   ingress->ends_passed << counts | (counts & ~is_end_of_ack));
+	WRITE_ONCE(ingress->unacked_ends,
+		   ingress->unacked_ends << counts | (counts & ~is_end_of_ack));
 }
 
 /*
@@ -35,19 +35,16 @@ static __always_inline void count_end(struct ingress *ingress, __u32 counts,
  */
 static __always_inline __u32 ends_acknowledged(const struct ingress *ingress)
 {
-	return ENDS - __builtin_popcountll(READ_ONCE(ingress->ends_passed));
+	return ENDS - __builtin_popcountll(READ_ONCE(ingress->unacked_ends));
 }
 
 static __always_inline bool are_acks_thinned(const struct ingress *ingress)
 {
-	return ends_acknowledged(ingress) <= ENDS_THINNED;
+	return ends_acknowledged(ingress) <= MAX_THINNED_ENDS;
 }
 
-/*
- * ELIGIBLE if the receiver's ACKs show the losses that bundles hide, else why
- * they do not.
- */
-static __always_inline enum outcome test_acks(const struct flow *flow)
+/* ELIGIBLE if the receiver's ACKs show hidden losses, otherwise the reason. */
+static __always_inline enum outcome check_acks(const struct flow *flow)
 {
 	if (flow->sack != SACK_OFFERED && !flow->options.without_sack)
 		return NO_SACK;
@@ -63,8 +60,8 @@ static __always_inline enum outcome test_acks(const struct flow *flow)
  * Scales a loss count or rate up by the share of segment ends that have an ACK,
  * because a hidden loss shows only where an ACK ends.
  */
-static __always_inline __u64 with_unseen(const struct ingress *ingress,
-					 __u64 seen)
+static __always_inline __u64 scale_for_unseen(const struct ingress *ingress,
+					      __u64 seen)
 {
 	return seen * ENDS / (ends_acknowledged(ingress) ?: 1);
 }

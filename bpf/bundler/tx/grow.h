@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Makes a packet larger, for remembered payload to ride along.
+ * Enlarges a packet for stored payload.
  *
- * Until the packet has grown it is only read, and passes as it is if that
- * fails. What fails behind leaves it half rewritten, so that it is dropped.
+ * The packet is only read until it has grown, and passes unchanged if that
+ * fails. A later failure leaves it half rewritten, so it is dropped.
  */
 #ifndef PILLION_GROW_H
 #define PILLION_GROW_H
@@ -12,8 +12,8 @@
 #include "history.h"
 
 /*
- * Payload that the segment may have in all. Where TCP's MSS is more than the
- * device takes, IP cuts a segment before it comes here, and nobody does after.
+ * Maximum payload of the segment. If TCP's MSS exceeds the device's MTU, IP
+ * fragments before this hook, and nothing fragments after it.
  */
 static __always_inline __u32 payload_limit(struct __sk_buff *skb,
 					   const struct flow *flow,
@@ -39,30 +39,32 @@ static __always_inline __u32 payload_limit(struct __sk_buff *skb,
 static __always_inline int set_ip_length(struct __sk_buff *skb,
 					 const struct segment *seg, __u16 grown)
 {
-	__be16 was = bpf_htons(seg->ip_len);
-	__be16 is = bpf_htons(seg->ip_len + grown);
+	__be16 old_len = bpf_htons(seg->ip_len);
+	__be16 new_len = bpf_htons(seg->ip_len + grown);
 
 	if (seg->ipv6)
 		return bpf_skb_store_bytes(
 			skb, seg->ip + offsetof(struct ipv6hdr, payload_len),
-			&is, sizeof(is), 0);
+			&new_len, sizeof(new_len), 0);
 	if (bpf_skb_store_bytes(skb, seg->ip + offsetof(struct iphdr, tot_len),
-				&is, sizeof(is), 0))
+				&new_len, sizeof(new_len), 0))
 		return -1;
 	return bpf_l3_csum_replace(skb, seg->ip + offsetof(struct iphdr, check),
-				   was, is, sizeof(is));
+				   old_len, new_len, sizeof(new_len));
 }
 
 /*
- * Writes the remembered len bytes from seq on at offset into a packet that has
- * grown by so much, and mends its lengths and checksum.
+ * Writes len stored bytes from seq at offset into a packet that has grown, and
+ * updates its lengths and checksum.
  */
-static __always_inline int fill(struct __sk_buff *skb, struct flow *flow,
-				struct segment *seg, __u32 offset, __u32 seq,
-				__u32 len, __u16 grown)
+static __always_inline int write_payload(struct __sk_buff *skb,
+					 struct flow *flow, struct segment *seg,
+					 __u32 offset, __u32 seq, __u32 len,
+					 __u16 grown)
 {
-	return recall(skb, offset, flow, seq, len) ||
-	       set_ip_length(skb, seg, grown) || mend_checksum(skb, seg, grown);
+	return copy_from_history(skb, offset, flow, seq, len) ||
+	       set_ip_length(skb, seg, grown) ||
+	       update_checksum(skb, seg, grown);
 }
 
 #endif /* PILLION_GROW_H */

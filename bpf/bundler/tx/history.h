@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The payload that a connection sent last, for bundles to carry it again.
+ * The last payload of a connection, for use in bundles.
  *
- * Only what left by a device with pillion as a plain segment is kept, and only
- * as far back as nothing else was sent between: egress.kept bytes before the
- * record's end.
+ * Only plain segments that left by an attached device are stored, without gaps:
+ * egress.stored_bytes before the record's end.
  */
 #ifndef PILLION_HISTORY_H
 #define PILLION_HISTORY_H
 
 #include "../segment.h"
 
-/* Payload is copied in pieces of at most so many bytes; a power of two. */
+/* Maximum bytes of one copy; a power of two. */
 #define PIECE 1024
-/* Pieces that a segment lies in at most, for its ends need not be theirs. */
+/* Maximum pieces of a segment, which may not be aligned. */
 #define PIECES (HISTORY_BYTES / PIECE + 1)
 
 /*
@@ -46,9 +45,10 @@ static __always_inline __u32 piece(__u32 seq, __u32 len)
 	return len < room ? len : room;
 }
 
-/* Keeps the len bytes from seq on, less than HISTORY_BYTES, of the packet. */
-static __always_inline int keep(struct __sk_buff *skb, __u32 offset,
-				struct flow *flow, __u32 seq, __u32 len)
+/* Stores len bytes of the packet from seq, fewer than HISTORY_BYTES. */
+static __always_inline int copy_to_history(struct __sk_buff *skb, __u32 offset,
+					   struct flow *flow, __u32 seq,
+					   __u32 len)
 {
 	__u32 i, done = 0, part;
 
@@ -62,8 +62,9 @@ static __always_inline int keep(struct __sk_buff *skb, __u32 offset,
 }
 
 /* Writes the len bytes from seq on into the packet. */
-static __always_inline int recall(struct __sk_buff *skb, __u32 offset,
-				  struct flow *flow, __u32 seq, __u32 len)
+static __always_inline int copy_from_history(struct __sk_buff *skb,
+					     __u32 offset, struct flow *flow,
+					     __u32 seq, __u32 len)
 {
 	__u32 i, done = 0, part;
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How many previous segments ride along, where that follows the losses.
+ * The adaptive number of previous segments in a bundle.
  *
- * A bundle of k previous segments repairs a run of up to k lost ones. From the
- * runs seen, the level is the smallest k that leaves fewer segments unrepaired
- * than the target (LCN 2015, section VI, has this as future work). Counts fade,
- * so that the level returns to one when the losses stop.
+ * A bundle of k previous segments repairs a run of up to k lost ones. The level
+ * is the smallest k that leaves fewer segments unrepaired than the target, by
+ * the runs seen up to now (future work in LCN 2015, section VI). Counts fade,
+ * so the level returns to one when losses stop.
  *
- * What counts is the segments that bundles can repair. A loss is one that a
- * bundle hid, or that TCP has retransmitted, if the receiver did not report it
- * as duplicate.
+ * Only segments that bundles can repair count. A loss is one that a bundle hid,
+ * or that TCP retransmitted, unless the receiver reported the latter as
+ * duplicate.
  */
 #ifndef PILLION_LEVEL_H
 #define PILLION_LEVEL_H
@@ -34,13 +34,13 @@ static __always_inline __u64 left_unrepaired(__u64 unrepaired, __u64 at,
 }
 
 /*
- * The smallest level that leaves no more than the target unrepaired: of each
- * run, what is longer than the level. A global function, as the verifier is to
- * look at the loops once.
+ * The smallest level that leaves at most the target unrepaired, where each
+ * run's excess over the level counts. A global function, so that the verifier
+ * checks the loops once.
  */
 __noinline int choose_level(const struct ingress *ingress, __u32 target_ppm)
 {
-	__u64 unrepaired = 0, runs = 0, shorter, bearable;
+	__u64 unrepaired = 0, runs = 0, shorter, tolerable;
 	__u32 k;
 
 	if (!ingress)
@@ -53,36 +53,36 @@ __noinline int choose_level(const struct ingress *ingress, __u32 target_ppm)
 	 * there. */
 	shorter = (__u64)ingress->run_segments * ends_acknowledged(ingress) /
 		  ENDS;
-	bearable = shorter * target_ppm;
+	tolerable = shorter * target_ppm;
 	for (k = 0; k < RUN_LENGTHS; k++) {
 		unrepaired -= runs;
 		runs -= ingress->runs[k];
 		if (left_unrepaired(unrepaired, ingress->runs[k], shorter) *
 			    PPM <=
-		    bearable << 10)
+		    tolerable << 10)
 			return k + 1;
 		shorter = ingress->runs[k];
 	}
 	return RUN_LENGTHS;
 }
 
-static __always_inline __u16 *runs_of(struct ingress *ingress, __u32 length)
+static __always_inline __u16 *run_count(struct ingress *ingress, __u32 length)
 {
 	__u32 last = length < RUN_LENGTHS ? length : RUN_LENGTHS;
 
 	return &ingress->runs[(last - 1) & (RUN_LENGTHS - 1)];
 }
 
-/* The run goes on with a lost segment, or begins with it. */
+/* Adds a lost segment to the run, or starts a run. */
 static __always_inline void lengthen_run(struct ingress *ingress, __u32 start,
 					 __u32 end)
 {
-	struct run *run = &ingress->run;
+	struct loss_run *run = &ingress->run;
 
-	if (run->noted || !run->segments) {
+	if (run->counted || !run->segments) {
 		run->start = start;
 		run->segments = 0;
-		run->noted = 0;
+		run->counted = 0;
 	}
 	run->end = end;
 	run->segments++;
@@ -91,28 +91,28 @@ static __always_inline void lengthen_run(struct ingress *ingress, __u32 start,
 /* A segment arrived that no bundle had to repair. */
 static __always_inline void end_run(struct ingress *ingress)
 {
-	struct run *run = &ingress->run;
+	struct loss_run *run = &ingress->run;
 
-	if (run->noted || !run->segments)
+	if (run->counted || !run->segments)
 		return;
-	(*runs_of(ingress, run->segments))++;
-	run->noted = 1;
+	(*run_count(ingress, run->segments))++;
+	run->counted = 1;
 }
 
-/* Shortens the last run: so many of its segments had arrived after all. */
+/* Shortens the last run by segments that arrived after all. */
 static __always_inline void shorten_run(struct ingress *ingress, __u32 segments)
 {
-	struct run *run = &ingress->run;
+	struct loss_run *run = &ingress->run;
 	__u16 *count;
 
 	if (segments > run->segments)
 		segments = run->segments;
-	if (run->noted && segments) {
-		count = runs_of(ingress, run->segments);
+	if (run->counted && segments) {
+		count = run_count(ingress, run->segments);
 		if (*count)
 			(*count)--;
 		if (run->segments > segments)
-			(*runs_of(ingress, run->segments - segments))++;
+			(*run_count(ingress, run->segments - segments))++;
 	}
 	run->segments -= segments;
 }
@@ -128,7 +128,7 @@ static __always_inline void fade(struct ingress *ingress)
 		ingress->runs[k] /= 2;
 }
 
-/* Previous segments that may ride along; 0: no limit. */
+/* Maximum previous segments in a bundle; 0: no limit. */
 static __always_inline __u32 allowed_packets(struct flow *flow)
 {
 	__u32 limit = flow->options.max_packets, level;

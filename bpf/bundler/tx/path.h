@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A path, or a device, may drop large packets. A bundle that is lost for its
- * size costs a part of the window, and TCP then merges waiting data into
- * packets that such a path drops as well, for good. So a bundle is at most as
- * large as what every path is to carry, or as the largest packet that arrived.
+ * Path sizes. A path, or a device, may drop large packets. A bundle lost for
+ * its size costs a part of the window. TCP then merges waiting data into
+ * packets that such a path always drops. A bundle is therefore at most as large
+ * as the minimum MTU of every path, or as the largest packet that arrived.
  *
- * A path may become smaller later. If TCP retransmits what left in a bundle's
- * packet, and no later packet of that size arrived, sizes are proved again, one
- * bundle at a time (RFC 8899). After ROUNDS failures in a row a limit below the
- * smallest lost bundle holds for a pause, which gets longer each time
- * (RFC 8899, sections 4.3 and 5.1).
+ * A path may shrink later. If TCP retransmits data of a bundle's packet, and no
+ * later packet of that size arrived, sizes are probed again, one bundle at a
+ * time (RFC 8899). After ROUNDS consecutive failures a limit below the smallest
+ * lost bundle applies for a pause, which doubles each time (RFC 8899, sections
+ * 4.3 and 5.1).
  */
 #ifndef PILLION_PATH_H
 #define PILLION_PATH_H
@@ -24,42 +24,45 @@
 
 #define ROUNDS	    3
 #define PAUSE_S	    2
-#define PAUSE_MAX_S 640
+#define MAX_PAUSE_S 640
 
 /* Packets larger for a bundle that are lost for certain. */
 struct lost_bundles {
 	__u32 smallest; /* payload; 0: none */
-	__u32 last; /* where the newest of these segments begins */
+	__u32 last; /* where the newest of these segments starts */
 };
 
-/* Is what arrived all since the last round? */
-static __always_inline bool is_up_to_date(const struct path_size *path,
-					  const struct ingress *ingress)
+/* Returns true if all deliveries counted are since the last round. */
+static __always_inline bool is_current_epoch(const struct path_size *path,
+					     const struct ingress *ingress)
 {
 	return READ_ONCE(ingress->epoch) == path->epoch;
 }
 
-/* The largest packet with a bundle that has arrived since, payload. */
-static __always_inline __u32 came_through(const struct path_size *path,
-					  const struct ingress *ingress)
+/* Payload of the largest delivered packet with a bundle since then. */
+static __always_inline __u32 delivered_bundle_size(
+	const struct path_size *path, const struct ingress *ingress)
 {
-	return is_up_to_date(path, ingress) ? READ_ONCE(ingress->through) : 0;
+	return is_current_epoch(path, ingress)
+		       ? READ_ONCE(ingress->largest_bundle)
+		       : 0;
 }
 
 /* Has a bundle as large that left later arrived? Then it was no matter of size.
  */
-static __always_inline bool is_ordinary(const struct ingress *ingress,
-					const struct lost_bundles *lost)
+static __always_inline bool is_size_unrelated(const struct ingress *ingress,
+					      const struct lost_bundles *lost)
 {
 	return after(READ_ONCE(ingress->bundle_end), lost->last) &&
 	       READ_ONCE(ingress->bundle_size) >= lost->smallest;
 }
 
-/* If what was suspected has come through, it was no matter of size. */
+/* Clears the limit if a packet of the suspected size was delivered. */
 static __always_inline void clear_suspicion(struct path_size *path,
 					    const struct ingress *ingress)
 {
-	if (!path->suspect || came_through(path, ingress) < path->suspect)
+	if (!path->suspect ||
+	    delivered_bundle_size(path, ingress) < path->suspect)
 		return;
 	path->limit = 0;
 	path->rounds = 0;
@@ -67,30 +70,30 @@ static __always_inline void clear_suspicion(struct path_size *path,
 	path->pause_s = 0;
 }
 
-/* What has been suspected is certain enough for now. */
+/* Sets the limit below the suspected size, for a pause. */
 static __always_inline void limit_path_size(struct path_size *path, __u64 now)
 {
 	path->pause_s = path->pause_s ? 2 * path->pause_s : PAUSE_S;
-	if (path->pause_s > PAUSE_MAX_S)
-		path->pause_s = PAUSE_MAX_S;
+	if (path->pause_s > MAX_PAUSE_S)
+		path->pause_s = MAX_PAUSE_S;
 	path->until_us = now + path->pause_s * 1000000ULL;
 	path->limit = path->suspect - 1;
 }
 
 /*
- * TCP retransmits, for the first time, what left in packets larger for a
- * bundle.
+ * Handles TCP's first retransmission of data in packets enlarged by a bundle.
  */
 static __always_inline void note_lost_bundles(struct path_size *path,
 					      const struct ingress *ingress,
 					      const struct lost_bundles *lost,
 					      __u32 snd_nxt)
 {
-	if (!lost->smallest || is_ordinary(ingress, lost))
+	if (!lost->smallest || is_size_unrelated(ingress, lost))
 		return;
 	clear_suspicion(path, ingress);
-	/* What came through since the last round is not doubted by one loss. */
-	if (path->suspect && lost->smallest <= came_through(path, ingress)) {
+	/* One loss does not disprove a size delivered since the last round. */
+	if (path->suspect &&
+	    lost->smallest <= delivered_bundle_size(path, ingress)) {
 		WRITE_ONCE(path->epoch, path->epoch + 1);
 		return;
 	}
@@ -114,9 +117,9 @@ static __always_inline __u32 base_size(const struct segment *seg)
 }
 
 /*
- * Payload of a packet that is known to come through: the base size, or as much
- * as arrived. What arrived may have had none of the options that not all
- * packets have, of which this one has `varying` bytes.
+ * Payload proven to be deliverable: the base size, or the largest arrived. That
+ * packet may have had none of the optional TCP options, of which this one has
+ * `varying` bytes.
  */
 static __always_inline __u32 at_least_base(__u32 arrived, __u32 varying,
 					   __u32 base)
@@ -125,13 +128,13 @@ static __always_inline __u32 at_least_base(__u32 arrived, __u32 varying,
 	return arrived > base ? arrived : base;
 }
 
-/* The limit of the path: no more than ever came through. */
+/* The current limit of the path: at most the largest size delivered. */
 static __always_inline __u32 current_limit(struct path_size *path,
 					   const struct ingress *ingress,
 					   const struct options *options,
 					   __u32 base, __u32 varying)
 {
-	/* The papers have no such limit: every size leaves at once. */
+	/* The papers have no such limit. */
 	if (options->published)
 		return HISTORY_BYTES;
 	clear_suspicion(path, ingress);
@@ -150,7 +153,7 @@ static __always_inline __u32 proved_size(const struct path_size *path,
 					 const struct options *options,
 					 __u32 varying)
 {
-	__u32 proved = came_through(path, ingress);
+	__u32 proved = delivered_bundle_size(path, ingress);
 
 	if (!path->rounds || options->published)
 		return HISTORY_BYTES;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The record of what TCP sent last: where each segment began, what rode along
- * in its packet, and whether TCP has retransmitted it since.
+ * The record of TCP's last segments: start, bundled bytes in the packet, and
+ * whether TCP has retransmitted them.
  *
- * It knows nothing of the payload (history.h), and forgets nothing that is not
- * acknowledged: what cannot be recorded is not bundled. A segment enters it
- * before its packet leaves, and so before an ACK can tell of it.
+ * It has no payload (history.h), and drops nothing unacknowledged: a segment
+ * without a free slot is not bundled. A segment is recorded before its packet
+ * leaves, and so before its ACK.
  */
 #ifndef PILLION_RECORD_H
 #define PILLION_RECORD_H
@@ -16,9 +16,10 @@
 /* Bits of sent_segment.how. */
 #define REDUNDANT     0x07ff /* bytes of other segments before it: a bundle */
 #define RETRANSMITTED 0x0800 /* by TCP, all of it or a part */
-#define RODE_ALONG    0x1000 /* in the packet of a later one */
-#define SMALL	      0x2000 /* a plain one that bundles could repair */
-#define ENDED_OLD     0x4000 /* a packet with old data ended where it does */
+#define PIGGYBACKED   0x1000 /* in the packet of a later one */
+#define SMALL	      0x2000 /* a plain one that a bundle could repair */
+#define RETRANSMISSION_END                                                     \
+	0x4000 /* a packet with old data ended where it does */
 
 _Static_assert(REDUNDANT >= HISTORY_BYTES - 1, "room for all that rides along");
 
@@ -27,14 +28,13 @@ _Static_assert(REDUNDANT >= HISTORY_BYTES - 1, "room for all that rides along");
 static __always_inline struct sent_segment *slot(struct record *record,
 						 __u32 at)
 {
-	return &record->segments[at & (RECORD - 1)];
+	return &record->segments[at & (RECORD_SLOTS - 1)];
 }
 
-/* The oldest slot; what stands there a reader may not look at (first_known()).
- */
-static __always_inline __u32 oldest(__u32 next)
+/* The oldest slot; readers may not use its content (first_known()). */
+static __always_inline __u32 oldest_slot(__u32 next)
 {
-	return next - (RECORD - 1);
+	return next - (RECORD_SLOTS - 1);
 }
 
 static __always_inline __u32 first_byte(const struct sent_segment *segment)
@@ -43,49 +43,49 @@ static __always_inline __u32 first_byte(const struct sent_segment *segment)
 }
 
 /*
- * The first byte of which a reader knows, who may see the record as it was
- * before two slots more were added: a gap, and what is sent behind it.
+ * The first byte valid for a reader, who may see the record before two more
+ * slots were added: a gap, and the segment after it.
  */
 static __always_inline __u32 first_known(struct record *record, __u32 next)
 {
-	return first_byte(slot(record, oldest(next) + 2));
+	return first_byte(slot(record, oldest_slot(next) + 2));
 }
 
-/* Where the segment's packet began. */
-static __always_inline __u32 packet_start(__u32 seq, __u16 how)
+/* Where the segment's packet starts. */
+static __always_inline __u32 packet_start(__u32 seq, __u16 flags)
 {
-	return seq - (how & REDUNDANT);
+	return seq - (flags & REDUNDANT);
 }
 
 /*
- * The slot of the last segment that begins at seq or before: next for what lies
- * behind all, and the oldest for what lies before. A global function, as the
- * verifier is to look at the loop once.
+ * The slot of the last segment that starts at or before seq: next for numbers
+ * after the record, the oldest for numbers before it. A global function, so
+ * that the verifier checks the loop once.
  */
 __noinline __u32 find_segment(struct record *record, __u32 next, __u32 seq)
 {
-	__u32 at = oldest(next), step;
+	__u32 at = oldest_slot(next), step;
 
 	if (!record)
 		return 0;
-	for (step = RECORD / 2; step; step /= 2)
+	for (step = RECORD_SLOTS / 2; step; step /= 2)
 		if (!after(first_byte(slot(record, at + step)), seq))
 			at += step;
 	return at;
 }
 
 /*
- * Begins the record at seq: all before is acknowledged, and nothing else was
- * sent. Its slots are counted on, for others keep their numbers. A global
- * function, as the verifier is to look at the loop once.
+ * Resets the record to start at seq: everything before is acknowledged. Slot
+ * numbers continue, because others refer to them. A global function, so that
+ * the verifier checks the loop once.
  */
-__noinline int begin_record(struct record *record, __u32 seq)
+__noinline int reset_record(struct record *record, __u32 seq)
 {
 	if (!record)
 		return 0;
-	for (int i = 0; i < RECORD; i++) {
+	for (int i = 0; i < RECORD_SLOTS; i++) {
 		record->segments[i].seq = seq;
-		record->segments[i].how = 0;
+		record->segments[i].flags = 0;
 	}
 	return 0;
 }
@@ -95,52 +95,54 @@ static __always_inline __u32 record_end(struct record *record)
 	return slot(record, record->next)->seq;
 }
 
-/* The segment that the record ends with begins at its end so far. */
+/* Appends a segment up to `end`. */
 static __always_inline void add_segment(struct record *record, __u32 end,
-					__u16 how, __u64 now_us)
+					__u16 flags, __u64 now_us)
 {
 	struct sent_segment *segment = slot(record, record->next);
 
-	segment->how = how;
+	segment->flags = flags;
 	segment->sent = now_us >> SENT_UNIT_BITS;
 	WRITE_ONCE(slot(record, record->next + 1)->seq, end);
 	PUBLISH(record->next, record->next + 1);
 }
 
-/* Acknowledged segments of which reports may come, beside what rode along. */
+/* Acknowledged segments that late reports may name, besides bundled ones. */
 #define REPORTED_LATE 16
-/* As many before the first unacknowledged one leave no place for others. */
-#define ALL_ACKNOWLEDGED (RECORD - 5)
+/* Limit that leaves slots for unacknowledged segments. */
+#define MAX_REPORTED (RECORD_SLOTS - 5)
 
 /*
  * Returns true if `more` segments would overwrite one that is unacknowledged or
  * that a report may still name. A bundle's report names segments that were just
- * acknowledged, at most `longest`. An overtaken packet's report comes later,
- * hence REPORTED_LATE more.
+ * acknowledged, at most `max_bundled`. An overtaken packet's report comes
+ * later, hence REPORTED_LATE more.
  */
 static __always_inline bool is_full(struct record *record, __u32 more,
-				    __u32 snd_una, __u32 longest)
+				    __u32 snd_una, __u32 max_bundled)
 {
-	__u32 reported = longest + REPORTED_LATE;
+	__u32 reported = max_bundled + REPORTED_LATE;
 
-	if (reported > ALL_ACKNOWLEDGED)
-		reported = ALL_ACKNOWLEDGED;
+	if (reported > MAX_REPORTED)
+		reported = MAX_REPORTED;
 	return after(
-		slot(record, oldest(record->next + more) + 2 + reported)->seq,
+		slot(record, oldest_slot(record->next + more) + 2 + reported)
+			->seq,
 		snd_una);
 }
 
-/* Stores the maximum number of segments that rode along with one packet. */
-static __always_inline void note_length(struct egress *egress, __u32 segments)
+/* Stores the maximum number of previous segments in one packet. */
+static __always_inline void note_bundle_length(struct egress *egress,
+					       __u32 segments)
 {
-	if (segments > egress->longest)
-		egress->longest = segments;
+	if (segments > egress->max_bundled)
+		egress->max_bundled = segments;
 }
 
-/* Marks a segment. Those who read it may see it with the flag or without. */
-static __always_inline void mark(struct sent_segment *segment, __u16 flags)
+/* Sets flags of a segment. Concurrent readers may see either state. */
+static __always_inline void set_flags(struct sent_segment *segment, __u16 flags)
 {
-	WRITE_ONCE(segment->how, segment->how | flags);
+	WRITE_ONCE(segment->flags, segment->flags | flags);
 }
 
 /* A segment, and the packet that it left in. */
@@ -149,7 +151,7 @@ struct packet {
 	__u32 seq;
 	__u32 end;
 	__u32 start; /* of all its payload */
-	__u16 how;
+	__u16 flags;
 	__u16 sent;
 };
 
@@ -163,17 +165,17 @@ static __always_inline void find_packet(struct record *record, __u32 next,
 	segment = slot(record, packet->slot);
 	packet->seq = first_byte(segment);
 	packet->end = first_byte(slot(record, packet->slot + 1));
-	packet->how = READ_ONCE(segment->how);
-	packet->start = packet_start(packet->seq, packet->how);
+	packet->flags = READ_ONCE(segment->flags);
+	packet->start = packet_start(packet->seq, packet->flags);
 	packet->sent = READ_ONCE(segment->sent);
 }
 
 /*
- * How far had the stream been acknowledged before? Further than TCP knows,
- * maybe: while the application holds the socket, ACKs wait for it.
+ * The highest acknowledgement before this one. It may be ahead of TCP's,
+ * because ACKs wait while the application holds the socket.
  */
-static __always_inline __u32 acked_so_far(struct flow *flow, __u32 una,
-					  __u32 end)
+static __always_inline __u32 highest_ack(struct flow *flow, __u32 una,
+					 __u32 end)
 {
 	__u32 acked = READ_ONCE(flow->ingress.acked);
 

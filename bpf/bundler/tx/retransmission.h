@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A retransmission takes along the segments that follow it (LCN 2008, section
- * III): an option.
+ * Bundling into retransmissions: segments after it are appended (LCN 2008,
+ * section III); optional.
  *
- * Only that of the first unacknowledged segment does, so that its arrival
- * either advances the acknowledgement or brings nothing new at all: by that,
- * reports of duplicates are told apart (dsack.h). And only while nothing
- * beyond it is acknowledged selectively, as after the time-outs of a thin
- * stream. Else TCP knows what is missing and retransmits it itself; and it
- * would take segments that it did not, acknowledged behind later ones, for
- * reordered (tcp_check_sack_reordering()).
+ * Only the retransmission of the first unacknowledged segment is used. Its
+ * arrival either advances the acknowledgement or brings nothing new, which
+ * distinguishes reports of duplicates (dsack.h). And only while nothing after
+ * it is acknowledged selectively, as after the time-outs of a thin stream.
+ * Otherwise TCP knows which segments are missing and retransmits them itself.
+ * It would treat appended segments, acknowledged after later ones, as reordered
+ * (tcp_check_sack_reordering()).
  */
 #ifndef PILLION_RETRANSMISSION_H
 #define PILLION_RETRANSMISSION_H
@@ -25,9 +25,9 @@
 #define TCP_PSH	  0x08
 
 /*
- * Where the last of the segments that follow seq ends, if so many may, and only
- * up to limit: seq itself if none does. A global function, as the verifier is
- * to look at the loop once.
+ * Returns the end of the last segment after seq to append: at most `packets`
+ * segments, up to limit; seq itself for none. A global function, so that the
+ * verifier checks the loop once.
  */
 __noinline __u32 find_followers(struct record *record, __u32 seq, __u32 packets,
 				__u32 limit)
@@ -39,7 +39,8 @@ __noinline __u32 find_followers(struct record *record, __u32 seq, __u32 packets,
 	at = find_segment(record, record->next, seq);
 	if (slot(record, at)->seq != seq)
 		return seq;
-	for (i = 0; i < RECORD && i < packets && at != record->next; i++) {
+	for (i = 0; i < RECORD_SLOTS && i < packets && at != record->next;
+	     i++) {
 		end = slot(record, ++at)->seq;
 		if (after(end, limit))
 			break;
@@ -49,9 +50,8 @@ __noinline __u32 find_followers(struct record *record, __u32 seq, __u32 packets,
 }
 
 /*
- * Marks the segments from start to end as riding along with a retransmission:
- * so many.
- * A global function, as the verifier is to look at the loop once.
+ * Marks the segments from start to end as appended to a retransmission; returns
+ * their number. A global function, so that the verifier checks the loop once.
  */
 __noinline int mark_followers(struct record *record, __u32 start, __u32 end)
 {
@@ -60,28 +60,28 @@ __noinline int mark_followers(struct record *record, __u32 start, __u32 end)
 	if (!record)
 		return 0;
 	at = find_segment(record, record->next, start);
-	for (i = 0; i < RECORD && before(slot(record, at)->seq, end); i++)
-		mark(slot(record, at++), RODE_ALONG);
+	for (i = 0; i < RECORD_SLOTS && before(slot(record, at)->seq, end); i++)
+		set_flags(slot(record, at++), PIGGYBACKED);
 	if (i)
-		mark(slot(record, at - 1), ENDED_OLD);
+		set_flags(slot(record, at - 1), RETRANSMISSION_END);
 	return i;
 }
 
 /*
  * Sets PSH: the packet ends where a write of the application's did, as a rule.
  */
-static __always_inline int push(struct __sk_buff *skb,
-				const struct segment *seg)
+static __always_inline int set_push(struct __sk_buff *skb,
+				    const struct segment *seg)
 {
-	__u8 flags;
+	__u8 tcp_flags;
 
-	if (bpf_skb_load_bytes(skb, seg->tcp + TCP_FLAGS, &flags, 1))
+	if (bpf_skb_load_bytes(skb, seg->tcp + TCP_FLAGS, &tcp_flags, 1))
 		return -1;
-	flags |= TCP_PSH;
-	return bpf_skb_store_bytes(skb, seg->tcp + TCP_FLAGS, &flags, 1, 0);
+	tcp_flags |= TCP_PSH;
+	return bpf_skb_store_bytes(skb, seg->tcp + TCP_FLAGS, &tcp_flags, 1, 0);
 }
 
-/* Lets the remembered bytes behind the segment, up to end, ride along. */
+/* Appends stored bytes after the segment, up to end. */
 static __always_inline enum outcome
 append(struct __sk_buff *skb, struct flow *flow, struct segment *seg, __u32 end)
 {
@@ -89,45 +89,47 @@ append(struct __sk_buff *skb, struct flow *flow, struct segment *seg, __u32 end)
 
 	if (bpf_skb_change_tail(skb, skb->len + grown, 0))
 		return NO_MEMORY;
-	if (push(skb, seg) ||
-	    fill(skb, flow, seg, seg->payload + seg->len, seq, grown, grown))
+	if (set_push(skb, seg) ||
+	    write_payload(skb, flow, seg, seg->payload + seg->len, seq, grown,
+			  grown))
 		return DROPPED;
 	return RETRANSMISSION_BUNDLED;
 }
 
 /*
- * May others ride along with a retransmission, as far as they fit? Not if they
- * did the last time: the packet may have been too large for the path.
+ * Returns true if segments may be appended to a retransmission. Not if the last
+ * retransmission of it had some: the packet may have been too large for the
+ * path.
  */
-static __always_inline bool takes_along(struct flow *flow,
-					struct bpf_tcp_sock *tp,
-					const struct segment *seg)
+static __always_inline bool may_append(struct flow *flow,
+				       struct bpf_tcp_sock *tp,
+				       const struct segment *seg)
 {
 	struct egress *egress = &flow->egress;
 
 	if (seg->seq != tp->snd_una || tp->sacked_out)
 		return false;
-	if (is_held_back(flow))
+	if (is_suppressed(flow))
 		return false;
-	if (test_acks(flow) != ELIGIBLE || READ_ONCE(flow->ingress.unread))
+	if (check_acks(flow) != ELIGIBLE || READ_ONCE(flow->ingress.unparsed))
 		return false;
-	if (egress->along_seq == seg->seq &&
-	    before(egress->along_seq, egress->along_end)) {
-		egress->along_seq = egress->along_end;
+	if (egress->piggyback_seq == seg->seq &&
+	    before(egress->piggyback_seq, egress->piggyback_end)) {
+		egress->piggyback_seq = egress->piggyback_end;
 		return false;
 	}
-	return test_thin(&flow->options, egress, tp) == ELIGIBLE;
+	return check_thin(&flow->options, egress, tp) == ELIGIBLE;
 }
 
-/* The last byte that may ride along: it is kept, and TCP itself has sent it. */
-static __always_inline __u32 last_to_follow(struct egress *egress,
-					    struct bpf_tcp_sock *tp,
-					    const struct segment *seg,
-					    __u32 limit)
+/* The last byte that may be appended: stored, and already sent by TCP. */
+static __always_inline __u32 last_byte_to_append(struct egress *egress,
+						 struct bpf_tcp_sock *tp,
+						 const struct segment *seg,
+						 __u32 limit)
 {
 	__u32 end = seg->seq + seg->len, snd_nxt = tp->snd_nxt;
 
-	if (before(end, record_end(&egress->record) - egress->kept))
+	if (before(end, record_end(&egress->record) - egress->stored_bytes))
 		return end;
 	return after(seg->seq + limit, snd_nxt) ? snd_nxt : seg->seq + limit;
 }
@@ -141,25 +143,25 @@ retransmit(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	struct egress *egress = &flow->egress;
 	enum outcome outcome;
 
-	if (!takes_along(flow, tp, seg) || !is_allowed(sk, flow))
-		return OLD_DATA;
+	if (!may_append(flow, tp, seg) || !is_allowed(sk, flow))
+		return RETRANSMISSION;
 	limit = payload_limit(skb, flow, tp, seg);
 	size = current_limit(&egress->path, &flow->ingress, &flow->options,
 			     base_size(seg), egress->announced.varying);
 	packets = allowed_packets(flow);
-	last = find_followers(
-		&egress->record, end, packets ?: RECORD,
-		last_to_follow(egress, tp, seg, size < limit ? size : limit));
+	last = find_followers(&egress->record, end, packets ?: RECORD_SLOTS,
+			      last_byte_to_append(egress, tp, seg,
+						  size < limit ? size : limit));
 	if (last == end)
-		return OLD_DATA;
+		return RETRANSMISSION;
 	outcome = append(skb, flow, seg, last);
 	if (outcome != RETRANSMISSION_BUNDLED)
 		return outcome;
-	note_length(egress, mark_followers(&egress->record, end, last));
-	egress->along_seq = seg->seq;
-	egress->along_start = end;
-	egress->along_end = last;
-	PUBLISH(egress->along_count, egress->along_count + 1);
+	note_bundle_length(egress, mark_followers(&egress->record, end, last));
+	egress->piggyback_seq = seg->seq;
+	egress->piggyback_start = end;
+	egress->piggyback_end = last;
+	PUBLISH(egress->piggyback_count, egress->piggyback_count + 1);
 	return outcome;
 }
 

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How much did a stream send lately?
- *
- * In the last second, or the last RTT if that is longer. Two windows of this
- * length are kept, the current one and the one before; of the latter counts the
- * share that is not too long ago, as if it had been sent evenly.
+ * How much a stream has sent in the last second, or in the last RTT if that is
+ * longer. Two windows of this length are stored, the current and the previous
+ * one. The previous one counts in part, as if sent evenly.
  */
 #ifndef PILLION_SENDING_RATE_H
 #define PILLION_SENDING_RATE_H
@@ -18,19 +16,19 @@ static __always_inline __u64 window_us(__u64 rtt_us)
 	return rtt_us > SECOND_US ? rtt_us : SECOND_US;
 }
 
-static __always_inline void move_window(struct sending *sending, __u64 now,
-					__u64 window)
+static __always_inline void advance_window(struct sending *sending, __u64 now,
+					   __u64 window)
 {
-	__u64 age = now - sending->since;
+	__u64 age = now - sending->start_us;
 
 	if (age < window)
 		return;
 	if (age < 2 * window) {
 		sending->before = sending->current;
-		sending->since += window;
+		sending->start_us += window;
 	} else {
 		sending->before = (struct sent){};
-		sending->since = now;
+		sending->start_us = now;
 	}
 	sending->current = (struct sent){};
 }
@@ -38,7 +36,7 @@ static __always_inline void move_window(struct sending *sending, __u64 now,
 static __always_inline void note_sent(struct sending *sending, __u64 now,
 				      __u64 rtt_us, const struct sent *sent)
 {
-	move_window(sending, now, window_us(rtt_us));
+	advance_window(sending, now, window_us(rtt_us));
 	sending->packets += sent->packets;
 	sending->current.packets += sent->packets;
 	sending->current.payload += sent->payload;
@@ -54,7 +52,7 @@ static __always_inline __u32 per_second(__u64 current, __u64 before, __u64 age,
 	return rate < MAX_RATE ? rate : MAX_RATE;
 }
 
-/* What was sent lately, a second. */
+/* The recent sending rate per second. */
 static __always_inline struct sent sending_rate(const struct sending *sending,
 						__u64 now, __u64 rtt_us)
 {
@@ -63,8 +61,8 @@ static __always_inline struct sent sending_rate(const struct sending *sending,
 	const struct sent *current = &moved.current, *before = &moved.before;
 	struct sent rate;
 
-	move_window(&moved, now, window);
-	age = now - moved.since;
+	advance_window(&moved, now, window);
+	age = now - moved.start_us;
 	rate.packets =
 		per_second(current->packets, before->packets, age, window);
 	rate.payload =
@@ -77,7 +75,7 @@ static __always_inline struct sent sending_rate(const struct sending *sending,
 static __always_inline bool exceeds_rate(const struct sending *sending,
 					 __u64 now, __u64 rtt_us, __u64 limit)
 {
-	__u64 age = now - sending->since;
+	__u64 age = now - sending->start_us;
 
 	/*
 	 * At the start and after a pause, less than what sending_rate()

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Is the stream thin at this moment?
+ * The thin-stream tests.
  *
- * SPIFL is a fixed limit of packets in flight; DPIFL asks whether a stream with
- * this RTT could have so many in flight while it sends no more often than once
- * each itt_min (LCN 2015, section III.B.2).
+ * SPIFL is a fixed limit of packets in flight. DPIFL compares with the packets
+ * in flight that a stream with this RTT has if it sends once every itt_min (LCN
+ * 2015, section III.B.2).
  */
 #ifndef PILLION_THIN_H
 #define PILLION_THIN_H
@@ -19,13 +19,13 @@ static __always_inline __u32 packets_in_flight(struct bpf_tcp_sock *tp)
 }
 
 /*
- * ELIGIBLE if the stream is thin, else the reason. The minimum RTT is that of
- * the whole connection, as published; the kernel forgets its own after some
+ * ELIGIBLE if the stream is thin, otherwise the reason. The minimum RTT is over
+ * the whole connection, as published; the kernel's own expires after some
  * minutes.
  */
-static __always_inline enum outcome test_thin(const struct options *options,
-					      struct egress *egress,
-					      struct bpf_tcp_sock *tp)
+static __always_inline enum outcome check_thin(const struct options *options,
+					       struct egress *egress,
+					       struct bpf_tcp_sock *tp)
 {
 	__u32 rtt;
 

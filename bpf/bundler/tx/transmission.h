@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What TCP sends: each segment, once, as it leaves TCP's hands.
+ * The segments that TCP sends, each one once, as it leaves TCP.
  *
- * A cgroup program at egress sees every packet before any device does, as a
- * rule within TCP's own call and so with the socket locked. There, TCP's state
- * tells new data from old: it moves snd_nxt once the packet has passed, and
- * total_retrans before a retransmission is passed on. Here the record is
- * written; and what may be bundled is announced to the program at the device,
- * which bundles nothing else: not the same packet once more at the next device,
- * nor anything once this program is gone.
+ * A cgroup program at egress sees every packet before any device does, usually
+ * within TCP's own call and with the socket locked. TCP's state then
+ * distinguishes new data: it advances snd_nxt after the packet has passed, and
+ * total_retrans before a retransmission. The program writes the record, and
+ * announces a segment to the device program. That one bundles nothing else: not
+ * the same packet again at the next device, and nothing once this program is
+ * detached.
  */
 #ifndef PILLION_TRANSMISSION_H
 #define PILLION_TRANSMISSION_H
@@ -18,50 +18,50 @@
 #include "path.h"
 #include "../loss/reaction.h"
 #include "sending_rate.h"
-#include "../tcp_options.h"
+#include "../option_parser.h"
 #include "truesize.h"
 
-/* A packet that leaves TCP, as it is told apart. */
+/* The kind of a packet that leaves TCP. */
 enum transmission {
 	IS_NEW,
 	IS_RETRANSMISSION,
-	IS_LATE, /* it waited on the way: TCP has gone on meanwhile */
+	IS_STALE, /* it was queued on the way; TCP has moved on */
 };
 
-static __always_inline enum transmission tell(const struct egress *egress,
-					      struct bpf_tcp_sock *tp,
-					      const struct segment *seg)
+static __always_inline enum transmission classify(const struct egress *egress,
+						  struct bpf_tcp_sock *tp,
+						  const struct segment *seg)
 {
 	if (seg->seq == tp->snd_nxt)
 		return IS_NEW;
 	if (tp->total_retrans != egress->retransmissions &&
 	    !after(seg->seq + seg->len, tp->snd_nxt))
 		return IS_RETRANSMISSION;
-	return IS_LATE;
+	return IS_STALE;
 }
 
-static __always_inline void refresh(struct egress *egress, __u32 snd_una)
+static __always_inline void refresh_marks(struct egress *egress, __u32 snd_una)
 {
 	if (before(record_end(&egress->record), snd_una - OLD)) {
-		begin_record(&egress->record, snd_una);
-		egress->kept = 0;
+		reset_record(&egress->record, snd_una);
+		egress->stored_bytes = 0;
 	}
-	/* Losses that are in doubt may be older than what is acknowledged. */
-	keep_fresh(&egress->reduced_at, snd_una - OLD);
-	keep_fresh(&egress->firm_at, snd_una - OLD);
-	keep_fresh(&egress->undone_at, snd_una - OLD);
-	keep_fresh(&egress->trusted_end, snd_una - OLD);
-	keep_fresh(&egress->asked_trusted, snd_una - OLD);
+	/* Suspected losses may be older than snd_una. */
+	keep_fresh(&egress->reduction_end, snd_una - OLD);
+	keep_fresh(&egress->final_reduction_end, snd_una - OLD);
+	keep_fresh(&egress->undone_reduction_end, snd_una - OLD);
+	keep_fresh(&egress->left_to_tcp_end, snd_una - OLD);
+	keep_fresh(&egress->prior_left_to_tcp_end, snd_una - OLD);
 	keep_fresh(&egress->path.round_end, snd_una);
 	keep_fresh(&egress->path.probe_end, snd_una);
 	if (before(egress->retrans.end, snd_una - OLD)) {
 		WRITE_ONCE(egress->retrans.start, snd_una - OLD);
 		egress->retrans.end = snd_una - OLD;
 	}
-	if (before(egress->along_end, snd_una)) {
-		egress->along_seq = snd_una;
-		egress->along_start = snd_una;
-		egress->along_end = snd_una;
+	if (before(egress->piggyback_end, snd_una)) {
+		egress->piggyback_seq = snd_una;
+		egress->piggyback_start = snd_una;
+		egress->piggyback_end = snd_una;
 	}
 }
 
@@ -76,7 +76,8 @@ static __always_inline void drop_unsent(struct egress *egress, __u32 snd_nxt)
 
 	if (!after(record_end(record), snd_nxt))
 		return;
-	egress->kept -= unsent < egress->kept ? unsent : egress->kept;
+	egress->stored_bytes -=
+		unsent < egress->stored_bytes ? unsent : egress->stored_bytes;
 	at = find_segment(record, record->next, snd_nxt);
 	if (slot(record, at)->seq != snd_nxt)
 		WRITE_ONCE(slot(record, ++at)->seq, snd_nxt);
@@ -84,13 +85,12 @@ static __always_inline void drop_unsent(struct egress *egress, __u32 snd_nxt)
 }
 
 /*
- * The announced segment enters the record; false if there is no place for it.
- * What TCP sent since the record's end, and did not show here, stands in it as
- * one segment.
+ * Adds the announced segment to the record; false if it is full. Data since the
+ * record's end that did not pass here becomes one segment.
  */
-static __always_inline bool record_new(struct egress *egress,
-				       const struct segment *seg, __u32 snd_una,
-				       bool small)
+static __always_inline bool record_new_data(struct egress *egress,
+					    const struct segment *seg,
+					    __u32 snd_una, bool small)
 {
 	struct record *record = &egress->record;
 	__u64 now = now_us();
@@ -98,9 +98,9 @@ static __always_inline bool record_new(struct egress *egress,
 
 	drop_unsent(egress, seg->seq);
 	gap = record_end(record) != seg->seq;
-	egress->announced.kept = gap ? 0 : egress->kept;
-	egress->kept = 0;
-	if (is_full(record, gap ? 2 : 1, snd_una, egress->longest))
+	egress->announced.stored_bytes = gap ? 0 : egress->stored_bytes;
+	egress->stored_bytes = 0;
+	if (is_full(record, gap ? 2 : 1, snd_una, egress->max_bundled))
 		return false;
 	if (gap)
 		add_segment(record, seg->seq, 0, now);
@@ -109,9 +109,9 @@ static __always_inline bool record_new(struct egress *egress,
 }
 
 /*
- * TCP retransmits what lies between start and end, in one packet or in several,
- * of which it is not known where they end. A global function, as the verifier
- * is to look at the loop once.
+ * Marks the data from start to end as retransmitted, in one packet or in
+ * several with unknown ends. A global function, so that the verifier checks the
+ * loop once.
  */
 __noinline int mark_retransmitted(struct record *record, __u32 start, __u32 end,
 				  bool several, struct lost_bundles *lost)
@@ -122,20 +122,20 @@ __noinline int mark_retransmitted(struct record *record, __u32 start, __u32 end,
 	if (!record || !lost)
 		return 0;
 	at = find_segment(record, record->next, start);
-	for (i = 0; i < RECORD && at != record->next; i++, at++) {
+	for (i = 0; i < RECORD_SLOTS && at != record->next; i++, at++) {
 		segment = slot(record, at);
 		if (!before(segment->seq, end))
 			break;
-		/* No branch, of which the verifier would follow both sides. */
+		/* No branch, because the verifier would follow both sides. */
 		ended = several | (slot(record, at + 1)->seq == end);
-		mark(segment, ended * ENDED_OLD);
-		if (segment->how & RETRANSMITTED)
+		set_flags(segment, ended * RETRANSMISSION_END);
+		if (segment->flags & RETRANSMITTED)
 			continue;
-		mark(segment, RETRANSMITTED);
-		if (!(segment->how & REDUNDANT))
+		set_flags(segment, RETRANSMITTED);
+		if (!(segment->flags & REDUNDANT))
 			continue;
 		size = slot(record, at + 1)->seq -
-		       packet_start(segment->seq, segment->how);
+		       packet_start(segment->seq, segment->flags);
 		lost->last = segment->seq;
 		if (!lost->smallest || size < lost->smallest)
 			lost->smallest = size;
@@ -144,9 +144,9 @@ __noinline int mark_retransmitted(struct record *record, __u32 start, __u32 end,
 }
 
 /*
- * The first of all that is retransmitted until it is acknowledged tells the
- * others' time from that of the originals. Who reads sees a new time only with
- * its start: an old one is earlier.
+ * Records the first retransmission of a series; its timestamp distinguishes
+ * retransmissions from originals. Readers see a new time only with its start,
+ * because an old one is earlier.
  */
 static __always_inline void note_retransmission(struct __sk_buff *skb,
 						struct egress *egress,
@@ -164,22 +164,23 @@ static __always_inline void note_retransmission(struct __sk_buff *skb,
 }
 
 /*
- * TCP has retransmitted more than was seen, and a packet has left unread: what
- * that was does not show, nor when it left. It may be any of what is not
- * acknowledged. What has not come here has not left either: a filter refused
- * it; or it is a handshake's, repeated.
+ * Handles retransmissions that did not show here while a packet left unparsed.
+ * Any unacknowledged data may have been retransmitted, at an unknown time.
+ * Without an unparsed packet, a filter dropped it, or it was a handshake
+ * packet.
  */
-static __always_inline void note_unseen(struct egress *egress,
-					struct bpf_tcp_sock *tp, __u32 seen)
+static __always_inline void note_unseen_retransmission(struct egress *egress,
+						       struct bpf_tcp_sock *tp,
+						       __u32 seen)
 {
 	__u32 snd_una = tp->snd_una, end = record_end(&egress->record);
 	__u32 all = tp->total_retrans - egress->retransmissions;
 	struct lost_bundles lost = {};
 
 	egress->retransmissions = tp->total_retrans;
-	if (all == seen || !READ_ONCE(egress->unread))
+	if (all == seen || !READ_ONCE(egress->unparsed))
 		return;
-	WRITE_ONCE(egress->unread, 0);
+	WRITE_ONCE(egress->unparsed, 0);
 	if (!before(snd_una, egress->retrans.end)) {
 		WRITE_ONCE(egress->retrans.start, snd_una);
 		WRITE_ONCE(egress->retrans.next, tp->snd_nxt);
@@ -191,8 +192,8 @@ static __always_inline void note_unseen(struct egress *egress,
 
 static __always_inline void announce(struct egress *egress,
 				     const struct segment *seg,
-				     enum announced announced, __u32 varying,
-				     __u32 room)
+				     enum announcement_kind announced,
+				     __u32 varying, __u32 room)
 {
 	egress->announced.seq = seg->seq;
 	egress->announced.end = seg->seq + seg->len;
@@ -201,23 +202,23 @@ static __always_inline void announce(struct egress *egress,
 	WRITE_ONCE(egress->announced.kind, announced);
 }
 
-/* The segment announced last did not come to a device of ours. */
+/* The last announced segment did not reach an attached device. */
 static __always_inline void close_announcement(struct flow *flow, __u32 snd_nxt)
 {
 	struct egress *egress = &flow->egress;
 
-	if (egress->announced.kind == RETRANSMISSION)
-		count(flow, OLD_DATA);
-	else if (egress->announced.kind == NEW_DATA &&
+	if (egress->announced.kind == ANNOUNCED_RETRANSMISSION)
+		count(flow, RETRANSMISSION);
+	else if (egress->announced.kind == ANNOUNCED_NEW_DATA &&
 		 before(egress->announced.seq, snd_nxt))
-		count(flow, ELSEWHERE);
-	egress->announced.kind = NOTHING;
+		count(flow, UNATTACHED_DEVICE);
+	egress->announced.kind = ANNOUNCED_NOTHING;
 }
 
 /*
- * Does the connection send more than SO_MAX_PACING_RATE allows, headers and
- * redundant bytes included? TCP paces what it sends itself. A global function,
- * as the verifier is not to follow each case.
+ * Returns true if the connection sends more than SO_MAX_PACING_RATE allows,
+ * headers and redundant bytes included. TCP itself paces only its own bytes. A
+ * global function, so that the verifier does not follow every case.
  */
 __noinline int exceeds_pacing_rate(const struct sending *sending, __u64 limit,
 				   __u64 rtt_us)
@@ -236,8 +237,8 @@ static __always_inline __u8 find_excess(struct flow *flow,
 	if (exceeds_pacing_rate(&flow->egress.sending,
 				((struct sock *)full)->sk_max_pacing_rate,
 				rtt_us))
-		return PACED;
-	return exceeds_share(flow, full, rtt_us) ? OVER_SHARE : 0;
+		return PACING_LIMIT;
+	return exceeds_share(flow, full, rtt_us) ? OVER_FAIR_SHARE : 0;
 }
 
 /* TCP sends new data. */
@@ -255,16 +256,17 @@ transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	if (outcome == ELIGIBLE)
 		small = seg->len + varying < tp->mss_cache &&
 			seg->len < HISTORY_BYTES;
-	/* All of it, or what came to be sent with it since it failed. */
+	/* All of it, or the part added since it failed. */
 	if (before(counted, seg->seq + seg->len)) {
 		if (before(counted, seg->seq))
 			counted = seg->seq;
-		if (!flow->off)
+		if (!flow->disabled_by_application)
 			ADD(flow, new_bytes, seg->seq + seg->len - counted);
 	}
-	if (!record_new(egress, seg, tp->snd_una, small) && outcome == ELIGIBLE)
-		outcome = UNWATCHED;
-	if (flow->off)
+	if (!record_new_data(egress, seg, tp->snd_una, small) &&
+	    outcome == ELIGIBLE)
+		outcome = LOSS_DETECTION_UNAVAILABLE;
+	if (flow->disabled_by_application)
 		return;
 	if (outcome != ELIGIBLE) {
 		count(flow, outcome);
@@ -276,14 +278,14 @@ transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	}
 	egress->newest_time = own_timestamp(skb, seg->tcp, seg->payload);
 	room = room_in_memory(full, egress, seg);
-	egress->announced.in_doubt = doubts_timeout(full);
+	egress->announced.timeout_in_doubt = is_timeout_in_doubt(full);
 	egress->announced.excess = find_excess(flow, tp, full);
-	announce(egress, seg, NEW_DATA, varying, room);
+	announce(egress, seg, ANNOUNCED_NEW_DATA, varying, room);
 }
 
 /*
- * TCP retransmits. What is to follow ends within the peer's window, which may
- * have shrunk since it was sent.
+ * Handles a retransmission. Appended segments must end within the peer's
+ * window, which may have shrunk.
  */
 static __always_inline void
 transmit_retransmission(struct __sk_buff *skb, struct flow *flow,
@@ -295,29 +297,29 @@ transmit_retransmission(struct __sk_buff *skb, struct flow *flow,
 	struct lost_bundles lost = {};
 	__u32 varying = 0, room, window;
 
-	note_unseen(egress, tp, packets);
+	note_unseen_retransmission(egress, tp, packets);
 	egress->retransmitted += packets;
 	note_retransmission(skb, egress, seg, tp);
 	mark_retransmitted(&egress->record, seg->seq, seg->seq + seg->len,
 			   skb->gso_size, &lost);
 	note_lost_bundles(&egress->path, &flow->ingress, &lost, tp->snd_nxt);
-	if (flow->off)
+	if (flow->disabled_by_application)
 		return;
 	if (outcome != ELIGIBLE || !flow->options.retransmissions ||
 	    !options_are_plain(skb, seg, &varying) ||
 	    find_excess(flow, tp, full)) {
-		count(flow, OLD_DATA);
+		count(flow, RETRANSMISSION);
 		return;
 	}
 	room = room_to_retransmit(egress, seg);
 	window = tp->snd_una + full->snd_wnd - seg->seq;
-	announce(egress, seg, RETRANSMISSION, varying,
+	announce(egress, seg, ANNOUNCED_RETRANSMISSION, varying,
 		 window < room ? window : room);
 }
 
 /*
- * Measures what is sent for TFRC-SP, whose rate counts all of it: whatever the
- * reaction, so that nobody who changes it in between is measured by less.
+ * Measures sent data for TFRC-SP, which counts all of it, for every reaction,
+ * so that a later change of the reaction has complete data.
  */
 static __always_inline void measure(struct __sk_buff *skb, struct flow *flow,
 				    struct bpf_tcp_sock *tp,
@@ -330,27 +332,24 @@ static __always_inline void measure(struct __sk_buff *skb, struct flow *flow,
 	note_sent(&flow->egress.sending, now_us(), round_trip_us(tp), &sent);
 }
 
-/*
- * TCP sends one segment with data; parsed is what the headers say against
- * bundling.
- */
+/* Handles one segment with data; parsed is the outcome of its headers. */
 static __always_inline void
 transmit(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	 struct tcp_sock *full, const struct segment *seg, enum outcome parsed)
 {
 	close_announcement(flow, tp->snd_nxt);
-	switch (tell(&flow->egress, tp, seg)) {
+	switch (classify(&flow->egress, tp, seg)) {
 	case IS_NEW:
-		note_unseen(&flow->egress, tp, 0);
+		note_unseen_retransmission(&flow->egress, tp, 0);
 		transmit_new(skb, flow, tp, full, seg, parsed);
 		break;
 	case IS_RETRANSMISSION:
 		transmit_retransmission(skb, flow, tp, full, seg, parsed);
 		break;
 	default:
-		note_unseen(&flow->egress, tp, 0);
-		if (!flow->off)
-			count(flow, WAITED);
+		note_unseen_retransmission(&flow->egress, tp, 0);
+		if (!flow->disabled_by_application)
+			count(flow, STALE);
 	}
 	measure(skb, flow, tp, seg);
 }

@@ -1,25 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How large may a packet grow without misleading a receiver in this kernel?
+ * How large a packet may grow without misleading a receiver in this kernel.
  *
- * A packet that a program enlarges keeps the memory that it is said to take
- * (skb->truesize) as long as it belongs to a socket. A receiver on another
- * machine never learns of it. One in this kernel (in a container, behind a
- * bridge) divides the payload by that memory, and keeps the result in eight
- * bits (tcp_measure_rcv_mss(), since Linux 6.6): where the payload is as large
- * as the memory, its window collapses, or it divides by zero later and the
- * kernel panics. So the payload stays below, whatever the device: nothing tells
- * where a packet will end.
+ * A packet enlarged by a program keeps its accounted memory (skb->truesize) as
+ * long as it belongs to a socket. A receiver on another machine is not
+ * affected. A receiver in this kernel (in a container, via a bridge) divides
+ * payload by that memory, and stores the quotient in eight bits
+ * (tcp_measure_rcv_mss(), since Linux 6.6). If the payload reaches that memory,
+ * its window collapses, or a later division by zero panics the kernel. The
+ * payload therefore stays below it for every device, because the destination is
+ * unknown.
  */
 #ifndef PILLION_TRUESIZE_H
 #define PILLION_TRUESIZE_H
 
 #include "../segment.h"
 
-/*
- * This kernel keeps receivers' windows sane; set before the programs are
- * loaded.
- */
+/* This kernel limits the scaling ratio of receivers; set before loading. */
 const volatile bool receivers_are_safe = false;
 
 #define CACHE_LINE 64
@@ -27,9 +24,9 @@ const volatile bool receivers_are_safe = false;
 	(((__u32)(size) + CACHE_LINE - 1) & ~(__u32)(CACHE_LINE - 1))
 
 /*
- * Memory that a segment takes beside its payload. The application's own pages
- * count as whole ones; but of a packet that is on its way still, a copy leaves,
- * which takes no more than any other (pskb_copy(), SKB_TRUESIZE()).
+ * Memory of a segment without its payload. The application's own pages count as
+ * whole pages. But a copy of a packet that is still queued takes no more than
+ * any other (pskb_copy(), SKB_TRUESIZE()).
  */
 static __always_inline __u32 overhead_of(const struct sk_buff *skb)
 {
@@ -41,8 +38,8 @@ static __always_inline __u32 overhead_of(const struct sk_buff *skb)
 }
 
 /*
- * Payload that the new segment may have with its bundle. It is what TCP is
- * sending, and so the first in its queue of what is to be sent.
+ * Maximum payload of the new segment with its bundle. TCP is sending it, so it
+ * is the first one in the write queue.
  */
 static __always_inline __u32 room_in_memory(struct tcp_sock *tp,
 					    struct egress *egress,
@@ -62,8 +59,8 @@ static __always_inline __u32 room_in_memory(struct tcp_sock *tp,
 }
 
 /*
- * Payload that a segment which TCP retransmits may have with its bundle: it
- * takes as much memory beside its payload as others did, or more.
+ * Maximum payload of a retransmitted segment with its bundle: its memory
+ * without payload is at least that of the others.
  */
 static __always_inline __u32 room_to_retransmit(const struct egress *egress,
 						const struct segment *seg)

@@ -10,32 +10,32 @@ use crate::device_attachments::DeviceAttachments;
 use crate::governor::Governor;
 use crate::link::{self, CgroupLinks, Target};
 use crate::policy::bytes;
-use crate::quota::Room;
+use crate::quota::Capacity;
 use crate::selection::Step;
 use crate::{
-    Change, Device, Error, FlowReader, Namespace, Observation, Policy, Programs, Readings,
-    Requests, Selection, Totals, open_cgroup2,
+    Change, Device, Error, FlowReader, Namespace, Observation, Policy, Programs, Requests,
+    Selection, Totals, TotalsReader, open_cgroup2,
 };
 
 /// How long following may take at a time: signals wait meanwhile.
-const A_WHILE: Duration = Duration::from_millis(50);
+const FOLLOW_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// How long the end may take.
-const A_SECOND: Duration = Duration::from_secs(1);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The bundler's programs at work. Dropping it, or the end of the process, detaches them all.
+/// The attached bundler. Dropping it, or the end of the process, detaches all programs.
 #[derive(Debug)]
 pub struct Attachment {
     programs: Programs,
     devices: DeviceAttachments,
     /// Namespaces whose connections are still to be taken in.
     unreviewed: Vec<Namespace>,
-    /// Those served no longer whose connections are still to be let go of.
-    left: Vec<Namespace>,
+    /// Namespaces out of scope whose connections are still to be released.
+    unserved: Vec<Namespace>,
     links: CgroupLinks,
     /// The id of the cgroup that they are attached to; 0 of the root.
     cgroup: u64,
-    room: Room,
+    capacity: Capacity,
     governor: Option<Governor>,
 }
 
@@ -50,36 +50,36 @@ impl Attachment {
         Self::on(programs, cgroup, devices)
     }
 
-    /// Bundles the connections of a cgroup (and those below it) on the devices of a selection, as
-    /// they are by now. Where `patience` ends before all have been attached to,
-    /// [`Attachment::follow`] sees to the others. What can wait, and is tried again, is given back
-    /// as well.
+    /// Bundles the connections of a cgroup (and those below it) on the selection's current devices.
+    /// If `timeout` expires first, [`Attachment::follow`] attaches to the rest. Returns failures
+    /// that are retried as well.
     ///
     /// # Errors
-    /// As [`Attachment::new`], [`Error::NoRoom`], and as [`Selection::devices`]: if a device that
-    /// is named, or each of those that are not, cannot be attached to.
-    pub fn begin(
+    ///
+    /// As [`Attachment::new`], [`Error::TooManyDevices`], and as [`Selection::devices`]: if a named
+    /// device, or every unnamed one, cannot be attached to.
+    pub fn start(
         programs: Programs,
         cgroup: BorrowedFd,
         selection: &mut Selection,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<(Self, Vec<Change>), Error> {
         let mut changes = Vec::new();
-        let devices = DeviceAttachments::begin(&programs, selection, patience, &mut changes)?;
+        let devices = DeviceAttachments::start(&programs, selection, timeout, &mut changes)?;
         Ok((Self::on(programs, cgroup, devices)?, changes))
     }
 
-    /// As [`Attachment::begin`], the connections of all cgroups, those included that exist already.
+    /// As [`Attachment::start`], the connections of all cgroups, those included that exist already.
     ///
     /// # Errors
-    /// As [`Attachment::begin`], [`open_cgroup2`] and [`Attachment::review`].
-    pub fn begin_everywhere(
+    /// As [`Attachment::start`], [`open_cgroup2`] and [`Attachment::review`].
+    pub fn start_everywhere(
         programs: Programs,
         selection: &mut Selection,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<(Self, Vec<Change>), Error> {
         let cgroup = open_cgroup2()?;
-        let (attachment, changes) = Self::begin(programs, cgroup.as_fd(), selection, patience)?;
+        let (attachment, changes) = Self::start(programs, cgroup.as_fd(), selection, timeout)?;
         attachment.review()?;
         Ok((attachment, changes))
     }
@@ -90,60 +90,59 @@ impl Attachment {
         devices: DeviceAttachments,
     ) -> Result<Self, Error> {
         let governor = programs.governor.take().map(Governor::start).transpose()?;
-        let links = CgroupLinks::begin(&programs, cgroup)?;
+        let links = CgroupLinks::attach_all(&programs, cgroup)?;
         Ok(Self {
             governor,
             programs,
             devices,
             unreviewed: Vec::new(),
-            left: Vec::new(),
+            unserved: Vec::new(),
             links,
-            cgroup: id_below_root(cgroup).map_err(link::cgroup_error)?,
-            room: Room::default(),
+            cgroup: cgroup_id(cgroup).map_err(link::cgroup_error)?,
+            capacity: Capacity::default(),
         })
     }
 
-    /// Leaves devices and named network namespaces that are gone, and takes those of the selection
-    /// that have come. What fails is tried again. Where this takes long, it goes on with the next
-    /// call.
+    /// Detaches from removed devices and named network namespaces, and attaches to new ones of the
+    /// selection. Failures are retried; long work continues with the next call.
     pub fn follow(&mut self, selection: &mut Selection) -> Vec<Change> {
         let mut changes = Vec::new();
-        let looked = selection.look(|device| self.devices.has(device), &mut changes);
-        self.devices
-            .detach_the_gone(selection, &looked, &mut changes);
-        selection.forget_troubles_of_the_gone();
+        let listed = selection.refresh(|device| self.devices.has(device), &mut changes);
+        self.devices.detach_gone(selection, &listed, &mut changes);
+        selection.forget_retries_of_gone();
         self.serve(selection, &mut changes);
-        let patience = Some(A_WHILE);
+        let timeout = Some(FOLLOW_TIMEOUT);
         let more = self
             .devices
-            .attach(&self.programs, selection, patience, &mut changes);
-        selection.set_clock(more);
+            .attach(&self.programs, selection, timeout, &mut changes);
+        selection.set_timer(more);
         changes
     }
 
-    /// Goes over to what another selection has, and lets go of the connections of network namespaces
-    /// that it has not. What fails is tried again, as by [`Attachment::follow`].
+    /// Switches to another selection, and releases the connections of network namespaces that it
+    /// lacks. Failures are retried by [`Attachment::follow`].
     ///
     /// # Errors
-    /// [`Error::System`] where connections could not be let go of: they go on as they were.
+    ///
+    /// [`Error::System`] if connections could not be released: they remain bundled.
     pub fn change(
         &mut self,
         selection: &mut Selection,
         other: Selection,
     ) -> Result<Vec<Change>, Error> {
         *selection = other;
-        self.devices.share_among(&self.programs, selection);
+        self.devices.share_limit(&self.programs, selection);
         let changes = self.follow(selection);
-        self.let_go()?;
+        self.release_unserved()?;
         Ok(changes)
     }
 
-    /// Lets go of the connections of network namespaces that are served no longer: they may go on, as
-    /// that of a container which is called otherwise now.
-    fn let_go(&mut self) -> Result<(), Error> {
-        if !self.left.is_empty() {
-            self.review_in(&self.left, types::set_on::SET_ON_NONE)?;
-            self.left.clear();
+    /// Releases the connections of network namespaces that left the scope. They may still exist, as
+    /// after a container was renamed.
+    fn release_unserved(&mut self) -> Result<(), Error> {
+        if !self.unserved.is_empty() {
+            self.review_in(&self.unserved, types::set_on::SET_ON_NONE)?;
+            self.unserved.clear();
         }
         Ok(())
     }
@@ -151,26 +150,27 @@ impl Attachment {
     /// Takes in the connections of the selection's namespaces, and of no others.
     fn serve(&mut self, selection: &mut Selection, changes: &mut Vec<Change>) {
         let namespaces = selection.namespaces();
-        self.left.extend(self.programs.served.keep(&namespaces));
-        // What fails is tried again with the next call.
-        let _ = self.let_go();
+        self.unserved
+            .extend(self.programs.served.retain(&namespaces));
+        // Failures are retried with the next call.
+        let _ = self.release_unserved();
         self.unreviewed.retain(|it| namespaces.contains(it));
         for namespace in namespaces {
-            let step = Step::Serve(namespace.id());
+            let step = Step::ServeNamespace(namespace.id());
             let is_served = self.programs.served.namespaces().contains(&namespace);
-            if !is_served && selection.troubles.may_try(&step) {
-                let begun = self.programs.served.begin(&namespace);
-                let begun = selection.troubles.outcome_of(step, begun, changes);
-                self.unreviewed.extend(begun.map(|()| namespace));
+            if !is_served && selection.retries.is_due(&step) {
+                let added = self.programs.served.add(&namespace);
+                let added = selection.retries.record(step, added, changes);
+                self.unreviewed.extend(added.map(|()| namespace));
             }
         }
         for namespace in std::mem::take(&mut self.unreviewed) {
             let step = Step::Review(namespace.id());
-            let reviewed = selection.troubles.may_try(&step).then(|| {
-                // None of its connections has met a rule yet, whether it finds a place or not.
+            let reviewed = selection.retries.is_due(&step).then(|| {
+                // None of its connections has been checked against the rules yet.
                 let all = types::set_on::SET_ON_ALL;
                 let reviewed = self.review_in(std::slice::from_ref(&namespace), all);
-                selection.troubles.outcome_of(step, reviewed, changes)
+                selection.retries.record(step, reviewed, changes)
             });
             if reviewed.flatten().is_none() {
                 self.unreviewed.push(namespace);
@@ -183,14 +183,15 @@ impl Attachment {
         self.devices.devices()
     }
 
-    /// Applies the rules to the connections that exist already in the network namespaces
-    /// of the scope (with [`Scope::Anywhere`](crate::Scope), in this one): takes in those
-    /// covered, changes the options of those taken in before, which keep their history and
-    /// counters, and lets go of those no longer covered. All that are covered get the companions of
-    /// their rules. Returns how many are covered.
+    /// Applies the rules to existing connections in the network namespaces of the scope (with
+    /// [`Scope::Anywhere`](crate::Scope), only the calling thread's). Adds covered connections,
+    /// changes the options of known ones, which keep their history and counters, and releases the
+    /// others. All covered connections get the TCP options of their rules. Returns the number of
+    /// covered connections.
     ///
     /// # Errors
-    /// [`Error::System`] where the kernel has no TCP iterator.
+    ///
+    /// [`Error::System`] if the kernel lacks the TCP iterator.
     pub fn review(&self) -> Result<usize, Error> {
         self.review_in(self.programs.served.namespaces(), types::set_on::SET_ON_ALL)
     }
@@ -201,17 +202,18 @@ impl Attachment {
         self.follow(selection)
     }
 
-    /// As [`Attachment::review`], but a connection that its rule covered before keeps what its
-    /// application has set in the place of a companion.
+    /// As [`Attachment::review`], but a connection that its rule covered before keeps values that
+    /// its application set instead of a TCP option.
     ///
     /// # Errors
+    ///
     /// As [`Attachment::review`].
-    pub fn look_again(&self) -> Result<usize, Error> {
+    pub fn review_changed(&self) -> Result<usize, Error> {
         self.review_in(self.programs.served.namespaces(), types::set_on::SET_ON_NEW)
     }
 
-    /// Says which connections the next review is of, and which of them have companions set.
-    fn prepare_review(&self, on: types::set_on) -> Result<(), Error> {
+    /// Configures the next review: its connections, and which of them get TCP options.
+    fn store_review(&self, on: types::set_on) -> Result<(), Error> {
         let review = types::review {
             cgroup: self.cgroup,
             set_on: on,
@@ -224,9 +226,9 @@ impl Attachment {
             .map_err(|error| Error::system("prepare a review", io::Error::other(error.to_string())))
     }
 
-    /// Sets companions on these connections of theirs.
+    /// Reviews the connections of these namespaces, with TCP options as `on` says.
     fn review_in(&self, namespaces: &[Namespace], on: types::set_on) -> Result<usize, Error> {
-        self.prepare_review(on)?;
+        self.store_review(on)?;
         let failed = |error| Error::system("take in connections that exist already", error);
         let link =
             link::attach(self.programs.review.as_fd(), &Target::Iterator(None)).map_err(failed)?;
@@ -238,81 +240,87 @@ impl Attachment {
         Ok(covered)
     }
 
-    /// Attaches again what others have detached. To be called each second or so; returns what is worth
-    /// telling.
-    pub fn stay(&mut self, selection: &mut Selection) -> Vec<Change> {
+    /// Reattaches programs that others have detached. Call it about once a second; returns the
+    /// changes to report.
+    pub fn reattach(&mut self, selection: &mut Selection) -> Vec<Change> {
         let mut changes = Vec::new();
         if let Some(governor) = &self.governor {
-            let governed = governor.outcome();
+            let governed = governor.take_error();
             selection
-                .troubles
-                .outcome_of(Step::Govern, governed, &mut changes);
+                .retries
+                .record(Step::Govern, governed, &mut changes);
         }
-        if self.links.drop_the_detached() {
-            let said = selection.troubles.failed(Step::Stay, Error::Detached);
-            changes.extend(said.map(Change::Refused));
+        if self.links.drop_detached() {
+            let failure = selection
+                .retries
+                .failed(Step::StayAttached, Error::Detached);
+            changes.extend(failure.map(Change::Failed));
         }
-        if selection.troubles.has(&Step::Stay) && selection.troubles.may_try(&Step::Stay) {
-            let attached = self.links.attach_the_missing(&self.programs);
+        if selection.retries.has(&Step::StayAttached)
+            && selection.retries.is_due(&Step::StayAttached)
+        {
+            let attached = self.links.attach_missing(&self.programs);
             let attached = selection
-                .troubles
-                .outcome_of(Step::Stay, attached, &mut changes);
-            changes.extend(attached.map(|()| Change::Back));
+                .retries
+                .record(Step::StayAttached, attached, &mut changes);
+            changes.extend(attached.map(|()| Change::Reattached));
         }
-        let detached = self.devices.detached_in();
+        let detached = self.devices.namespaces_to_reattach();
         if !detached.is_empty() {
-            selection.look_again_at(&detached);
+            selection.mark_changed(&detached);
             changes.extend(self.follow(selection));
         }
         changes
     }
 
-    /// Where connections have found no place, as there were as many as
-    /// [`Policy::max_connections`] allows: looks how many there are still, and takes in those
-    /// that have a place now. To be called each second or so; returns what is worth telling.
+    /// Handles connections without a slot because of [`Policy::max_connections`]: counts the taken
+    /// slots, and adds connections that now get one. Call it about once a second; returns the
+    /// changes to report.
     pub fn recount(&mut self, selection: &mut Selection) -> Vec<Change> {
         let mut changes = Vec::new();
-        if selection.troubles.may_try(&Step::Count) {
+        if selection.retries.is_due(&Step::CountSlots) {
             let counted = self.count();
             let counted = selection
-                .troubles
-                .outcome_of(Step::Count, counted, &mut changes);
+                .retries
+                .record(Step::CountSlots, counted, &mut changes);
             changes.extend(counted.flatten());
         }
         changes
     }
 
     fn count(&mut self) -> Result<Option<Change>, Error> {
-        let refused = self.totals()?.over_limit;
-        let is_wanted = self.room.is_wanted(refused);
-        let mut is_full = self.recount_places(is_wanted)?;
-        if is_wanted && self.room.try_again() {
+        let refused = self.totals()?.connection_limit_hits;
+        let needs_count = self.capacity.needs_count(refused);
+        let mut is_full = self.recount_slots(needs_count)?;
+        if needs_count && self.capacity.is_retry_due() {
             let namespaces = self.programs.served.namespaces();
             self.review_in(namespaces, types::set_on::SET_ON_NONE)?;
-            is_full = self.recount_places(true)?;
-            // What was refused meanwhile may have come too late for the review.
-            self.room.looked_into(refused);
+            is_full = self.recount_slots(true)?;
+            // Hits during the review may be too late for it.
+            self.capacity.set_handled(refused);
         }
-        Ok(self.room.note(is_full))
+        Ok(self.capacity.set_full(is_full))
     }
 
-    fn recount_places(&mut self, always: bool) -> Result<bool, Error> {
-        let Programs { places, served, .. } = &mut self.programs;
-        places.recount(always, served.namespaces())
+    fn recount_slots(&mut self, always: bool) -> Result<bool, Error> {
+        let Programs { quota, served, .. } = &mut self.programs;
+        quota.recount(always, served.namespaces())
     }
 
-    /// Puts other rules into force, for new connections at once; those that exist meet them
-    /// in [`Attachment::review`]. The scope stays as it was.
+    /// Replaces the rules, for new connections immediately; existing ones meet them in
+    /// [`Attachment::review`]. The scope does not change.
     ///
     /// # Errors
-    /// [`Error::TooManyRules`], [`Error::System`]: the rules in force are as they were.
+    ///
+    /// [`Error::TooManyRules`], [`Error::System`]: the rules remain unchanged.
     pub fn replace_rules(&self, policy: &Policy) -> Result<(), Error> {
         self.programs.tables.store(policy)
     }
 
-    /// What the programs did so far, on all connections.
+    /// Reads the totals over all connections.
     ///
     /// # Errors
+    ///
     /// [`Error::System`] if the kernel refuses to read the map.
     pub fn totals(&self) -> Result<Totals, Error> {
         Totals::read(&self.programs.totals)
@@ -322,33 +330,35 @@ impl Attachment {
     ///
     /// # Errors
     /// [`Error::System`] if there are too many open files.
-    pub fn readings(&self) -> Result<Readings, Error> {
+    pub fn totals_reader(&self) -> Result<TotalsReader, Error> {
         let failed = |error| Error::system("keep the totals", error);
         let totals = MapHandle::try_from(&self.programs.totals);
-        Ok(Readings {
+        Ok(TotalsReader {
             totals: totals.map_err(|error| failed(io::Error::other(error)))?,
-            connections: self.programs.places.connections().map_err(failed)?,
+            connections: self.programs.quota.connections().map_err(failed)?,
         })
     }
 
-    /// What applications asked of their sockets.
+    /// The requests of applications for their sockets.
     #[must_use]
     pub fn requests(&self) -> &Requests {
         self.programs.requests()
     }
 
-    /// A reader of the connections that these programs bundle, to be used as often as is wanted.
+    /// A reader of these programs' connections, for repeated use.
     ///
     /// # Errors
+    ///
     /// [`Error::NotPermitted`], [`Error::Load`].
     pub fn flows(&self) -> Result<FlowReader, Error> {
         FlowReader::of(self.programs.flows.as_fd())
     }
 
-    /// What was observed of each connection so far, where [`Policy::observing`] has it so. One that
-    /// is found gone twice in a row is told of as ended then, and no more.
+    /// Reads the observation of each connection, if [`Policy::observing`] is set. A connection
+    /// missing in two consecutive reads is returned as ended, for the last time.
     ///
     /// # Errors
+    ///
     /// [`Error::System`].
     pub fn observations(&mut self) -> Result<Vec<Observation>, Error> {
         let namespaces = self.programs.served.namespaces();
@@ -356,17 +366,17 @@ impl Attachment {
         reader.map_or(Ok(Vec::new()), |reader| reader.read(namespaces))
     }
 
-    /// Bundles no more, and detaches the programs once what is on its way is acknowledged, a second
-    /// later at most: until then, what it reports is kept from TCP, and losses are reacted to.
+    /// Stops bundling, and detaches the programs after data in flight is acknowledged, at most a
+    /// second later. Until then, duplicate reports are hidden from TCP, and losses cause reactions.
     pub fn finish(&mut self) {
         self.devices.stop_bundling();
         let namespaces = self.programs.served.namespaces();
-        let places = &self.programs.places;
-        places.await_acknowledged(namespaces, A_SECOND);
+        let quota = &self.programs.quota;
+        quota.wait_for_acks(namespaces, FINISH_TIMEOUT);
         self.detach();
     }
 
-    /// Detaches the programs at once, and gives them back.
+    /// Detaches the programs immediately, and returns them.
     #[must_use]
     pub fn into_programs(mut self) -> Programs {
         self.detach();
@@ -374,16 +384,16 @@ impl Attachment {
         self.programs
     }
 
-    /// Detaches the programs at once; what they did can still be read.
+    /// Detaches the programs immediately; their results remain readable.
     pub fn detach(&mut self) {
         self.devices.detach();
         self.links.detach();
     }
 }
 
-/// The id of a cgroup as the kernel's structures have it: its folder's inode. 0 for the root of all,
-/// whose is 1; a cgroup namespace's has its own.
-fn id_below_root(cgroup: BorrowedFd) -> io::Result<u64> {
+/// The kernel's id of a cgroup: the inode of its folder. 0 for the root (inode 1); the root of a
+/// cgroup namespace has its own id.
+fn cgroup_id(cgroup: BorrowedFd) -> io::Result<u64> {
     let inode = fstat(cgroup)?.st_ino;
     Ok(if inode == 1 { 0 } else { inode })
 }

@@ -16,8 +16,7 @@ use crate::Error;
 use crate::cgroup_hierarchy::{cgroup2_mount, own_cgroup};
 use crate::host::atomic_file;
 
-/// A cgroup (v2) of our own, below the one this process is in, so that the limits
-/// set there go on to hold.
+/// A cgroup (v2) of pillion, below the one of this process, whose limits continue to apply.
 #[derive(Debug)]
 pub struct Cgroup {
     path: PathBuf,
@@ -27,19 +26,19 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes the cgroup; also clears away those whose makers were killed along with
-    /// their janitor.
+    /// Creates the cgroup; also removes those of killed pillions without a cleanup helper.
     ///
     /// # Errors
-    /// [`Error::NoCgroup2`], [`Error::ThreadedCgroup`], or [`Error::Cgroup`] with what the
-    /// kernel said.
+    ///
+    /// [`Error::NoCgroup2`], [`Error::ThreadedCgroup`], or [`Error::Cgroup`] with the kernel's
+    /// error.
     pub fn create() -> Result<Self, Error> {
         let parent = own_cgroup()?;
-        sweep(&parent);
+        remove_stale(&parent);
         if is_threaded(&parent) {
             return Err(Error::ThreadedCgroup { path: parent });
         }
-        let (path, folder) = make_locked(&parent)?;
+        let (path, folder) = create_locked(&parent)?;
         Ok(Self {
             path,
             parent,
@@ -57,41 +56,43 @@ impl Cgroup {
     ///
     /// # Errors
     /// [`Error::Cgroup`].
-    pub fn door(&self) -> Result<File, Error> {
+    pub fn procs(&self) -> Result<File, Error> {
         let path = self.path.join("cgroup.procs");
         OpenOptions::new()
             .write(true)
             .open(&path)
-            .map_err(|source| at(&path, source))
+            .map_err(|source| cgroup_error(&path, source))
     }
 
-    /// Removes the cgroup and those that were made below it; processes still in them go
-    /// back to where this one is.
+    /// Removes the cgroup and those created below it; their remaining processes return to this
+    /// process's cgroup.
     ///
     /// # Errors
-    /// [`Error::CgroupInUse`] if another pillion is at work in it; [`Error::Cgroup`] if
-    /// processes are born there faster than they can be moved.
+    ///
+    /// [`Error::CgroupInUse`] if another pillion is running in it; [`Error::Cgroup`] if processes
+    /// are created there faster than they can be moved.
     pub fn remove(&self) -> Result<(), Error> {
         remove(&self.path, &self.parent)
     }
 }
 
-/// The root of cgroups, as far as it is seen from here: every socket's is it or below it.
+/// Opens the visible root of cgroups, which contains every socket's cgroup.
 ///
 /// # Errors
-/// As [`cgroup2_mount`]; [`Error::Cgroup`] with what the kernel said.
+///
+/// As [`cgroup2_mount`]; [`Error::Cgroup`] with the kernel's error.
 pub fn open_cgroup2() -> Result<File, Error> {
     let mount = cgroup2_mount()?;
-    File::open(&mount).map_err(|source| at(&mount, source))
+    File::open(&mount).map_err(|source| cgroup_error(&mount, source))
 }
 
-/// No process can join what is made below such a cgroup. The root has no type.
+/// True for a threaded cgroup: no process can join a cgroup below it. The root has no type file.
 fn is_threaded(path: &Path) -> bool {
     let kind = fs::read_to_string(path.join("cgroup.type"));
     kind.is_ok_and(|kind| kind.trim_end() != "domain")
 }
 
-fn at(path: &Path, source: io::Error) -> Error {
+fn cgroup_error(path: &Path, source: io::Error) -> Error {
     match source.raw_os_error() {
         Some(libc::EROFS) => Error::ReadOnlyCgroups {
             path: path.to_owned(),
@@ -106,27 +107,27 @@ fn at(path: &Path, source: io::Error) -> Error {
     }
 }
 
-/// What the names of pillion's cgroups begin with, before sixteen random hexadecimal digits.
+/// Prefix of the names of pillion's cgroups, before sixteen random hexadecimal digits.
 const PREFIX: &str = "pillion-";
 
-/// Makes a folder with a name of its own and locks it. The kernel lets go of the lock when the
-/// process ends, however it ends.
-fn make_locked(parent: &Path) -> Result<(PathBuf, Flock<File>), Error> {
+/// Creates a folder with a unique name and locks it. The kernel releases the lock when the process
+/// ends.
+fn create_locked(parent: &Path) -> Result<(PathBuf, Flock<File>), Error> {
     const ATTEMPTS: u32 = 10;
-    let mut refusal = io::Error::from(io::ErrorKind::AlreadyExists);
+    let mut last_error = io::Error::from(io::ErrorKind::AlreadyExists);
     for _ in 0..ATTEMPTS {
         let path = parent.join(format!("{PREFIX}{:016x}", rand::random::<u64>()));
         match fs::create_dir(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-            made => made.map_err(|source| at(&path, source))?,
+            created => created.map_err(|source| cgroup_error(&path, source))?,
         }
         match lock(&path) {
             Ok(folder) => return Ok((path, folder)),
             // Another pillion took it for abandoned before it was locked.
-            Err(error) => refusal = error,
+            Err(error) => last_error = error,
         }
     }
-    Err(at(parent, refusal))
+    Err(cgroup_error(parent, last_error))
 }
 
 /// Is this the name of a pillion's cgroup?
@@ -142,33 +143,35 @@ fn lock(path: &Path) -> io::Result<Flock<File>> {
     let locked = atomic_file::lock(File::open(path)?)?;
     match atomic_file::is_at(&locked, path)? {
         true => Ok(locked),
-        // It was removed meanwhile, and made anew.
+        // It was removed and created again meanwhile.
         false => Err(Errno::ESTALE.into()),
     }
 }
 
-/// Removes a cgroup with all below it, but for those of pillions that are at work; processes
-/// go to `refuge`.
-fn remove(path: &Path, refuge: &Path) -> Result<(), Error> {
+/// Removes a cgroup and all below it, except those of running pillions; processes move to `target`.
+fn remove(path: &Path, target: &Path) -> Result<(), Error> {
     const ATTEMPTS: u32 = 50;
     for _ in 0..ATTEMPTS {
         match fs::remove_dir(path) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            other => return other.map_err(|source| at(path, source)),
+            other => return other.map_err(|source| cgroup_error(path, source)),
         }
         for below in folders(path) {
-            remove_unless_in_use(&below, refuge)?;
+            remove_unless_in_use(&below, target)?;
         }
-        evacuate(path, refuge);
+        move_processes(path, target);
         // A process that was killed leaves the cgroup a moment later.
         thread::sleep(Duration::from_millis(20));
     }
-    Err(at(path, io::Error::from_raw_os_error(libc::EBUSY)))
+    Err(cgroup_error(
+        path,
+        io::Error::from_raw_os_error(libc::EBUSY),
+    ))
 }
 
 /// Removes the cgroups of pillions that ended without doing so.
-fn sweep(parent: &Path) {
+fn remove_stale(parent: &Path) {
     for folder in folders(parent) {
         if is_ours(&folder) {
             let _ = remove_unless_in_use(&folder, parent);
@@ -176,17 +179,17 @@ fn sweep(parent: &Path) {
     }
 }
 
-fn remove_unless_in_use(path: &Path, refuge: &Path) -> Result<(), Error> {
+fn remove_unless_in_use(path: &Path, target: &Path) -> Result<(), Error> {
     if !is_ours(path) {
-        return remove(path, refuge);
+        return remove(path, target);
     }
     match lock(path) {
-        Ok(_locked) => remove(path, refuge),
+        Ok(_locked) => remove(path, target),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Error::CgroupInUse {
             path: path.to_owned(),
         }),
-        Err(error) => Err(at(path, error)),
+        Err(error) => Err(cgroup_error(path, error)),
     }
 }
 
@@ -196,19 +199,18 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     folders.map(|folder| folder.path()).collect()
 }
 
-/// Moves processes one by one, as the kernel wants it; one that ends meanwhile is no
-/// failure.
-fn evacuate(path: &Path, refuge: &Path) {
+/// Moves processes one by one, as the kernel requires; ignores processes that end meanwhile.
+fn move_processes(path: &Path, target: &Path) {
     let Ok(processes) = fs::read_to_string(path.join("cgroup.procs")) else {
         return;
     };
-    let Ok(mut door) = OpenOptions::new()
+    let Ok(mut procs) = OpenOptions::new()
         .write(true)
-        .open(refuge.join("cgroup.procs"))
+        .open(target.join("cgroup.procs"))
     else {
         return;
     };
     for process in processes.lines() {
-        let _ = door.write_all(process.as_bytes());
+        let _ = procs.write_all(process.as_bytes());
     }
 }

@@ -8,25 +8,25 @@ use crate::flows::{Record, find_maps, parse};
 use crate::host::clock;
 use crate::{Error, Flow};
 
-/// The connections that ended last, the newest last, of every pillion that runs on this host; of
-/// each pillion 1,024 at most. Those are missing that had begun before pillion did, where the kernel
-/// is older than Linux 6.12.
+/// The last closed connections of every running pillion, oldest first; at most 1,024 of each.
+/// Before Linux 6.12, connections that existed before pillion are missing.
 ///
 /// # Errors
-/// [`Error::MayNotList`] without the capability for what other processes keep;
+///
+/// [`Error::ListNotPermitted`] without the capability to read other processes' maps;
 /// [`Error::System`].
 pub fn list_closed() -> Result<Vec<Flow>, Error> {
     let mut closed = Vec::new();
     for map in find_maps("pillion_closed", size_of::<closed_flow>())? {
         let mut slot = 0;
         while let Some(value) = read(&map, slot)? {
-            closed.extend(whole(&map, slot, value)?);
+            closed.extend(read_consistent(&map, slot, value)?);
             slot += 1;
         }
     }
     closed.sort_by_key(|value| (word::<CLOSED_NS>(value), word::<NUMBER>(value)));
-    let started = started();
-    Ok(closed.iter().map(|value| flow(value, started)).collect())
+    let boot_time = boot_time();
+    Ok(closed.iter().map(|value| flow(value, boot_time)).collect())
 }
 
 type Value = [u8; size_of::<closed_flow>()];
@@ -34,26 +34,26 @@ type Value = [u8; size_of::<closed_flow>()];
 const NUMBER: usize = offset_of!(closed_flow, number);
 const CLOSED_NS: usize = offset_of!(closed_flow, closed_ns);
 
-/// The word at this place.
+/// The 8-byte word at this offset.
 fn word<const AT: usize>(value: &Value) -> u64 {
     let bytes = value[AT..AT + 8].try_into();
     u64::from_ne_bytes(bytes.unwrap_or_default())
 }
 
-/// The slot's value, once two looks find the same and no program at work on it
-/// (`bpf/bundler/closed.h`); `None` of a slot without any, or that is never at rest.
-fn whole(map: &OwnedFd, slot: u32, mut before: Value) -> Result<Option<Value>, Error> {
+/// The slot's value, after two equal reads while no program writes it (`bpf/bundler/closed.h`);
+/// `None` for an empty slot, or one that is always busy.
+fn read_consistent(map: &OwnedFd, slot: u32, mut before: Value) -> Result<Option<Value>, Error> {
     const ATTEMPTS: u32 = 16;
     const BUSY: usize = offset_of!(closed_flow, busy);
     for _ in 0..ATTEMPTS {
-        let is_at_rest = before[BUSY..BUSY + 4] == [0; 4];
-        if is_at_rest && word::<NUMBER>(&before) == 0 {
+        let is_idle = before[BUSY..BUSY + 4] == [0; 4];
+        if is_idle && word::<NUMBER>(&before) == 0 {
             break;
         }
         let Some(value) = read(map, slot)? else {
             break;
         };
-        if is_at_rest && value == before {
+        if is_idle && value == before {
             return Ok(Some(value));
         }
         before = value;
@@ -61,11 +61,11 @@ fn whole(map: &OwnedFd, slot: u32, mut before: Value) -> Result<Option<Value>, E
     Ok(None)
 }
 
-/// What the slot has at this moment; `None` if there is no such slot.
+/// The slot's current value; `None` if the slot does not exist.
 fn read(map: &OwnedFd, slot: u32) -> Result<Option<Value>, Error> {
     let mut value = [0; size_of::<closed_flow>()];
-    // SAFETY: a system call that reads a slot's number and writes a value, of which the map was
-    // asked for its size; both live across it.
+    // SAFETY: a system call that reads a slot number and writes a value of the map's size; both
+    // live across it.
     let result = unsafe {
         libbpf_sys::bpf_map_lookup_elem(
             map.as_raw_fd(),
@@ -83,19 +83,19 @@ fn read(map: &OwnedFd, slot: u32) -> Result<Option<Value>, Error> {
     }
 }
 
-fn flow(value: &Value, started: Duration) -> Flow {
+fn flow(value: &Value, boot_time: Duration) -> Flow {
     const RECORD: usize = offset_of!(closed_flow, record);
-    // The counters stand right behind the record, as in what is written of a live connection.
+    // The counters follow the record, as in the output for a live connection.
     const _: () = assert!(RECORD + size_of::<Record>() == size_of::<closed_flow>());
-    let closed_at = started + Duration::from_nanos(word::<CLOSED_NS>(value));
+    let closed_at_s = boot_time + Duration::from_nanos(word::<CLOSED_NS>(value));
     Flow {
-        closed_at: Some(closed_at.as_secs()),
+        closed_at_s: Some(closed_at_s.as_secs()),
         ..parse(&value[RECORD..])
     }
 }
 
-/// When this host started, since 1970, by what its clock says now.
-fn started() -> Duration {
+/// The boot time of this host since 1970, by the current clock.
+fn boot_time() -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default().saturating_sub(clock::since_start())
 }

@@ -15,12 +15,12 @@ use crate::{Device, Error, Hook, Namespace, Namespaces, netlink};
 const INGRESS: libbpf_sys::bpf_tc_attach_point = libbpf_sys::BPF_TC_INGRESS;
 const EGRESS: libbpf_sys::bpf_tc_attach_point = libbpf_sys::BPF_TC_EGRESS;
 
-/// Priorities of pillion's filters, behind those that the kernel gives out itself.
-const OURS: RangeInclusive<u32> = 0xff00..=0xffff;
+/// Priorities of pillion's filters, after those that the kernel assigns by itself.
+const PRIORITIES: RangeInclusive<u32> = 0xff00..=0xffff;
 
-/// Handles that say: a pillion made the discipline, so that the last one to leave it, or the
-/// janitor, removes it. (`pill` and a number.)
-const MADE: RangeInclusive<u32> = 0x7069_6c00..=0x7069_6cff;
+/// Handles that mark a discipline as created by pillion: the last pillion to leave it, or the
+/// cleanup helper, removes it. ("pill" in ASCII and a number.)
+const OWNED_HANDLES: RangeInclusive<u32> = 0x7069_6c00..=0x7069_6cff;
 
 /// pillion's filters at one device; dropping it removes them.
 #[derive(Debug)]
@@ -34,14 +34,14 @@ pub(crate) struct Clsact {
 struct Filters {
     device: u32,
     /// The queueing discipline clsact was made by a pillion.
-    made: bool,
+    owns_qdisc: bool,
     filters: Vec<Filter>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Filter {
     point: libbpf_sys::bpf_tc_attach_point,
-    is: netlink::Filter,
+    filter: netlink::Filter,
 }
 
 impl Clsact {
@@ -56,60 +56,60 @@ impl Clsact {
                 namespace: device.namespace.clone(),
                 filters,
             }),
-            Err(Refusal::Ingress) => Err(Error::IngressTaken {
+            Err(AttachError::Ingress) => Err(Error::IngressTaken {
                 device: device.to_string(),
             }),
-            Err(Refusal::System(error)) => Err(Error::at_device(device, Hook::Clsact, error)),
+            Err(AttachError::System(error)) => Err(Error::at_device(device, Hook::Clsact, error)),
         }
     }
 
     /// Removes the filter at egress.
     pub(crate) fn stop_bundling(&mut self) {
         let filters = &mut self.filters;
-        // What fails here is gone already, with the device.
+        // A failure means that the device is gone.
         let _ = self.namespace.enter(|| filters.stop_bundling());
     }
 
-    /// False if somebody, or the device's end, has removed a filter.
-    pub(crate) fn holds(&self) -> bool {
-        let hold = || self.filters.hold();
-        self.namespace.enter(hold).unwrap_or(false)
+    /// False if a filter was removed, by another program or with its device.
+    pub(crate) fn is_attached(&self) -> bool {
+        let is_attached = || self.filters.is_attached();
+        self.namespace.enter(is_attached).unwrap_or(false)
     }
 }
 
 impl Drop for Clsact {
     fn drop(&mut self) {
-        // What fails here is gone already, with the device.
+        // A failure means that the device is gone.
         let _ = self.namespace.enter(|| self.filters.remove());
     }
 }
 
 /// Why filters are not attached.
-enum Refusal {
-    /// The discipline `ingress` has the place of clsact, and has no egress.
+enum AttachError {
+    /// The discipline `ingress` replaces clsact, without an egress hook.
     Ingress,
     System(io::Error),
 }
 
-impl From<io::Error> for Refusal {
+impl From<io::Error> for AttachError {
     fn from(error: io::Error) -> Self {
         Self::System(error)
     }
 }
 
 impl Filters {
-    fn attach(device: u32, dsack: BorrowedFd, egress: BorrowedFd) -> Result<Self, Refusal> {
+    fn attach(device: u32, dsack: BorrowedFd, egress: BorrowedFd) -> Result<Self, AttachError> {
         /// Tries to attach: who heeds no turn may remove the discipline before our filters are in
         /// it.
         const ATTEMPTS: u32 = 5;
-        let _turn = Turn::take();
+        let _lock = ClsactLock::acquire();
         let mut attempt = 1;
         loop {
-            let attached = Self::attach_in_turn(device, dsack, egress);
+            let attached = Self::attach_locked(device, dsack, egress);
             let again = match &attached {
-                Ok(attached) => !attached.hold(),
-                Err(Refusal::System(error)) => error.raw_os_error() != Some(libc::ENODEV),
-                Err(Refusal::Ingress) => false,
+                Ok(attached) => !attached.is_attached(),
+                Err(AttachError::System(error)) => error.raw_os_error() != Some(libc::ENODEV),
+                Err(AttachError::Ingress) => false,
             };
             if !again || attempt == ATTEMPTS {
                 return attached;
@@ -118,29 +118,33 @@ impl Filters {
         }
     }
 
-    fn attach_in_turn(device: u32, dsack: BorrowedFd, egress: BorrowedFd) -> Result<Self, Refusal> {
+    fn attach_locked(
+        device: u32,
+        dsack: BorrowedFd,
+        egress: BorrowedFd,
+    ) -> Result<Self, AttachError> {
         let mut both = hook(device, INGRESS | EGRESS);
         // SAFETY: a call with a description of its own, which it only reads.
-        let made = match unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut both) } {
+        let owns_qdisc = match unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut both) } {
             result if result == -libc::EEXIST => {
                 let qdiscs = netlink::list_qdiscs(Some(device))?;
                 if qdiscs.iter().any(|qdisc| qdisc.kind == "ingress") {
-                    return Err(Refusal::Ingress);
+                    return Err(AttachError::Ingress);
                 }
-                was_made(device)
+                is_owned_qdisc(device)
             }
             result => succeeded(result).map(|()| true)?,
         };
         let mut attached = Self {
             device,
-            made,
+            owns_qdisc,
             filters: Vec::with_capacity(2),
         };
         for (point, program) in [(INGRESS, dsack), (EGRESS, egress)] {
-            match Filter::attach(device, point, program, made) {
+            match Filter::attach(device, point, program, owns_qdisc) {
                 Ok(filter) => attached.filters.push(filter),
                 Err(error) => {
-                    attached.remove_in_turn();
+                    attached.remove_locked();
                     return Err(error.into());
                 }
             }
@@ -148,29 +152,31 @@ impl Filters {
         Ok(attached)
     }
 
-    fn hold(&self) -> bool {
-        self.filters.iter().all(|filter| filter.holds(self.device))
+    fn is_attached(&self) -> bool {
+        self.filters
+            .iter()
+            .all(|filter| filter.is_attached(self.device))
     }
 
     fn stop_bundling(&mut self) {
-        let _turn = Turn::take();
+        let _lock = ClsactLock::acquire();
         let device = self.device;
         let egress = self.filters.extract_if(.., |it| it.point == EGRESS);
-        for filter in egress.filter(|it| it.holds(device)) {
+        for filter in egress.filter(|it| it.is_attached(device)) {
             let _ = filter.remove(device);
         }
     }
 
     fn remove(&self) {
-        let _turn = Turn::take();
-        self.remove_in_turn();
+        let _lock = ClsactLock::acquire();
+        self.remove_locked();
     }
 
-    fn remove_in_turn(&self) {
-        let ours = self.filters.iter().filter(|it| it.holds(self.device));
-        let removed = ours.filter(|it| it.remove(self.device).is_ok()).count();
+    fn remove_locked(&self) {
+        let attached = self.filters.iter().filter(|it| it.is_attached(self.device));
+        let removed = attached.filter(|it| it.remove(self.device).is_ok()).count();
         // If none was there, the discipline is another one by now.
-        if self.made && (removed > 0 || self.filters.is_empty()) {
+        if self.owns_qdisc && (removed > 0 || self.filters.is_empty()) {
             remove_if_unused(self.device);
         }
     }
@@ -181,35 +187,37 @@ impl Filter {
         device: u32,
         point: libbpf_sys::bpf_tc_attach_point,
         program: BorrowedFd,
-        made: bool,
+        owns_qdisc: bool,
     ) -> io::Result<Self> {
-        let there = filters(device, point)?;
-        let priority = behind(&there);
+        let existing = filters(device, point)?;
+        let priority = next_priority(&existing);
         let is_free = |handle: &u32| {
-            let has_it = |it: &netlink::Filter| (it.handle, it.priority) == (*handle, priority);
-            !there.iter().any(has_it)
+            let is_used = |it: &netlink::Filter| (it.handle, it.priority) == (*handle, priority);
+            !existing.iter().any(is_used)
         };
-        let marked = made.then(|| MADE.clone().find(is_free)).flatten();
+        let marked = owns_qdisc
+            .then(|| OWNED_HANDLES.clone().find(is_free))
+            .flatten();
         // With no handle, the kernel gives one.
         let mut options = options(marked.unwrap_or_default(), priority);
         options.prog_fd = program.as_raw_fd();
         // SAFETY: both live across the call.
         succeeded(unsafe { libbpf_sys::bpf_tc_attach(&hook(device, point), &raw mut options) })?;
-        let is = netlink::Filter {
+        let filter = netlink::Filter {
             handle: options.handle,
             priority: options.priority,
             program: Some(options.prog_id),
         };
-        Ok(Self { point, is })
+        Ok(Self { point, filter })
     }
 
     /// False if the filter is gone; another one may have its handle.
-    fn holds(&self, device: u32) -> bool {
-        filters(device, self.point).is_ok_and(|there| there.contains(&self.is))
+    fn is_attached(&self, device: u32) -> bool {
+        filters(device, self.point).is_ok_and(|existing| existing.contains(&self.filter))
     }
 
     fn remove(&self, device: u32) -> io::Result<()> {
-        let options = options(self.is.handle, self.is.priority);
+        let options = options(self.filter.handle, self.filter.priority);
         // SAFETY: both live across the call.
         succeeded(unsafe {
             libbpf_sys::bpf_tc_detach(&hook(device, self.point), &raw const options)
@@ -224,9 +232,10 @@ impl Filter {
 /// [`Error::System`] if the devices cannot be listed.
 pub(crate) fn remove_filters(programs: &[u32], namespaces: &Namespaces) -> Result<(), Error> {
     let own = namespaces.named.is_empty().then(Namespace::default);
-    // With one that is gone, its filters are. One that cannot be cleaned keeps no other from it.
-    let there = namespaces.now().into_iter();
-    let opened = there.filter_map(|name| name.open().ok());
+    // The filters of a removed namespace are gone. An error in one namespace does not stop the
+    // others.
+    let existing = namespaces.expand().into_iter();
+    let opened = existing.filter_map(|name| name.open().ok());
     let remove = |namespace: Namespace| namespace.enter(|| remove_filters_here(programs))?;
     let removed: Vec<_> = own.into_iter().chain(opened).map(remove).collect();
     removed.into_iter().collect()
@@ -234,34 +243,36 @@ pub(crate) fn remove_filters(programs: &[u32], namespaces: &Namespaces) -> Resul
 
 fn remove_filters_here(programs: &[u32]) -> Result<(), Error> {
     let devices = Device::list()?;
-    let _turn = Turn::take();
+    let _lock = ClsactLock::acquire();
     for device in devices {
-        let mut made = false;
+        let mut owns_qdisc = false;
         for point in [INGRESS, EGRESS] {
-            for is in filters(device.index, point).unwrap_or_default() {
-                let is_theirs = is.program.is_some_and(|it| programs.contains(&it));
-                if is_theirs && (Filter { point, is }).remove(device.index).is_ok() {
-                    made |= MADE.contains(&is.handle);
+            for filter in filters(device.index, point).unwrap_or_default() {
+                let has_program = filter.program.is_some_and(|it| programs.contains(&it));
+                if has_program && (Filter { point, filter }).remove(device.index).is_ok() {
+                    owns_qdisc |= OWNED_HANDLES.contains(&filter.handle);
                 }
             }
         }
-        if made {
+        if owns_qdisc {
             remove_if_unused(device.index);
         }
     }
     Ok(())
 }
 
-/// True if the handle of a filter at the device says that a pillion made its discipline.
-fn was_made(device: u32) -> bool {
-    let there = [INGRESS, EGRESS].map(|point| filters(device, point).unwrap_or_default());
-    let is_ours = |it: &netlink::Filter| MADE.contains(&it.handle) && OURS.contains(&it.priority);
-    there.iter().flatten().any(is_ours)
+/// True if the handle of a filter at the device marks its discipline as pillion's.
+fn is_owned_qdisc(device: u32) -> bool {
+    let existing = [INGRESS, EGRESS].map(|point| filters(device, point).unwrap_or_default());
+    let is_ours = |it: &netlink::Filter| {
+        OWNED_HANDLES.contains(&it.handle) && PRIORITIES.contains(&it.priority)
+    };
+    existing.iter().flatten().any(is_ours)
 }
 
 fn remove_if_unused(device: u32) {
-    /// Tries to remove the discipline: it is busy while anybody's request for a filter is under way
-    /// (since Linux 6.4, 84ad0af0bccd).
+    /// Maximum tries to remove the discipline: it is busy during any request for a filter (since
+    /// Linux 6.4, 84ad0af0bccd).
     const ATTEMPTS: u32 = 100;
     let is_empty = |point| filters(device, point).is_ok_and(|filters| filters.is_empty());
     let mut both = hook(device, INGRESS | EGRESS);
@@ -277,8 +288,8 @@ fn remove_if_unused(device: u32) {
     }
 }
 
-/// The filters that are there. They are listed, never asked for one by one: a request for one holds
-/// the discipline while it waits for the kernel's lock, and who removes that meanwhile is refused.
+/// The existing filters. They are listed, never requested individually: such a request holds the
+/// discipline while it waits for the kernel's lock, and a removal meanwhile fails.
 fn filters(
     device: u32,
     point: libbpf_sys::bpf_tc_attach_point,
@@ -293,12 +304,12 @@ fn filters(
     netlink::list_filters(device, parent)
 }
 
-/// The priority behind all filters that are there; the kernel puts a filter in front of others of
-/// the same priority.
-fn behind(filters: &[netlink::Filter]) -> u32 {
-    let behind = filters.iter().map(|filter| filter.priority + 1);
-    let behind = behind.max().unwrap_or_default();
-    behind.clamp(*OURS.start(), *OURS.end())
+/// The priority after all existing filters; the kernel puts a filter before others of the same
+/// priority.
+fn next_priority(filters: &[netlink::Filter]) -> u32 {
+    let next_priority = filters.iter().map(|filter| filter.priority + 1);
+    let next_priority = next_priority.max().unwrap_or_default();
+    next_priority.clamp(*PRIORITIES.start(), *PRIORITIES.end())
 }
 
 fn hook(device: u32, point: libbpf_sys::bpf_tc_attach_point) -> libbpf_sys::bpf_tc_hook {
@@ -328,27 +339,26 @@ fn succeeded(result: i32) -> io::Result<()> {
 
 /// The turn's name, which one socket of the network namespace can have; it is free again once that
 /// is closed, however its process ends.
-const NAME: &[u8] = b"pillion-clsact";
+const LOCK_NAME: &[u8] = b"pillion-clsact";
 
-/// The turn to change clsact in a network namespace; dropping it lets the next one. A discipline that
-/// is empty may be removed, and filters are added to one that is there: one pillion at a time does
-/// either.
+/// The lock for changes of clsact in a network namespace, until it is dropped. Only one pillion at
+/// a time removes an empty discipline, or adds filters to an existing one.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct ClsactLock {
     _socket: Option<UnixDatagram>,
 }
 
-impl Turn {
-    /// Waits for the turn, but no longer than two seconds, and that once: anybody may have the
-    /// name, and never let go.
-    pub(crate) fn take() -> Self {
+impl ClsactLock {
+    /// Waits for the lock, at most two seconds, and only once: any process may hold that name
+    /// forever.
+    pub(crate) fn acquire() -> Self {
         const ATTEMPTS: u32 = 400;
-        static IN_VAIN: AtomicBool = AtomicBool::new(false);
-        let bind = || UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(NAME)?);
+        static TIMED_OUT: AtomicBool = AtomicBool::new(false);
+        let bind = || UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(LOCK_NAME)?);
         for _ in 0..ATTEMPTS {
             match bind() {
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                    if IN_VAIN.load(Ordering::Relaxed) {
+                    if TIMED_OUT.load(Ordering::Relaxed) {
                         break;
                     }
                     thread::sleep(Duration::from_millis(5));
@@ -360,7 +370,7 @@ impl Turn {
                 }
             }
         }
-        IN_VAIN.store(true, Ordering::Relaxed);
+        TIMED_OUT.store(true, Ordering::Relaxed);
         Self { _socket: None }
     }
 }

@@ -12,38 +12,39 @@ use crate::Error;
 use crate::contract::types;
 
 /// Bytes for a name, its final zero included: the last field of the programs' struct has them.
-const ROOM: usize =
-    size_of::<types::companions>() - std::mem::offset_of!(types::companions, congestion);
+const NAME_BYTES: usize =
+    size_of::<types::tcp_options>() - std::mem::offset_of!(types::tcp_options, congestion);
 
-/// The name of a congestion control: 1 to 15 visible ASCII characters. That the kernel has
-/// it is not said by that; see [`CongestionControl::find`].
+/// The name of a congestion control: 1 to 15 visible ASCII characters. The kernel may not have it;
+/// see [`CongestionControl::find`].
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct CongestionControl([u8; ROOM]);
+pub struct CongestionControl([u8; NAME_BYTES]);
 
 impl CongestionControl {
     /// The congestion control of this name, if the kernel has it, or can load it.
     ///
-    /// One that the host restricts (`net.ipv4.tcp_allowed_congestion_control`) is found as
-    /// well: the restriction is on programs without CAP_NET_ADMIN.
+    /// Restricted ones (`net.ipv4.tcp_allowed_congestion_control`) are found as well, because the
+    /// restriction applies to programs without CAP_NET_ADMIN.
     ///
     /// # Errors
-    /// [`Error::UnknownCongestionControl`], which names those there are.
+    ///
+    /// [`Error::UnknownCongestionControl`], which lists the available ones.
     pub fn find(name: &str) -> Result<Self, Error> {
         let unknown = || Error::UnknownCongestionControl {
             name: name.to_owned(),
-            known: offered().join(", "),
+            known: available().join(", "),
         };
         let found: Self = name.parse().map_err(|_| unknown())?;
-        match found.try_out() {
+        match found.probe() {
             Err(Errno::ENOENT) => Err(unknown()),
-            // Restricted; another failure of the trial says nothing of the name.
+            // Restricted, or a failure that does not concern the name.
             _ => Ok(found),
         }
     }
 
     /// Sets the congestion control on a socket of its own, which has the kernel load a module where
     /// it needs one.
-    fn try_out(self) -> nix::Result<()> {
+    fn probe(self) -> nix::Result<()> {
         let socket = socket(
             AddressFamily::Inet,
             SockType::Stream,
@@ -60,11 +61,11 @@ impl CongestionControl {
         str::from_utf8(name).unwrap_or("")
     }
 
-    pub(crate) fn raw(self) -> [i8; ROOM] {
+    pub(crate) fn raw(self) -> [i8; NAME_BYTES] {
         self.0.map(u8::cast_signed)
     }
 
-    pub(crate) fn from_raw(raw: &[i8; ROOM]) -> Option<Self> {
+    pub(crate) fn from_raw(raw: &[i8; NAME_BYTES]) -> Option<Self> {
         let bytes = raw.map(i8::cast_unsigned);
         let name = bytes.split(|byte| *byte == 0).next()?;
         str::from_utf8(name).ok()?.parse().ok()
@@ -73,7 +74,7 @@ impl CongestionControl {
 
 /// The congestion controls that the kernel has now; it may be able to load others.
 #[must_use]
-pub fn offered() -> Vec<String> {
+pub fn available() -> Vec<String> {
     fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
         .map(|text| text.split_whitespace().map(str::to_owned).collect())
         .unwrap_or_default()
@@ -88,8 +89,8 @@ impl FromStr for CongestionControl {
     type Err = CongestionControlError;
 
     fn from_str(name: &str) -> Result<Self, CongestionControlError> {
-        let mut bytes = [0; ROOM];
-        let fits = !name.is_empty() && name.len() < ROOM;
+        let mut bytes = [0; NAME_BYTES];
+        let fits = !name.is_empty() && name.len() < NAME_BYTES;
         if !fits || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(CongestionControlError);
         }
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_kept_as_it_is() {
+    fn congestion_control_name_is_stored_unchanged() {
         for name in ["reno", "a", "fifteen-letters"] {
             let control: CongestionControl = name.parse().unwrap();
             assert_eq!(control.as_str(), name);
@@ -130,16 +131,19 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_name_is_refused() {
+    fn invalid_congestion_control_name_is_rejected() {
         for name in ["", "sixteen--letters", "two words", "n\0l", "ü"] {
             assert!(name.parse::<CongestionControl>().is_err(), "{name:?}");
         }
     }
 
     #[test]
-    fn of_an_unknown_one_the_error_names_those_there_are() {
-        let said = CongestionControl::find("nosuch").unwrap_err().to_string();
-        assert!(said.contains("`nosuch`") && said.contains("reno"), "{said}");
+    fn unknown_congestion_control_error_lists_available() {
+        let message = CongestionControl::find("nosuch").unwrap_err().to_string();
+        assert!(
+            message.contains("`nosuch`") && message.contains("reno"),
+            "{message}"
+        );
         assert_eq!(CongestionControl::find("reno").unwrap().as_str(), "reno");
     }
 }

@@ -10,59 +10,59 @@ use pillion_stats::measure::share;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::types;
-use crate::quota::Kept;
-use crate::{Companion, Error, Namespace, Outcome};
+use crate::quota::SocketEntries;
+use crate::{Error, Namespace, Outcome, TcpOption};
 
-/// How a number that is kept changes.
+/// How a stored number changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum StatisticKind {
     /// The number only grows.
     Counter,
     /// The number may fall as well.
     Gauge,
 }
 
-/// A number that is kept, and all that those who show it have to know of it.
+/// A number with its metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistic {
     /// The number's name; it ends in the unit where there is one: `_bytes`, or `_us` for
     /// microseconds.
     pub name: &'static str,
     /// How the number changes.
-    pub kind: Kind,
-    /// What the number is, in sentences.
-    pub meaning: &'static str,
+    pub kind: StatisticKind,
+    /// Description of the number, in sentences.
+    pub description: &'static str,
 }
 
-/// The statistic of a field that is documented as `meaning`, line by line.
+/// The statistic of a field that is documented as `description`, line by line.
 macro_rules! statistic {
-    ($name:ident: $kind:ident, $($meaning:literal)+) => {
+    ($name:ident: $kind:ident, $($description:literal)+) => {
         $crate::Statistic {
             name: stringify!($name),
-            kind: $crate::Kind::$kind,
-            meaning: concat!($($meaning),+).trim_ascii_start(),
+            kind: $crate::StatisticKind::$kind,
+            description: concat!($($description),+).trim_ascii_start(),
         }
     };
 }
 
 /// All that follows from the list of counters; each has the name that it has in `bpf/bundler/flow.h`.
 macro_rules! counters {
-    ($($(#[doc = $meaning:literal])+ $name:ident: $kind:ident,)+) => {
-        /// What became of the data segments of one connection, or of many.
+    ($($(#[doc = $description:literal])+ $name:ident: $kind:ident,)+) => {
+        /// Outcomes and counters of the data segments of one connection, or of many.
         #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Counters {
             /// Segments by outcome; outcomes that never happened are left out.
             pub outcomes: BTreeMap<Outcome, u64>,
-            $($(#[doc = $meaning])+ pub $name: u64,)+
+            $($(#[doc = $description])+ pub $name: u64,)+
         }
 
         impl Counters {
             /// The names of all counters but the outcomes.
             pub const NAMES: &[&str] = &[$(stringify!($name)),+];
 
-            /// What each counter but the outcomes is, in the same order.
-            pub const STATISTICS: &[Statistic] = &[$(statistic!($name: $kind, $($meaning)+)),+];
+            /// The description of each counter except the outcomes, in the same order.
+            pub const STATISTICS: &[Statistic] = &[$(statistic!($name: $kind, $($description)+)),+];
 
             /// The values of all counters but the outcomes, in the order of [`Counters::NAMES`].
             #[must_use]
@@ -97,33 +97,32 @@ macro_rules! counters {
 counters! {
     /// Bytes of payload sent for the first time.
     new_bytes: Counter,
-    /// Bytes of payload that rode along with new data, or with a retransmission.
+    /// Bytes of payload bundled with new data, or with a retransmission.
     redundant_bytes: Counter,
-    /// Segments that were lost and that a bundle repaired, as far as ACKs tell.
+    /// Lost segments that a bundle repaired, as shown by ACKs.
     hidden_losses: Counter,
     /// Payload in bytes of the segments that were lost and that a bundle repaired.
     repaired_bytes: Counter,
-    /// Segments that were lost and that rode along with the retransmission of another, as
-    /// far as ACKs tell.
-    repaired_along: Counter,
-    /// Time by which bundles left sooner than retransmissions would have, all segments
-    /// together: an estimate that is never too high for one that was lost
-    /// (docs/bundling.md, "Time saved"). It falls where one deemed lost comes late.
-    saved_us: Gauge,
-    /// Window reductions that the kernel was asked for. One that it did not hear, for it refused the
-    /// packet with an error, is asked for again and counts again.
+    /// Lost segments that were bundled into the retransmission of another, as shown by ACKs.
+    piggyback_repaired_segments: Counter,
+    /// Time by which bundles left earlier than retransmissions would have, in total: a lower bound
+    /// for each lost segment (docs/reference/bundling.md, "Time saved"). It falls when a segment counted as
+    /// lost arrives late.
+    time_saved_us: Gauge,
+    /// Window reductions requested from the kernel. A request lost with a packet that the kernel
+    /// rejected is repeated, and counts again.
     reactions: Counter,
-    /// Window reductions that were not asked for, for TFRC-SP found no reason.
-    reactions_spared: Counter,
-    /// Segments deemed lost that came late.
+    /// Window reductions that were not requested, because TFRC-SP found no reason.
+    reactions_suppressed: Counter,
+    /// Segments counted as lost that arrived later.
     reordered: Counter,
     /// Reports of duplicates (DSACK) that bundles caused, taken out of ACKs.
-    dsacks_hidden: Counter,
+    dsacks_removed: Counter,
     /// ACKs dropped because taking out a report failed half-way.
     acks_dropped: Counter,
-    /// ACKs of which it is not known what they report: their options make no sense, or
-    /// another processor was at work on one for too long.
-    acks_unread: Counter,
+    /// ACKs whose reports are unknown: their options are invalid, or another processor held the
+    /// connection's lock for too long.
+    acks_unparsed: Counter,
 }
 
 impl Counters {
@@ -150,16 +149,16 @@ impl Counters {
     #[must_use]
     pub fn segments(&self) -> u64 {
         let others = [
-            Outcome::OldData,
+            Outcome::Retransmission,
             Outcome::RetransmissionBundled,
-            Outcome::NotPlainIp,
+            Outcome::UnparsedIp,
         ];
         let others: u64 = others.map(|outcome| self.of(outcome)).iter().sum();
         self.outcomes.values().sum::<u64>() - others
     }
 
-    /// Bytes that rode along as a share of new ones and these, 0 to 1. Retransmissions do not count, which
-    /// the redundant share of a trace has.
+    /// Redundant bytes as a share of new and redundant ones, 0 to 1. Retransmissions are not
+    /// included, unlike in the redundant share of a trace.
     #[must_use]
     pub fn bundled_share(&self) -> f64 {
         let all = self.new_bytes + self.redundant_bytes;
@@ -167,53 +166,53 @@ impl Counters {
     }
 }
 
-/// What TFRC-SP compared when it was last asked about a reaction (RFC 4828).
+/// The rates that TFRC-SP compared at the last decision about a reaction (RFC 4828).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Decision {
+pub struct TfrcDecision {
     /// Bytes of payload per second that the stream might send; headers are taken off.
-    pub rate_allowed: u32,
+    pub tfrc_allowed_bytes_per_s: u32,
     /// Bytes of payload per second that the stream did send, redundant bytes and retransmissions
     /// included, in the last second, or the last RTT if that is longer.
-    pub rate_sent: u32,
+    pub tfrc_sent_bytes_per_s: u32,
 }
 
-impl Decision {
+impl TfrcDecision {
     /// `None` before the first one.
-    pub(crate) fn from_raw(raw: &types::decision) -> Option<Self> {
+    pub(crate) fn from_raw(raw: &types::tfrc_decision) -> Option<Self> {
         (raw.at > 0).then_some(Self {
-            rate_allowed: raw.rate_allowed,
-            rate_sent: raw.rate_sent,
+            tfrc_allowed_bytes_per_s: raw.tfrc_allowed_bytes_per_s,
+            tfrc_sent_bytes_per_s: raw.tfrc_sent_bytes_per_s,
         })
     }
 }
 
 /// All that follows from the list of totals; each has the name that it has in `bpf/bundler/maps.h`.
 macro_rules! totals {
-    ($($(#[doc = $meaning:literal])+ $name:ident: $kind:ident,)+) => {
+    ($($(#[doc = $description:literal])+ $name:ident: $kind:ident,)+) => {
         /// All that one pillion did, connections that ended included.
         #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Totals {
-            /// What became of all connections' segments.
+            /// Outcomes and counters of all connections' segments.
             #[serde(flatten)]
             pub counters: Counters,
-            $($(#[doc = $meaning])+ pub $name: u64,)+
-            /// How often each companion was set on a connection, bundled or not; companions that
-            /// never were are left out. A change of the rules sets them anew.
+            $($(#[doc = $description])+ pub $name: u64,)+
+            /// Times that each TCP option was set on a connection, bundled or not, without zeros. A
+            /// change of the rules sets them again.
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-            pub companions_set: BTreeMap<Companion, u64>,
-            /// How often the kernel refused each companion; companions never refused are left out.
+            pub tcp_options_set: BTreeMap<TcpOption, u64>,
+            /// Times that the kernel refused each TCP option, without zeros.
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-            pub companions_refused: BTreeMap<Companion, u64>,
+            pub tcp_options_refused: BTreeMap<TcpOption, u64>,
             /// The last decision of TFRC-SP about any connection, if there was one.
             #[serde(flatten)]
-            pub decision: Option<Decision>,
+            pub tfrc_decision: Option<TfrcDecision>,
         }
 
         impl Totals {
-            /// All single numbers, each with what it is.
+            /// All single numbers, each with its description.
             pub fn statistics(&self) -> impl Iterator<Item = (Statistic, u64)> {
-                let own = [$((statistic!($name: $kind, $($meaning)+), self.$name)),+];
+                let own = [$((statistic!($name: $kind, $($description)+), self.$name)),+];
                 let counters = Counters::STATISTICS.iter().copied();
                 own.into_iter().chain(counters.zip(self.counters.values()))
             }
@@ -230,19 +229,19 @@ totals! {
     /// Connections that were taken in.
     connections: Counter,
     /// Connections that were not taken in, for want of kernel memory.
-    connections_refused: Counter,
-    /// Times that a connection, or what its application asked for, found no place among as many
-    /// as `--max-connections` allows.
-    over_limit: Counter,
-    /// Connections that found no place to be observed, and were therefore not bundled; 0 where
-    /// nothing is observed.
+    connections_failed: Counter,
+    /// Times that a connection, or a request of its application, got no slot within
+    /// `--max-connections`.
+    connection_limit_hits: Counter,
+    /// Connections without an observation slot, which were therefore not bundled; 0 without
+    /// observation.
     unobserved: Gauge,
 }
 
 impl Totals {
     /// Adds up what each processor counted.
     pub(crate) fn read(map: &MapHandle) -> Result<Self, Error> {
-        let failed = |why: String| Error::system("read the totals", io::Error::other(why));
+        let failed = |reason: String| Error::system("read the totals", io::Error::other(reason));
         let values = map
             .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
             .map_err(|error| failed(error.to_string()))?
@@ -264,42 +263,46 @@ impl Totals {
                 }
             }
             totals.add(raw);
-            add(&mut totals.companions_set, &raw.companions_set);
-            add(&mut totals.companions_refused, &raw.companions_refused);
-            last = last.max((raw.decision.at, Decision::from_raw(&raw.decision)));
+            add(&mut totals.tcp_options_set, &raw.tcp_options_set);
+            add(&mut totals.tcp_options_refused, &raw.tcp_options_refused);
+            last = last.max((
+                raw.tfrc_decision.at,
+                TfrcDecision::from_raw(&raw.tfrc_decision),
+            ));
         }
-        totals.decision = last.1;
-        // They are not read all at once: one may have taken back what was not yet read of another.
-        let saved_us = totals.counters.saved_us.cast_signed();
-        totals.counters.saved_us = saved_us.max(0).cast_unsigned();
+        totals.tfrc_decision = last.1;
+        // Processors are read one after another, so a subtraction may be read before its addition.
+        let time_saved_us = totals.counters.time_saved_us.cast_signed();
+        totals.counters.time_saved_us = time_saved_us.max(0).cast_unsigned();
         totals
     }
 }
 
-/// What one processor counted; `None` if it is something else.
+/// The totals of one processor; `None` if the size is wrong.
 fn raw(value: &[u8]) -> Option<types::totals> {
     let is_whole = value.len() >= size_of::<types::totals>();
     // SAFETY: plain integers, of which any bits are valid, and enough of them.
     is_whole.then(|| unsafe { value.as_ptr().cast::<types::totals>().read_unaligned() })
 }
 
-fn add(sums: &mut BTreeMap<Companion, u64>, raw: &[u64]) {
-    for (companion, count) in Companion::counts(raw) {
-        *sums.entry(companion).or_default() += count;
+fn add(sums: &mut BTreeMap<TcpOption, u64>, raw: &[u64]) {
+    for (tcp_option, count) in TcpOption::counts(raw) {
+        *sums.entry(tcp_option).or_default() += count;
     }
 }
 
-/// What the programs of one pillion tell at any moment, from any thread.
+/// Reads the totals of one pillion at any time, from any thread.
 #[derive(Debug)]
-pub struct Readings {
+pub struct TotalsReader {
     pub(crate) totals: MapHandle,
-    pub(crate) connections: Kept,
+    pub(crate) connections: SocketEntries,
 }
 
-impl Readings {
-    /// What the programs did so far, on all connections.
+impl TotalsReader {
+    /// Reads the totals over all connections.
     ///
     /// # Errors
+    ///
     /// [`Error::System`] if the kernel refuses to read the map.
     pub fn totals(&self) -> Result<Totals, Error> {
         Totals::read(&self.totals)
@@ -310,9 +313,9 @@ impl Readings {
     /// # Errors
     /// [`Error::System`] if the kernel refuses to go through them.
     pub fn connections(&self) -> Result<u64, Error> {
-        let kept = self.connections.read(&[Namespace::default()])?;
-        // An application may keep a socket whose connection has ended.
-        Ok(kept.iter().filter(|it| it.is_over == 0).count() as u64)
+        let entries = self.connections.read(&[Namespace::default()])?;
+        // An application may hold a socket whose connection has ended.
+        Ok(entries.iter().filter(|it| it.has_ended == 0).count() as u64)
     }
 }
 
@@ -321,38 +324,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retransmissions_are_not_new_segments() {
+    fn retransmissions_are_not_counted_as_segments() {
         let mut raw = types::counters {
             new_bytes: 300,
             redundant_bytes: 100,
             ..Default::default()
         };
         raw.outcomes[Outcome::Bundled as usize] = 3;
-        raw.outcomes[Outcome::OldData as usize] = 2;
+        raw.outcomes[Outcome::Retransmission as usize] = 2;
         raw.outcomes[Outcome::RetransmissionBundled as usize] = 1;
         let counters = Counters::from(&raw);
         assert_eq!(counters.segments(), 3);
-        assert_eq!(counters.not_bundled(), [(Outcome::OldData, 2)]);
+        assert_eq!(counters.not_bundled(), [(Outcome::Retransmission, 2)]);
         assert!((counters.bundled_share() - 0.25).abs() < 1e-9);
     }
 
     #[test]
-    fn one_processor_may_take_back_what_another_counted() {
-        let counted = |saved_us: u64| {
+    fn negative_per_cpu_counts_are_summed() {
+        let with_time_saved = |time_saved_us: u64| {
             Counters::from(&types::counters {
-                saved_us,
+                time_saved_us,
                 ..Default::default()
             })
         };
         let mut all = Counters::default();
-        for saved_us in [2000_u64.wrapping_neg(), 5000] {
-            all += &counted(saved_us);
+        for time_saved_us in [2000_u64.wrapping_neg(), 5000] {
+            all += &with_time_saved(time_saved_us);
         }
-        assert_eq!(all.saved_us, 3000);
+        assert_eq!(all.time_saved_us, 3000);
     }
 
     #[test]
-    fn nothing_sent_means_nothing_redundant() {
+    fn bundled_share_without_traffic_is_zero() {
         assert_eq!(
             Counters::default().bundled_share().to_bits(),
             0f64.to_bits()
@@ -360,15 +363,15 @@ mod tests {
     }
 
     #[test]
-    fn time_that_is_taken_back_before_it_is_read_is_none() {
-        let counted = |saved_us: i64| {
+    fn negative_time_saved_is_reported_as_zero() {
+        let with_time_saved = |time_saved_us: i64| {
             let mut raw = types::totals::default();
-            raw.counters.saved_us = saved_us.cast_unsigned();
+            raw.counters.time_saved_us = time_saved_us.cast_unsigned();
             raw
         };
-        for (processors, saved_us) in [([5000, -7000], 0), ([-2000, 5000], 3000)] {
-            let totals = Totals::of(&processors.map(counted));
-            assert_eq!(totals.counters.saved_us, saved_us);
+        for (processors, time_saved_us) in [([5000, -7000], 0), ([-2000, 5000], 3000)] {
+            let totals = Totals::of(&processors.map(with_time_saved));
+            assert_eq!(totals.counters.time_saved_us, time_saved_us);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use netlink_packet_route::link::LinkLayerType;
 use pillion_stats::names::escaped;
 
-use crate::netlink::{self, Listed};
+use crate::netlink::{self, ListResult};
 use crate::{Error, Namespace};
 
 /// A network device.
@@ -19,7 +19,7 @@ pub struct Device {
     pub other_names: Vec<OsString>,
     /// The device's interface index.
     pub index: u32,
-    /// What the device's packets begin with; `None` if it is something that is not known here.
+    /// The link header of the device's packets; `None` if it is unknown.
     pub link_header: Option<LinkHeader>,
     /// True if the device is switched on.
     pub up: bool,
@@ -31,12 +31,12 @@ pub struct Device {
     pub namespace: Namespace,
 }
 
-/// What a device's packets begin with.
+/// The link header of a device's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkHeader {
-    /// Packets begin with an Ethernet header, and VLAN tags if there are any.
+    /// Packets start with an Ethernet header and optional VLAN tags.
     Ethernet,
-    /// Packets begin with the IP header: tun, WireGuard, PPP, tunnels of IP in IP.
+    /// Packets start with the IP header: tun, WireGuard, PPP, tunnels of IP in IP.
     Absent,
 }
 
@@ -60,7 +60,7 @@ impl LinkHeader {
 
 impl Device {
     /// True if both are the same device, whatever has become of its name or state.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.index == other.index && self.namespace == other.namespace
     }
 
@@ -70,16 +70,16 @@ impl Device {
     }
 
     /// True if the device has one of these names, or, where none is named, is usable.
-    pub(crate) fn is_meant(&self, names: &[impl AsRef<OsStr>]) -> bool {
+    pub(crate) fn is_selected(&self, names: &[impl AsRef<OsStr>]) -> bool {
         match names {
             [] => self.is_usable(),
-            names => names.iter().any(|name| self.is_called(name.as_ref())),
+            names => names.iter().any(|name| self.has_name(name.as_ref())),
         }
     }
 
     /// True if the device has this name. An address may have a label of its own, such as `eth0:1`,
     /// which names its device, too.
-    pub(crate) fn is_called(&self, name: &OsStr) -> bool {
+    pub(crate) fn has_name(&self, name: &OsStr) -> bool {
         let device = name.as_bytes().split(|byte| *byte == b':').next();
         let device = OsStr::from_bytes(device.unwrap_or_default());
         let mut names = [&self.name].into_iter().chain(&self.other_names);
@@ -116,7 +116,7 @@ impl Device {
         Self::list_in(&Namespace::default()).map(|listed| listed.all)
     }
 
-    pub(crate) fn list_in(namespace: &Namespace) -> Result<Listed<Self>, Error> {
+    pub(crate) fn list_in(namespace: &Namespace) -> Result<ListResult<Self>, Error> {
         let listed = namespace.enter(netlink::list_devices)?;
         let mut listed =
             listed.map_err(|error| Error::system("list the network devices", error))?;
@@ -127,14 +127,13 @@ impl Device {
     }
 }
 
-/// Of these devices, those with the names given, each of which has to be there, or all that are
-/// usable.
+/// Selects the devices with the given names, which must exist, or without names all usable ones.
 pub(crate) fn select(
     known: Vec<Device>,
     names: &[impl AsRef<OsStr>],
 ) -> Result<Vec<Device>, Error> {
     for name in names.iter().map(AsRef::as_ref) {
-        if !known.iter().any(|device| device.is_called(name)) {
+        if !known.iter().any(|device| device.has_name(name)) {
             let known: Vec<_> = known.iter().map(ToString::to_string).collect();
             return Err(Error::UnknownDevice {
                 name: escaped(name),
@@ -142,8 +141,8 @@ pub(crate) fn select(
             });
         }
     }
-    let is_meant = |device: &Device| device.is_meant(names);
-    let selected: Vec<_> = known.into_iter().filter(is_meant).collect();
+    let is_selected = |device: &Device| device.is_selected(names);
+    let selected: Vec<_> = known.into_iter().filter(is_selected).collect();
     if selected.is_empty() {
         return Err(Error::NoDevice);
     }

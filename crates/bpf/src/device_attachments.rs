@@ -1,4 +1,4 @@
-//! The programs at their devices, attached wherever they are wanted and while there is room.
+//! The programs at their devices, within the limit of file descriptors.
 
 use std::fs;
 use std::io;
@@ -12,14 +12,14 @@ use crate::link::{self, Target};
 use crate::selection::{Selection, Step};
 use crate::{Change, Device, Error, Hook, Namespace, Programs};
 
-/// All devices that the programs are attached to, with what keeps them attached.
+/// All devices with attached programs, and their links.
 #[derive(Debug)]
 pub(crate) struct DeviceAttachments {
     all: Vec<DeviceAttachment>,
-    share: Share,
-    /// Devices, by namespace and interface index, that were there when following began, and have to
-    /// wait: they are not told of as come.
-    waiting: Vec<(Option<u64>, u32)>,
+    limits: DeviceLimits,
+    /// Initial devices, by namespace and interface index, that are not attached yet: they are not
+    /// reported as attached later.
+    pending: Vec<(Option<u64>, u32)>,
 }
 
 impl DeviceAttachments {
@@ -27,41 +27,41 @@ impl DeviceAttachments {
     pub(crate) fn at(programs: &Programs, devices: &[Device]) -> Result<Self, Error> {
         let attached = devices
             .iter()
-            .map(|device| DeviceAttachment::begin(programs, device));
+            .map(|device| DeviceAttachment::attach(programs, device));
         Ok(Self {
             all: attached.collect::<Result<_, _>>()?,
-            share: Share::of_this_process(programs.hook, 1, 0),
-            waiting: Vec::new(),
+            limits: DeviceLimits::for_process(programs.hook, 1, 0),
+            pending: Vec::new(),
         })
     }
 
-    /// Attaches the programs to as many of a selection's devices as `patience` suffices for, one at
+    /// Attaches the programs to as many of a selection's devices as `timeout` suffices for, one at
     /// least.
-    pub(crate) fn begin(
+    pub(crate) fn start(
         programs: &Programs,
         selection: &mut Selection,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
         changes: &mut Vec<Change>,
     ) -> Result<Self, Error> {
         let mut attached = Self {
             all: Vec::new(),
-            share: Share::of_this_process(programs.hook, selection.namespace_count(), 0),
-            waiting: Vec::new(),
+            limits: DeviceLimits::for_process(programs.hook, selection.namespace_count(), 0),
+            pending: Vec::new(),
         };
-        let mut refused = Vec::new();
-        selection.look(|_| false, &mut refused);
-        let more = attached.attach(programs, selection, patience, &mut refused);
-        // What is there at the start has not come.
-        refused.retain(|change| matches!(change, Change::Refused(_)));
+        let mut failures = Vec::new();
+        selection.refresh(|_| false, &mut failures);
+        let more = attached.attach(programs, selection, timeout, &mut failures);
+        // Initial attachments are not reported.
+        failures.retain(|change| matches!(change, Change::Failed(_)));
         let is_named = !selection.names.is_empty();
-        // What nobody can read is not what was named.
-        let matters = |change: &Change| match change {
-            Change::Refused(error) => !matches!(error, Error::Unreadable { .. }),
+        // Unparsed devices are not among the named ones.
+        let is_relevant = |change: &Change| match change {
+            Change::Failed(error) => !matches!(error, Error::Unreadable { .. }),
             _ => false,
         };
         if (is_named || attached.all.is_empty())
-            && let Some(first) = refused.iter().position(matters)
-            && let Change::Refused(error) = refused.swap_remove(first)
+            && let Some(first) = failures.iter().position(is_relevant)
+            && let Change::Failed(error) = failures.swap_remove(first)
         {
             return Err(error);
         }
@@ -71,32 +71,37 @@ impl DeviceAttachments {
                 return Err(Error::NoDevice);
             }
         }
-        changes.append(&mut refused);
+        changes.append(&mut failures);
         for namespace in selection.namespaces() {
-            let mut waiting = selection.wanted(&namespace).to_vec();
-            waiting.retain(|device| {
-                !attached.has(device) && !selection.troubles.has(&attach_to(device))
+            let mut pending = selection.devices_of(&namespace).to_vec();
+            pending.retain(|device| {
+                !attached.has(device) && !selection.retries.has(&attach_to(device))
             });
-            attached.waiting.extend(waiting.iter().map(identity));
+            attached.pending.extend(pending.iter().map(identity));
         }
-        selection.set_clock(more);
+        selection.set_timer(more);
         Ok(attached)
     }
 
     /// Shares what room there is among the namespaces of another selection.
-    pub(crate) fn share_among(&mut self, programs: &Programs, selection: &Selection) {
+    pub(crate) fn share_limit(&mut self, programs: &Programs, selection: &Selection) {
         let namespaces = selection.namespace_count();
-        self.share = Share::of_this_process(programs.hook, namespaces, self.all.len());
+        self.limits = DeviceLimits::for_process(programs.hook, namespaces, self.all.len());
     }
 
     pub(crate) fn has(&self, device: &Device) -> bool {
-        self.all.iter().any(|attached| attached.device.is(device))
+        self.all
+            .iter()
+            .any(|attached| attached.device.is_same(device))
     }
 
-    /// The namespaces of devices from which others have detached a link, of which nobody tells. Of
-    /// filters (clsact) the kernel does.
-    pub(crate) fn detached_in(&self) -> Vec<Namespace> {
-        let detached = self.all.iter().filter(|it| !it.is_clsact() && !it.holds());
+    /// The namespaces of devices whose link was detached by others, which causes no event. For
+    /// clsact filters the kernel sends one.
+    pub(crate) fn namespaces_to_reattach(&self) -> Vec<Namespace> {
+        let detached = self
+            .all
+            .iter()
+            .filter(|it| !it.is_clsact() && !it.is_attached());
         detached.map(|it| it.device.namespace.clone()).collect()
     }
 
@@ -104,12 +109,12 @@ impl DeviceAttachments {
         self.all.iter().map(|attached| &attached.device)
     }
 
-    /// Leaves devices and namespaces that are gone; the devices of those `looked` at are known
+    /// Leaves devices and namespaces that are gone; the devices of those `listed` at are known
     /// as they are now.
-    pub(crate) fn detach_the_gone(
+    pub(crate) fn detach_gone(
         &mut self,
         selection: &mut Selection,
-        looked: &[Namespace],
+        listed: &[Namespace],
         changes: &mut Vec<Change>,
     ) {
         let namespaces = selection.namespaces();
@@ -120,61 +125,64 @@ impl DeviceAttachments {
                 attached.detach();
                 continue;
             }
-            if !looked.contains(namespace) {
+            if !listed.contains(namespace) {
                 self.all.push(attached);
                 continue;
             }
-            let mut wanted = selection.wanted(namespace).iter();
-            match wanted.find(|device| device.is(&attached.device)).cloned() {
-                Some(device) if attached.holds() => {
+            let mut devices_of = selection.devices_of(namespace).iter();
+            match devices_of
+                .find(|device| device.is_same(&attached.device))
+                .cloned()
+            {
+                Some(device) if attached.is_attached() => {
                     attached.device = device;
                     self.all.push(attached);
                 }
                 Some(device) if attached.is_clsact() => {
-                    let taken_away = Error::TakenAway {
+                    let filters_removed = Error::FiltersRemoved {
                         device: device.to_string(),
                     };
                     let step = attach_to(&device);
-                    let said = selection.troubles.failed(step, taken_away);
-                    changes.extend(said.map(Change::Refused));
+                    let failure = selection.retries.failed(step, filters_removed);
+                    changes.extend(failure.map(Change::Failed));
                     attached.detach();
                 }
                 _ => {
-                    changes.push(Change::Gone(attached.device.to_string()));
+                    changes.push(Change::Detached(attached.device.to_string()));
                     attached.detach();
                 }
             }
         }
     }
 
-    /// Attaches the programs where they are wanted, until `patience` ends: each can take the kernel
-    /// tens of milliseconds. True if more are to be attached then.
+    /// Attaches the programs to the selected devices, until `timeout`: each can take tens of
+    /// milliseconds. True if devices are left.
     pub(crate) fn attach(
         &mut self,
         programs: &Programs,
         selection: &mut Selection,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
         changes: &mut Vec<Change>,
     ) -> bool {
-        let begun = Instant::now();
+        let started = Instant::now();
         for (number, device) in self.to_attach(selection, changes).into_iter().enumerate() {
-            if number > 0 && patience.is_some_and(|patience| begun.elapsed() >= patience) {
+            if number > 0 && timeout.is_some_and(|timeout| started.elapsed() >= timeout) {
                 return true;
             }
-            let attached = match DeviceAttachment::begin(programs, &device) {
+            let attached = match DeviceAttachment::attach(programs, &device) {
                 // News of its end is on the way.
-                Err(Error::System { source, .. }) if has_no_device(&source) => continue,
-                taken => selection
-                    .troubles
-                    .outcome_of(attach_to(&device), taken, changes),
+                Err(Error::System { source, .. }) if is_device_gone(&source) => continue,
+                attached => selection
+                    .retries
+                    .record(attach_to(&device), attached, changes),
             };
             if let Some(attached) = attached {
                 self.all.push(attached);
                 let identity = identity(&device);
-                if !self.waiting.contains(&identity) {
-                    changes.push(Change::Come(device.to_string()));
+                if !self.pending.contains(&identity) {
+                    changes.push(Change::Attached(device.to_string()));
                 }
-                self.waiting.retain(|waiting| *waiting != identity);
+                self.pending.retain(|pending| *pending != identity);
             }
         }
         false
@@ -186,16 +194,18 @@ impl DeviceAttachments {
         for namespace in selection.namespaces() {
             let id = namespace.id();
             let here = self.devices().filter(|it| it.namespace == namespace);
-            let room = self.share.each().saturating_sub(here.count());
-            let wanted = selection.wanted(&namespace).to_vec();
-            let lacking: Vec<_> = wanted.into_iter().filter(|it| !self.has(it)).collect();
-            let fits = match lacking.len() <= room {
+            let room = self.limits.each().saturating_sub(here.count());
+            let devices_of = selection.devices_of(&namespace).to_vec();
+            let missing: Vec<_> = devices_of.into_iter().filter(|it| !self.has(it)).collect();
+            let fits = match missing.len() <= room {
                 true => Ok(()),
-                false => Err(self.share.error(namespace.name())),
+                false => Err(self.limits.error(namespace.name())),
             };
-            selection.troubles.outcome_of(Step::Hold(id), fits, changes);
-            let may_try = |device: &Device| selection.troubles.may_try(&attach_to(device));
-            let due = lacking.into_iter().filter(may_try).take(room);
+            selection
+                .retries
+                .record(Step::FitDevices(id), fits, changes);
+            let is_due = |device: &Device| selection.retries.is_due(&attach_to(device));
+            let due = missing.into_iter().filter(is_due).take(room);
             queue.extend(due.enumerate());
         }
         queue.sort_by_key(|(turn, _)| *turn);
@@ -221,7 +231,7 @@ fn attach_to(device: &Device) -> Step {
     Step::Attach(device.namespace.id(), device.index)
 }
 
-fn has_no_device(error: &std::io::Error) -> bool {
+fn is_device_gone(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENODEV)
 }
 
@@ -229,11 +239,11 @@ fn has_no_device(error: &std::io::Error) -> bool {
 #[derive(Debug)]
 pub(crate) struct DeviceAttachment {
     pub(crate) device: Device,
-    hold: Hold,
+    links: Links,
 }
 
 #[derive(Debug)]
-enum Hold {
+enum Links {
     Tcx {
         dsack: OwnedFd,
         /// `None` once nothing is bundled any more.
@@ -243,93 +253,95 @@ enum Hold {
 }
 
 impl DeviceAttachment {
-    /// Attaches the programs to a device, behind programs already there.
-    pub(crate) fn begin(programs: &Programs, device: &Device) -> Result<Self, Error> {
+    /// Attaches the programs to a device, after existing programs.
+    pub(crate) fn attach(programs: &Programs, device: &Device) -> Result<Self, Error> {
         let header = device.link_header.ok_or_else(|| Error::UnknownLinkHeader {
             name: device.to_string(),
         })?;
         let at = programs.at(header);
         let (dsack, egress) = (at.dsack.as_fd(), at.egress.as_fd());
         let index = device.index;
-        let by_links = || -> io::Result<Hold> {
-            Ok(Hold::Tcx {
+        let by_links = || -> io::Result<Links> {
+            Ok(Links::Tcx {
                 dsack: link::attach(dsack, &Target::Ingress(index))?,
                 egress: Some(link::attach(egress, &Target::Egress(index))?),
             })
         };
-        let hold = match programs.hook {
+        let links = match programs.hook {
             Hook::Tcx => device.namespace.enter(by_links)?,
-            Hook::Clsact => Ok(Hold::Clsact(Clsact::attach(device, dsack, egress)?)),
+            Hook::Clsact => Ok(Links::Clsact(Clsact::attach(device, dsack, egress)?)),
         };
         Ok(Self {
-            hold: hold.map_err(|error| Error::at_device(device, programs.hook, error))?,
+            links: links.map_err(|error| Error::at_device(device, programs.hook, error))?,
             device: device.clone(),
         })
     }
 
     /// False if the device is gone; another one may have its interface index.
-    pub(crate) fn holds(&self) -> bool {
-        match &self.hold {
-            Hold::Tcx { dsack, egress } => {
+    pub(crate) fn is_attached(&self) -> bool {
+        match &self.links {
+            Links::Tcx { dsack, egress } => {
                 let mut links = egress.iter().chain([dsack]);
                 links.all(|link| link::has_device(link.as_fd()))
             }
-            Hold::Clsact(clsact) => clsact.holds(),
+            Links::Clsact(clsact) => clsact.is_attached(),
         }
     }
 
     /// True if the programs are clsact's filters, which others can remove while the device lives.
     pub(crate) fn is_clsact(&self) -> bool {
-        matches!(self.hold, Hold::Clsact(_))
+        matches!(self.links, Links::Clsact(_))
     }
 
-    /// Leaves the device's egress, and goes on at its ingress.
+    /// Detaches from the device's egress, but not from its ingress.
     pub(crate) fn stop_bundling(&mut self) {
-        match &mut self.hold {
-            Hold::Tcx { egress, .. } => egress.take().into_iter().for_each(link::detach),
-            Hold::Clsact(clsact) => clsact.stop_bundling(),
+        match &mut self.links {
+            Links::Tcx { egress, .. } => egress.take().into_iter().for_each(link::detach),
+            Links::Clsact(clsact) => clsact.stop_bundling(),
         }
     }
 
     pub(crate) fn detach(self) {
-        match self.hold {
-            Hold::Tcx { dsack, egress } => egress.into_iter().chain([dsack]).for_each(link::detach),
-            Hold::Clsact(clsact) => drop(clsact),
+        match self.links {
+            Links::Tcx { dsack, egress } => {
+                egress.into_iter().chain([dsack]).for_each(link::detach);
+            }
+            Links::Clsact(clsact) => drop(clsact),
         }
     }
 }
 
 /// File descriptors that one device takes, by tcx.
-const OF_A_DEVICE: usize = 2;
+const FDS_PER_DEVICE: usize = 2;
 
-/// File descriptors of a namespace that has a name: what keeps it, and what tells of its devices.
-const OF_A_NAMESPACE: usize = 2;
+/// File descriptors of a named namespace: its file and its event socket.
+const FDS_PER_NAMESPACE: usize = 2;
 
-/// File descriptors kept free, so that devices never keep anything else from going on: lists of
-/// devices, rules that are read again, connections that are taken in.
-const SPARE: usize = 24;
+/// File descriptors reserved for other work: listing devices, reloading rules, reviewing
+/// connections.
+const RESERVED_FDS: usize = 24;
 
-/// How many devices there is room for: links are file descriptors, of which a process has no more than
-/// its limit (`RLIMIT_NOFILE`). An equal share of the free file descriptors for each namespace: none can take the room of
-/// another.
+/// The limit of devices: each link takes a file descriptor, and a process is limited by
+/// `RLIMIT_NOFILE`. Each namespace gets an equal share of the free descriptors, so none can exhaust
+/// another's.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct DeviceLimits {
     each: usize,
     limit: usize,
 }
 
-impl Share {
-    /// The share of each of so many namespaces, beside what this process holds already for other ends
-    /// than so many devices.
-    pub(crate) fn of_this_process(hook: Hook, namespaces: usize, devices: usize) -> Self {
+impl DeviceLimits {
+    /// The share of each namespace, after subtracting descriptors that this process uses for other
+    /// purposes than `devices`.
+    pub(crate) fn for_process(hook: Hook, namespaces: usize, devices: usize) -> Self {
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(usize::MAX, |(soft, _)| {
             usize::try_from(soft).unwrap_or(usize::MAX)
         });
         // One of them reads the list.
-        let held = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
-        let held = held.saturating_sub(OF_A_DEVICE * devices);
+        let used = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        let used = used.saturating_sub(FDS_PER_DEVICE * devices);
         let each = match hook {
-            Hook::Tcx => share(limit, held, namespaces),
+            Hook::Tcx => limits(limit, used, namespaces),
             // Filters take no descriptors.
             Hook::Clsact => usize::MAX,
         };
@@ -342,19 +354,19 @@ impl Share {
     }
 
     pub(crate) fn error(&self, namespace: Option<&str>) -> Error {
-        Error::NoRoom {
+        Error::TooManyDevices {
             namespace: namespace.map(str::to_owned),
-            most: self.each,
+            max: self.each,
             limit: self.limit,
         }
     }
 }
 
-fn share(limit: usize, held: usize, namespaces: usize) -> usize {
+fn limits(limit: usize, used: usize, namespaces: usize) -> usize {
     let namespaces = namespaces.max(1);
-    // Those that have ended may be back.
-    let reserved = held + SPARE + OF_A_NAMESPACE * namespaces;
-    limit.saturating_sub(reserved) / OF_A_DEVICE / namespaces
+    // Removed namespaces may return.
+    let reserved = used + RESERVED_FDS + FDS_PER_NAMESPACE * namespaces;
+    limit.saturating_sub(reserved) / FDS_PER_DEVICE / namespaces
 }
 
 #[cfg(test)]
@@ -362,11 +374,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_namespace_takes_the_room_of_another() {
-        assert_eq!(share(1024, 40, 1), 479);
-        assert_eq!(share(1024, 40, 4), 119);
-        assert!(40 + SPARE + 4 * (OF_A_NAMESPACE + OF_A_DEVICE * share(1024, 40, 4)) <= 1024);
-        assert_eq!(share(40, 40, 1), 0);
-        assert!(share(usize::MAX, 40, 256) > 1_000_000);
+    fn device_limit_is_equal_for_each_namespace() {
+        assert_eq!(limits(1024, 40, 1), 479);
+        assert_eq!(limits(1024, 40, 4), 119);
+        assert!(
+            40 + RESERVED_FDS + 4 * (FDS_PER_NAMESPACE + FDS_PER_DEVICE * limits(1024, 40, 4))
+                <= 1024
+        );
+        assert_eq!(limits(40, 40, 1), 0);
+        assert!(limits(usize::MAX, 40, 256) > 1_000_000);
     }
 }

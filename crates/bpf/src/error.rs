@@ -1,16 +1,16 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::host::libbpf::Refusal;
+use crate::host::libbpf::LoadError;
 use crate::{Device, Hook};
 
-/// Why the bundler could not do what was asked.
+/// Why the bundler failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No such network device in this network namespace.
-    #[error("no network device `{name}` here; there are: {known}")]
+    #[error("no network device `{name}`; available: {known}")]
     UnknownDevice {
-        /// The device's name that was asked for.
+        /// The requested name.
         name: String,
         /// The names of the devices that exist.
         known: String,
@@ -18,9 +18,9 @@ pub enum Error {
     /// No device is up (loopback is taken only when named).
     #[error("no network device is up; name one with --dev (loopback: --dev lo)")]
     NoDevice,
-    /// The device's packets begin with something that is not known here.
+    /// The device's link header is unknown.
     #[error(
-        "{name}: its packets begin with neither an Ethernet nor an IP header; \
+        "{name}: its packets start with neither an Ethernet nor an IP header; \
          name other devices with --dev"
     )]
     UnknownLinkHeader {
@@ -28,7 +28,7 @@ pub enum Error {
         name: String,
     },
     /// The kernel's messages about some devices make no sense.
-    #[error("what the kernel says of {count} network device(s){} makes no sense: left out", within(namespace.as_deref()))]
+    #[error("cannot parse the kernel's messages about {count} network device(s){}: ignored", within(namespace.as_deref()))]
     Unreadable {
         /// How many devices the kernel's messages do not make sense of.
         count: usize,
@@ -37,38 +37,38 @@ pub enum Error {
     },
     /// There are more devices than this process may have descriptors for.
     #[error(
-        "no more than {most} network devices{} are bundled on: {limit} files may be open at once \
+        "attached to at most {max} network devices{}: the limit of open files is {limit} \
          (raise the hard limit: `ulimit -Hn`, or LimitNOFILE= of a service)", within(namespace.as_deref())
     )]
-    NoRoom {
+    TooManyDevices {
         /// The devices' network namespace; `None` for the calling thread's.
         namespace: Option<String>,
         /// How many devices there is room for.
-        most: usize,
+        max: usize,
         /// The limit of open files.
         limit: usize,
     },
-    /// Somebody has removed the programs from a device.
+    /// Another program removed the filters from a device.
     #[error("{device}: pillion's filters were removed")]
-    TakenAway {
+    FiltersRemoved {
         /// The device's name.
         device: String,
     },
-    /// Somebody has detached the programs from the cgroup.
+    /// Another program detached the programs from the cgroup.
     #[error("pillion's programs were detached from the cgroup")]
     Detached,
     /// The kernel takes no more programs at a device.
     #[error(
-        "{device}: as many programs stand at it as the kernel takes, 63 for each direction; end one \
+        "{device}: the kernel's limit of 63 programs for each direction is reached; detach one \
          (`bpftool net` lists them), leave the device out with --dev, or use --hook clsact"
     )]
-    NoPlace {
+    TooManyPrograms {
         /// The device's name.
         device: String,
     },
     /// A queueing discipline is where clsact would have to be.
     #[error(
-        "{device} has the queueing discipline `ingress`, which leaves no place for clsact: use \
+        "{device} has the queueing discipline `ingress`, which excludes clsact: use \
          --hook tcx (Linux 6.6), leave the device out with --dev, or have the owner of its \
          filters put them at a clsact"
     )]
@@ -78,39 +78,39 @@ pub enum Error {
     },
     /// No network namespace is called so.
     #[error(
-        "no network namespace `{name}`: give a name under /run/netns (there: {known}) or a \
-         file, as /proc/PID/ns/net of a process that runs"
+        "no network namespace `{name}`: give a name under /run/netns (available: {known}) or a \
+         file such as /proc/PID/ns/net"
     )]
     UnknownNamespace {
-        /// The network namespace's name that was asked for.
+        /// The requested name.
         name: String,
         /// The names under `/run/netns`.
         known: String,
     },
-    /// The file is no network namespace.
-    #[error("{name} is no network namespace: give a file such as /proc/PID/ns/net")]
+    /// The file is not a network namespace.
+    #[error("{name} is not a network namespace: give a file such as /proc/PID/ns/net")]
     NotANamespace {
-        /// The file that is no network namespace.
+        /// The file's name.
         name: String,
     },
     /// There are more network namespaces than the kernel's table holds.
     #[error(
-        "{name} is a network namespace too many: {most} can be served at once; start another \
+        "{name}: the limit of {max} network namespaces is reached; start another \
          pillion for more"
     )]
     TooManyNamespaces {
-        /// What the user calls the network namespace.
+        /// The user's name for the network namespace.
         name: String,
         /// How many network namespaces the table holds.
-        most: u32,
+        max: u32,
     },
     /// The kernel refused to enter a network namespace for want of privilege.
     #[error(
         "enter the network namespace {name}: not permitted; run as root, or with the \
          capabilities CAP_SYS_ADMIN and, for that of a process, CAP_SYS_PTRACE as well"
     )]
-    MayNotEnter {
-        /// What the user calls the network namespace.
+    EnterNotPermitted {
+        /// The user's name for the network namespace.
         name: String,
     },
     /// The kernel refused for want of privilege.
@@ -119,45 +119,48 @@ pub enum Error {
          CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
     )]
     NotPermitted {
-        /// What was being done.
+        /// The failed action.
         action: String,
     },
-    /// What other processes keep in the kernel takes one more capability.
+    /// Reading other processes' maps requires one more capability.
     #[error(
         "list what other processes bundle: not permitted; run as root, or with the capability \
-         CAP_SYS_ADMIN beside CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
+         CAP_SYS_ADMIN in addition to CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
     )]
-    MayNotList,
-    /// The kernel lacks what is needed.
+    ListNotPermitted,
+    /// The kernel lacks a required feature.
     #[error("{action}: this kernel lacks {feature}; {remedy}")]
     Unsupported {
-        /// What was being done when the feature was found missing.
+        /// The action that requires the feature.
         action: String,
         /// The missing feature.
         feature: &'static str,
-        /// What the user should do about the missing feature.
+        /// The remedy for the user.
         remedy: &'static str,
     },
     /// The kernel did not accept a program.
-    #[error("the kernel refused the eBPF programs: {reason}; `pillion check` says what is missing")]
+    #[error(
+        "the kernel refused the eBPF programs: {reason}; `pillion check` lists missing features"
+    )]
     Load {
-        /// What libbpf said last about the program.
+        /// The last message of libbpf about the program.
         reason: String,
     },
     /// The rules do not fit into the kernel's table.
     #[error(
-        "the rules take {needed} rows of {most}, one for each combination of a rule's ports \
-         and peers; join neighbouring ports into ranges, and peers into networks",
-        most = crate::Policy::MAX_ROWS
+        "the rules require {needed} rows, but the kernel's table has {max}: one for each \
+         combination of a rule's ports and peers; join neighbouring ports into ranges, and peers \
+         into networks",
+        max = crate::Policy::MAX_ROWS
     )]
     TooManyRules {
         /// Rows that all rules together need: the sum of [`Rule::rows`](crate::Rule::rows).
         needed: usize,
     },
-    /// The kernel has no such congestion control, and can load none.
+    /// The kernel neither has this congestion control nor can load it.
     #[error("no congestion control `{name}`; the kernel offers: {known}")]
     UnknownCongestionControl {
-        /// The congestion control's name that was asked for.
+        /// The requested name.
         name: String,
         /// The congestion controls that the kernel has.
         known: String,
@@ -175,13 +178,13 @@ pub enum Error {
     Cgroup {
         /// The file or folder that could not be used.
         path: PathBuf,
-        /// What the kernel said of the file or folder.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The cgroup file system is mounted without the right to write, as it is in containers.
     #[error(
-        "cgroup {path}: mounted read-only, and `pillion run` needs one of its own; `pillion attach` \
-         needs none, or mount it for writing: mount -o remount,rw {mount}",
+        "cgroup {path}: mounted read-only, but `pillion run` creates a cgroup; `pillion attach` \
+         does not, or mount it for writing: mount -o remount,rw {mount}",
         path = path.display(), mount = crate::cgroup2_mount().unwrap_or_default().display()
     )]
     ReadOnlyCgroups {
@@ -190,8 +193,8 @@ pub enum Error {
     },
     /// A cgroup cannot be removed as long as another pillion's is below it.
     #[error(
-        "cgroup {path}: another pillion is at work in it; the cgroups above it stay until a \
-         pillion begins after its end", path = path.display()
+        "cgroup {path}: another pillion is running in it; the cgroups above it remain until a \
+         pillion starts after it has ended", path = path.display()
     )]
     CgroupInUse {
         /// The cgroup of the other pillion.
@@ -199,25 +202,25 @@ pub enum Error {
     },
     /// A cgroup for the command's process cannot be made below a threaded one.
     #[error(
-        "cgroup {path} is threaded, and no process can have a cgroup of its own below it; call \
+        "cgroup {path} is threaded, so no process can have a separate cgroup below it; call \
          pillion from another cgroup, or use `pillion attach`", path = path.display()
     )]
     ThreadedCgroup {
         /// The cgroup that pillion was called in.
         path: PathBuf,
     },
-    /// Somebody else's program excludes all others from the cgroup.
+    /// Another program is attached exclusively to the cgroup.
     #[error(
-        "attach to the cgroup: another program has it, or one above it, for itself alone \
-         (attached without BPF_F_ALLOW_MULTI); `bpftool cgroup tree` tells which"
+        "attach to the cgroup: another program is attached exclusively to it, or to one above it \
+         (attached without BPF_F_ALLOW_MULTI); `bpftool cgroup tree` shows it"
     )]
     CgroupTaken,
     /// Any other failure of a system call.
     #[error("{action}: {source}")]
     System {
-        /// What was being done.
+        /// The failed action.
         action: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -234,16 +237,16 @@ impl Error {
             (Hook::Tcx, Some(libc::EINVAL | libc::EOPNOTSUPP)) => Self::Unsupported {
                 action,
                 feature: "tcx",
-                remedy: "it came with Linux 6.6; --hook clsact does without",
+                remedy: "use Linux 6.6 or newer, or --hook clsact",
             },
-            (Hook::Tcx, Some(libc::ERANGE)) => Self::NoPlace {
+            (Hook::Tcx, Some(libc::ERANGE)) => Self::TooManyPrograms {
                 device: device.to_string(),
             },
             _ => Self::system(action, error),
         }
     }
 
-    /// Whether what was asked for has to change, rather than the machine that it was asked of.
+    /// True if the user's input has to change, not the host.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
         matches!(
@@ -256,7 +259,7 @@ impl Error {
         )
     }
 
-    /// A failed system call, with want of privilege told apart.
+    /// A failed system call; lack of privilege becomes [`Error::NotPermitted`].
     pub(crate) fn system(action: impl Into<String>, source: io::Error) -> Self {
         let action = action.into();
         match source.raw_os_error() {
@@ -266,13 +269,13 @@ impl Error {
     }
 }
 
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Self {
+impl From<LoadError> for Error {
+    fn from(refusal: LoadError) -> Self {
         match refusal {
-            Refusal::NotPermitted => Self::NotPermitted {
+            LoadError::NotPermitted => Self::NotPermitted {
                 action: "load the eBPF programs".to_owned(),
             },
-            Refusal::Because(reason) => Self::Load { reason },
+            LoadError::Reason(reason) => Self::Load { reason },
         }
     }
 }

@@ -6,25 +6,24 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::{Change, Device, Error, Hook, Namespace, NamespaceName};
 
-/// A network namespace whose devices are followed. One that has a name may lose it, and
-/// another one may get it.
+/// A network namespace whose devices are followed. Its name may later refer to another namespace.
 #[derive(Debug)]
 pub(crate) struct FollowedNamespace {
     name: Option<NamespaceName>,
     /// True if the name was found by one with wildcards, and is of no interest once it is gone.
     pub(crate) is_matched: bool,
-    now: Option<Present>,
+    current: Option<CurrentNamespace>,
 }
 
-/// The namespace that has the name now, and what is known of its devices.
+/// The namespace that has the name now, and the state of its devices.
 #[derive(Debug)]
-pub(crate) struct Present {
+pub(crate) struct CurrentNamespace {
     pub(crate) namespace: Namespace,
-    watch: Watch,
+    device_events: DeviceEvents,
     /// True if the namespace's devices have changed since they were listed.
     pub(crate) has_changed: bool,
     /// The devices that pillion is to be attached to.
-    pub(crate) wanted: Vec<Device>,
+    pub(crate) devices: Vec<Device>,
 }
 
 impl FollowedNamespace {
@@ -33,34 +32,37 @@ impl FollowedNamespace {
         Ok(Self {
             name: None,
             is_matched: false,
-            now: Some(Present::begin(Namespace::default(), hook)?),
+            current: Some(CurrentNamespace::start(Namespace::default(), hook)?),
         })
     }
 
     pub(crate) fn named(name: &NamespaceName, hook: Hook) -> Result<Self, Error> {
-        let name = name.settled();
+        let name = name.resolved();
         Ok(Self {
-            now: Some(Present::begin(name.open()?, hook)?),
+            current: Some(CurrentNamespace::start(name.open()?, hook)?),
             name: Some(name),
             is_matched: false,
         })
     }
 
     /// Follows a name that was found by one with wildcards, once it can be taken.
-    pub(crate) fn awaited(name: NamespaceName) -> Self {
+    pub(crate) fn pending(name: NamespaceName) -> Self {
         Self {
             name: Some(name),
             is_matched: true,
-            now: None,
+            current: None,
         }
     }
 
-    /// The same, taken at once if it can be.
+    /// The same, opened immediately if possible.
     pub(crate) fn matched(name: NamespaceName, hook: Hook) -> Self {
-        let now = name.open().and_then(|it| Present::begin(it, hook)).ok();
+        let current = name
+            .open()
+            .and_then(|it| CurrentNamespace::start(it, hook))
+            .ok();
         Self {
-            now,
-            ..Self::awaited(name)
+            current,
+            ..Self::pending(name)
         }
     }
 
@@ -68,75 +70,75 @@ impl FollowedNamespace {
         self.name.as_ref()
     }
 
-    pub(crate) fn now(&self) -> Option<&Present> {
-        self.now.as_ref()
+    pub(crate) fn current(&self) -> Option<&CurrentNamespace> {
+        self.current.as_ref()
     }
 
-    pub(crate) fn now_mut(&mut self) -> Option<&mut Present> {
-        self.now.as_mut()
+    pub(crate) fn current_mut(&mut self) -> Option<&mut CurrentNamespace> {
+        self.current.as_mut()
     }
 
-    /// Lets go of a namespace that no longer has its name, which it gives.
-    pub(crate) fn let_go(&mut self) -> Option<(Namespace, Change)> {
-        let (name, now) = (self.name.as_ref()?, self.now.as_ref()?);
-        if name.stands_for(&now.namespace) {
+    /// Releases a namespace that lost its name; returns both.
+    pub(crate) fn release_gone(&mut self) -> Option<(Namespace, Change)> {
+        let (name, current) = (self.name.as_ref()?, self.current.as_ref()?);
+        if name.is_current(&current.namespace) {
             return None;
         }
-        self.leave()
+        self.release()
     }
 
-    /// Lets go of the namespace, whatever has become of it.
-    pub(crate) fn leave(&mut self) -> Option<(Namespace, Change)> {
+    /// Releases the namespace unconditionally.
+    pub(crate) fn release(&mut self) -> Option<(Namespace, Change)> {
         let name = self.name.as_ref()?.to_string();
-        Some((self.now.take()?.namespace, Change::Gone(name)))
+        Some((self.current.take()?.namespace, Change::Detached(name)))
     }
 
-    /// Takes the namespace that has the name now, if none is taken yet; `register` is given the
-    /// file descriptor that tells of its devices' changes.
-    pub(crate) fn take(
+    /// Opens the namespace that has the name now, if none is open yet; `register` receives the file
+    /// descriptor for its device events.
+    pub(crate) fn open(
         &mut self,
         hook: Hook,
         register: impl FnOnce(BorrowedFd) -> Result<(), Error>,
     ) -> Result<Option<Change>, Error> {
-        let Some(name) = self.name.as_ref().filter(|_| self.now.is_none()) else {
+        let Some(name) = self.name.as_ref().filter(|_| self.current.is_none()) else {
             return Ok(None);
         };
-        if !name.may_return() {
+        if !name.may_reappear() {
             return Ok(None);
         }
         let namespace = match name.open() {
-            // One that is being made cannot be entered yet.
+            // A namespace that is being created cannot be entered yet.
             Err(Error::UnknownNamespace { .. } | Error::NotANamespace { .. }) => return Ok(None),
             opened => opened?,
         };
-        let followed = Present::begin(namespace, hook)?;
-        register(followed.news())?;
-        self.now = Some(followed);
-        Ok(Some(Change::Come(name.to_string())))
+        let followed = CurrentNamespace::start(namespace, hook)?;
+        register(followed.events_fd())?;
+        self.current = Some(followed);
+        Ok(Some(Change::Attached(name.to_string())))
     }
 }
 
-impl Present {
-    fn begin(namespace: Namespace, hook: Hook) -> Result<Self, Error> {
-        let watch = namespace
-            .enter(|| Watch::begin(hook))?
-            .map_err(|error| Error::system("watch the network devices", error))?;
+impl CurrentNamespace {
+    fn start(namespace: Namespace, hook: Hook) -> Result<Self, Error> {
+        let device_events = namespace
+            .enter(|| DeviceEvents::start(hook))?
+            .map_err(|error| Error::system("subscribe to network device events", error))?;
         Ok(Self {
             namespace,
-            watch,
+            device_events,
             has_changed: true,
-            wanted: Vec::new(),
+            devices: Vec::new(),
         })
     }
 
     /// A file descriptor that is readable when the namespace's devices have changed.
-    pub(crate) fn news(&self) -> BorrowedFd<'_> {
-        self.watch.as_fd()
+    pub(crate) fn events_fd(&self) -> BorrowedFd<'_> {
+        self.device_events.as_fd()
     }
 
-    /// True if there is news of the devices, which it takes note of.
-    pub(crate) fn has_news(&mut self) -> bool {
-        let any = self.watch.take_note();
+    /// Reads pending events of the devices; true if there were any.
+    pub(crate) fn has_events(&mut self) -> bool {
+        let any = self.device_events.drain();
         self.has_changed |= any;
         any
     }
@@ -145,12 +147,12 @@ impl Present {
 /// A socket that wakes up when devices of the network namespace in which it was made come, go or
 /// change, or the filters at them, where pillion's are among these.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct DeviceEvents {
     socket: Socket,
 }
 
-impl Watch {
-    pub(crate) fn begin(hook: Hook) -> io::Result<Self> {
+impl DeviceEvents {
+    pub(crate) fn start(hook: Hook) -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.add_membership(libc::RTNLGRP_LINK)?;
@@ -167,9 +169,9 @@ impl Watch {
         unsafe { BorrowedFd::borrow_raw(self.socket.as_raw_fd()) }
     }
 
-    /// Takes note of all changes so far; false if there were none. What they were is not
-    /// read, for some may be lost (ENOBUFS): the devices are to be listed after this.
-    pub(crate) fn take_note(&self) -> bool {
+    /// Reads all pending events; false if there were none. Their content is ignored, because some
+    /// may be lost (ENOBUFS): list the devices after this call.
+    pub(crate) fn drain(&self) -> bool {
         let mut byte = Vec::with_capacity(1);
         let mut any = false;
         loop {

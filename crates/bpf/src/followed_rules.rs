@@ -2,8 +2,8 @@
 
 use crate::{Attachment, CgroupName, Cgroups, Container, Error, Policy, Rule, Scope, Selection};
 
-/// The rules, and the cgroups that were there before they were put into force: those that come and
-/// go in between are seen by the next look.
+/// The rules, and the cgroups that existed before they were activated. The next call sees later
+/// changes.
 #[derive(Debug)]
 pub struct FollowedRules {
     policy: Policy,
@@ -11,13 +11,14 @@ pub struct FollowedRules {
 }
 
 impl FollowedRules {
-    /// Those that a policy has, as it finds cgroups and its containers.
+    /// The rules of a policy, with its current cgroups and containers.
     ///
     /// # Errors
+    ///
     /// As [`Policy::cgroups`].
     pub fn of(policy: Policy) -> Result<Self, Error> {
         let cgroups = policy.cgroups()?;
-        // What is served is followed elsewhere, and kept from ending by whoever has it.
+        // The caller follows the namespaces in scope, and keeps them open.
         let scope = Scope::default();
         Ok(Self {
             policy: Policy { scope, ..policy },
@@ -29,81 +30,86 @@ impl FollowedRules {
     ///
     /// # Errors
     /// As [`Attachment::replace_rules`].
-    pub fn put(&self, attachment: &Attachment) -> Result<(), Error> {
+    pub fn apply(&self, attachment: &Attachment) -> Result<(), Error> {
         attachment.replace_rules(&self.policy)
     }
 
-    /// Puts the rules into force again if cgroups have come or gone since that was last done, for the
-    /// connections that exist as well. To be called each second or so.
+    /// Activates the rules again if cgroups were created or removed, for existing connections as
+    /// well. Call it about once a second.
     ///
     /// # Errors
-    /// As [`Policy::cgroups`], [`Attachment::replace_rules`] and [`Attachment::look_again`]; the next
-    /// call tries again.
+    ///
+    /// As [`Policy::cgroups`], [`Attachment::replace_rules`] and [`Attachment::review_changed`];
+    /// the next call retries.
     pub fn follow(&mut self, attachment: &Attachment, selection: &Selection) -> Result<(), Error> {
         if self.policy.running != selection.containers() {
             self.policy.running = selection.containers().to_vec();
         }
         let now = self.policy.cgroups()?;
         if now != self.cgroups {
-            self.put(attachment)?;
-            attachment.look_again()?;
+            self.apply(attachment)?;
+            attachment.review_changed()?;
             self.cgroups = now;
         }
         Ok(())
     }
 
-    /// The rules that no connection can match now, in words, and those of these containers that rules
-    /// choose: they have cgroups of version 1 alone.
+    /// The rules that no connection can match now, in words, and the containers of rules that only
+    /// have cgroups of version 1.
     #[must_use]
-    pub fn idle(&self, in_version_1: &[Container]) -> Vec<String> {
-        let mut idle = Vec::new();
+    pub fn unmatched_rules(&self, cgroup1_only: &[Container]) -> Vec<String> {
+        let mut unmatched_rules = Vec::new();
         let rules = (1..).zip(&self.policy.rules).zip(&self.cgroups);
         for ((number, rule), cgroups) in rules {
-            let mut untold = untold(rule, in_version_1).peekable();
-            let is_idle = cgroups.as_ref().is_some_and(|it| it.named == 0);
-            let unnamed = (is_idle && untold.peek().is_none()).then(|| names_none(rule));
-            let why = untold.chain(unnamed);
-            idle.extend(why.map(|why| format!("rule {number}: {why}")));
+            let mut unidentifiable = unidentifiable(rule, cgroup1_only).peekable();
+            let is_unmatched = cgroups.as_ref().is_some_and(|it| it.named == 0);
+            let unmatched =
+                (is_unmatched && unidentifiable.peek().is_none()).then(|| describe_unmatched(rule));
+            let why = unidentifiable.chain(unmatched);
+            unmatched_rules.extend(why.map(|why| format!("rule {number}: {why}")));
         }
-        idle
+        unmatched_rules
     }
 
     /// The rules that name more cgroups than they are given, in words.
-    pub fn left_out(&self) -> impl Iterator<Item = String> {
-        let most = Policy::MAX_CGROUPS;
+    pub fn truncated_rules(&self) -> impl Iterator<Item = String> {
+        let max = Policy::MAX_CGROUPS;
         let rules = (1..).zip(&self.cgroups);
         rules.filter_map(move |(number, cgroups)| {
             let named = cgroups.as_ref()?;
-            (named.followed.len() < named.named).then(|| {
+            (named.covered.len() < named.named).then(|| {
                 format!(
-                    "rule {number}: some of its cgroups, for all rules together may name {most}; \
-                     name one above them"
+                    "rule {number}: matches only some of its cgroups, because all rules together are \
+                     limited to {max}; name a cgroup above them"
                 )
             })
         })
     }
 }
 
-/// Containers that a rule chooses among those whose sockets cannot be told from others.
-fn untold<'a>(rule: &'a Rule, containers: &'a [Container]) -> impl Iterator<Item = String> + 'a {
+/// Containers that a rule chooses, but whose sockets cannot be identified.
+fn unidentifiable<'a>(
+    rule: &'a Rule,
+    containers: &'a [Container],
+) -> impl Iterator<Item = String> + 'a {
     let chosen = containers.iter().filter(|it| rule.containers.has(it));
     chosen.map(|it| {
         format!(
-            "container {it} has cgroups of version 1 alone, by which its sockets cannot be told: \
+            "container {it} has only cgroups of version 1, which do not identify its sockets: \
              have its runtime use version 2, or name its network namespace"
         )
     })
 }
 
-/// That nothing is called as a rule has it.
-fn names_none(rule: &Rule) -> String {
+/// Describes a rule whose cgroups or containers do not exist.
+fn describe_unmatched(rule: &Rule) -> String {
     match rule.containers.is_empty() {
         true => {
             let names = rule.cgroups.iter().map(CgroupName::to_string);
             let names = names.collect::<Vec<_>>().join(" or ");
-            format!("no cgroup is called {names}")
+            format!("no cgroup named {names}")
         }
-        false => format!("no container is {}", rule.containers),
+        false => format!("no container {}", rule.containers),
     }
 }
 
@@ -114,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_that_name_what_is_not_there_cover_nothing() {
+    fn rules_naming_missing_objects_are_unmatched() {
         let named = Rule {
             cgroups: ["/no/such-*", "/nor.slice"]
                 .map(|it| it.parse().unwrap())
@@ -133,11 +139,11 @@ mod tests {
             ..Policy::default()
         });
         let rules = rules.unwrap();
-        let idle = [
-            "rule 2: no cgroup is called /no/such-* or /nor.slice",
-            "rule 3: no container is called no-such",
+        let unmatched_rules = [
+            "rule 2: no cgroup named /no/such-* or /nor.slice",
+            "rule 3: no container named no-such",
         ];
-        assert_eq!(rules.idle(&[]), idle);
-        assert_eq!(rules.left_out().count(), 0);
+        assert_eq!(rules.unmatched_rules(&[]), unmatched_rules);
+        assert_eq!(rules.truncated_rules().count(), 0);
     }
 }

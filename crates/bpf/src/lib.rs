@@ -1,8 +1,8 @@
 //! Redundant Data Bundling on a stock Linux kernel.
 //!
-//! [`Programs::load`] brings the eBPF programs into the kernel, [`Attachment`]
-//! puts them to work; nothing of it outlives the process. What they did is read
-//! from [`Totals`], [`list_flows`] and, time and again, [`FlowReader`].
+//! [`Programs::load`] loads the eBPF programs into the kernel, [`Attachment`] attaches them;
+//! everything ends with the process. Results are in [`Totals`], [`list_flows`] and, for repeated
+//! reads, [`FlowReader`].
 
 mod attachment;
 mod cgroup;
@@ -10,7 +10,6 @@ mod cgroup_hierarchy;
 mod check;
 mod closed;
 mod clsact;
-mod companions;
 mod congestion;
 mod counters;
 mod device;
@@ -37,7 +36,9 @@ mod retry_state;
 mod rule;
 mod selection;
 mod socket_iter;
+mod tcp_options;
 mod thin_test;
+pub mod units;
 
 /// The Rust side of `bpf/bundler/*.bpf.c`, generated from the compiled programs' BTF: the structs and
 /// constants shared with C are defined once, in C.
@@ -62,32 +63,36 @@ mod contract {
 pub use crate::host::{Container, ContainerChoice, ContainerLabel, ContainerName, Containers};
 pub use attachment::Attachment;
 pub use cgroup::{Cgroup, open_cgroup2};
-pub use cgroup_hierarchy::{CgroupName, CgroupNameError, cgroup1_mount, cgroup2_mount, is_whole};
-pub use check::{Finding, Standing, check};
-pub use closed::list_closed;
-pub use companions::{Companion, Companions};
-pub use congestion::{
-    CongestionControl, CongestionControlError, offered as offered_congestion_controls,
+pub use cgroup_hierarchy::{
+    CgroupName, CgroupNameError, cgroup1_mount, cgroup2_mount, is_full_hierarchy,
 };
-pub use counters::{Counters, Decision, Kind, Readings, Statistic, Totals};
+pub use check::{CheckResult, Severity, check};
+pub use closed::list_closed;
+pub use congestion::{
+    CongestionControl, CongestionControlError, available as available_congestion_controls,
+};
+pub use counters::{Counters, Statistic, StatisticKind, TfrcDecision, Totals, TotalsReader};
 pub use device::{Device, LinkHeader};
 pub use error::Error;
-pub use flows::{Flow, FlowLister, FlowReader, WantedBy, list_flows};
+pub use flows::{Flow, FlowLister, FlowReader, RequestedBy, list_flows};
 pub use followed_rules::FollowedRules;
-pub use governor::{Alarm, Governed, Verdict};
+pub use governor::{Alarm, GovernorDecision, Verdict};
 pub use link::Hook;
 pub use netns::{Namespace, Namespaces, Scope};
-pub use netns_name::{NamespaceName, NoNamespaceName};
-pub use observation::{Arm, DrawBy, LatencyBuckets, Losses, Observation, Observing, Retransmitted};
+pub use netns_name::{EmptyNamespaceName, NamespaceName};
+pub use observation::{
+    Arm, AssignBy, LatencyBuckets, Losses, Observation, Observing, RetransmitCounts,
+};
 pub use options::{
     EXPERIMENTAL, Level, LossRule, Options, Reaction, Target, TargetError, ThinRtt, parse_bytes,
     parse_packets,
 };
 pub use outcome::Outcome;
 pub use policy::{Cgroups, Policy};
-pub use programs::{Programs, Remains};
+pub use programs::{KillCleanup, Programs};
 pub use requests::Requests;
 pub use retry_state::Change;
 pub use rule::{Direction, HELPER_PORTS, Mode, Rule};
 pub use selection::Selection;
+pub use tcp_options::{TcpOption, TcpOptions};
 pub use thin_test::{ThinTest, ThinTestError};

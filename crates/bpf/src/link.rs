@@ -26,7 +26,7 @@ impl Hook {
         /// Interface index of the loopback device of every network namespace.
         const LOOPBACK: i32 = 1;
         let mut programs = 0;
-        // SAFETY: asks for the number of programs alone, which lives across the call.
+        // SAFETY: asks only for the number of programs, which lives across the call.
         let result = unsafe {
             libbpf_sys::bpf_prog_query(
                 LOOPBACK,
@@ -56,9 +56,9 @@ impl fmt::Display for Hook {
 
 /// Where a program is put.
 pub(crate) enum Target<'a> {
-    /// A device's egress (tcx), by interface index, behind programs already there.
+    /// A device's egress (tcx), by interface index, after existing programs.
     Egress(u32),
-    /// A device's ingress (tcx), by interface index, behind programs already there.
+    /// A device's ingress (tcx), by interface index, after existing programs.
     Ingress(u32),
     /// Packets that leave a cgroup's sockets.
     CgroupEgress(BorrowedFd<'a>),
@@ -81,7 +81,7 @@ pub(crate) fn attach(program: BorrowedFd, target: &Target) -> io::Result<OwnedFd
         sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
         ..Default::default()
     };
-    let (place, kind) = match target {
+    let (hook, kind) = match target {
         Target::Egress(index) => (index.cast_signed(), libbpf_sys::BPF_TCX_EGRESS),
         Target::Ingress(index) => (index.cast_signed(), libbpf_sys::BPF_TCX_INGRESS),
         Target::CgroupEgress(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_INET_EGRESS),
@@ -99,14 +99,13 @@ pub(crate) fn attach(program: BorrowedFd, target: &Target) -> io::Result<OwnedFd
         }
     };
     // SAFETY: the options, and the iterator's description they point to, outlive the call.
-    let fd = unsafe {
-        libbpf_sys::bpf_link_create(program.as_raw_fd(), place, kind, &raw const options)
-    };
-    own(fd)
+    let fd =
+        unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), hook, kind, &raw const options) };
+    owned_fd(fd)
 }
 
-/// Detaches a link's program at once, even if a child process that is just being started has a copy
-/// of the link; to close it would not do that.
+/// Detaches a link's program immediately, even if a starting child process has a copy of the link,
+/// which closing would not do.
 pub(crate) fn detach(link: OwnedFd) {
     // SAFETY: a plain system call on a file descriptor. Where it fails, closing is left.
     unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
@@ -157,20 +156,20 @@ fn info(link: BorrowedFd) -> Option<libbpf_sys::bpf_link_info> {
 
 /// Runs an attached iterator, in the calling thread's namespaces; returns what its program writes.
 pub(crate) fn run_iterator(link: BorrowedFd) -> io::Result<Vec<u8>> {
-    /// Bytes, more than the kernel's own buffer has (32 KiB): where it goes on after what was read
-    /// before, it may miss an object, for another that was gone through has ended meanwhile.
-    const AT_ONCE: usize = 1 << 16;
+    /// More bytes than the kernel's own buffer has (32 KiB). When a read continues after an earlier
+    /// one, it may miss an object if another was removed meanwhile.
+    const READ_BYTES: usize = 1 << 16;
     // SAFETY: a plain system call on a file descriptor.
-    let run = own(unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) })?;
+    let run = owned_fd(unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) })?;
     let mut run = File::from(run);
     let mut written = Vec::new();
-    let mut part = vec![0; AT_ONCE];
+    let mut chunk = vec![0; READ_BYTES];
     loop {
-        match run.read(&mut part) {
+        match run.read(&mut chunk) {
             Ok(0) => return Ok(written),
-            Ok(length) => written.extend_from_slice(&part[..length]),
-            // The kernel breaks off where a million objects in a row had nothing to be written, and
-            // goes on from there.
+            Ok(length) => written.extend_from_slice(&chunk[..length]),
+            // The kernel stops after a million objects in a row without output, and continues from
+            // there.
             Err(error)
                 if [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind()) => {}
             Err(error) => return Err(error),
@@ -179,11 +178,11 @@ pub(crate) fn run_iterator(link: BorrowedFd) -> io::Result<Vec<u8>> {
 }
 
 /// The file descriptor that libbpf returned, or the error that it stands for.
-pub(crate) fn own(fd: i32) -> io::Result<OwnedFd> {
+pub(crate) fn owned_fd(fd: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }
-    // SAFETY: libbpf returned a new file descriptor that nobody else owns.
+    // SAFETY: libbpf returned a new file descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -191,12 +190,12 @@ pub(crate) fn own(fd: i32) -> io::Result<OwnedFd> {
 #[derive(Debug)]
 pub(crate) struct CgroupLinks {
     cgroup: OwnedFd,
-    all: Vec<(Place, OwnedFd)>,
+    all: Vec<(CgroupHook, OwnedFd)>,
 }
 
 /// Where in a cgroup a program stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum CgroupHook {
     Egress,
     Ingress,
     SockOps,
@@ -204,9 +203,9 @@ enum Place {
     GetSockOpt,
 }
 
-impl Place {
-    /// What sees ACKs comes before what announces bundles, and connections after their packets: each
-    /// is bundled from its first byte or not at all.
+impl CgroupHook {
+    /// The program for ACKs is attached before the one that announces bundles, and sockops after
+    /// both: a connection is bundled from its first byte or not at all.
     const ALL: [Self; 5] = [
         Self::Ingress,
         Self::Egress,
@@ -215,7 +214,7 @@ impl Place {
         Self::GetSockOpt,
     ];
 
-    /// The program that stands there, if the kernel has what it needs.
+    /// The program for this hook, if the kernel supports it.
     fn program(self, programs: &Programs) -> Option<&OwnedFd> {
         match self {
             Self::Egress => Some(&programs.transmit),
@@ -239,23 +238,27 @@ impl Place {
 
 impl CgroupLinks {
     /// Attaches the programs to a cgroup.
-    pub(crate) fn begin(programs: &Programs, cgroup: BorrowedFd) -> Result<Self, Error> {
+    pub(crate) fn attach_all(programs: &Programs, cgroup: BorrowedFd) -> Result<Self, Error> {
         let mut links = Self {
             cgroup: cgroup.try_clone_to_owned().map_err(cgroup_error)?,
             all: Vec::new(),
         };
-        links.attach_the_missing(programs)?;
+        links.attach_missing(programs)?;
         Ok(links)
     }
 
-    /// Lets go of the links that others have detached; true if there are any. Where what sees ACKs is
-    /// among them, what announces bundles is detached as well: of those no loss would be seen.
-    pub(crate) fn drop_the_detached(&mut self) -> bool {
+    /// Drops links that others have detached; true if there were any. Without the program for ACKs,
+    /// the one that announces bundles is detached as well, because losses would go unnoticed.
+    pub(crate) fn drop_detached(&mut self) -> bool {
         let before = self.all.len();
         self.all.retain(|(_, link)| has_cgroup(link.as_fd()));
-        if !self.all.iter().any(|(place, _)| *place == Place::Ingress) {
-            let announcing = |(place, _): &mut (Place, OwnedFd)| *place == Place::Egress;
-            for (_, link) in self.all.extract_if(.., announcing) {
+        if !self
+            .all
+            .iter()
+            .any(|(hook, _)| *hook == CgroupHook::Ingress)
+        {
+            let is_egress = |(hook, _): &mut (CgroupHook, OwnedFd)| *hook == CgroupHook::Egress;
+            for (_, link) in self.all.extract_if(.., is_egress) {
                 detach(link);
             }
         }
@@ -263,19 +266,19 @@ impl CgroupLinks {
     }
 
     /// Attaches the programs that are not.
-    pub(crate) fn attach_the_missing(&mut self, programs: &Programs) -> Result<(), Error> {
-        for place in Place::ALL {
-            let is_there = self.all.iter().any(|(there, _)| *there == place);
-            if let (false, Some(program)) = (is_there, place.program(programs)) {
-                let target = place.of(self.cgroup.as_fd());
+    pub(crate) fn attach_missing(&mut self, programs: &Programs) -> Result<(), Error> {
+        for hook in CgroupHook::ALL {
+            let is_attached = self.all.iter().any(|(existing, _)| *existing == hook);
+            if let (false, Some(program)) = (is_attached, hook.program(programs)) {
+                let target = hook.of(self.cgroup.as_fd());
                 let link = attach(program.as_fd(), &target).map_err(cgroup_error)?;
-                self.all.push((place, link));
+                self.all.push((hook, link));
             }
         }
         Ok(())
     }
 
-    /// Detaches the programs at once.
+    /// Detaches the programs immediately.
     pub(crate) fn detach(&mut self) {
         for (_, link) in self.all.drain(..) {
             detach(link);
@@ -283,7 +286,8 @@ impl CgroupLinks {
     }
 }
 
-/// The error of attaching to the cgroup. Who may load the programs may attach them as well.
+/// The error of attaching to the cgroup. EPERM here means an exclusive program, because loading was
+/// permitted.
 pub(crate) fn cgroup_error(error: io::Error) -> Error {
     match error.raw_os_error() {
         Some(libc::EPERM) => Error::CgroupTaken,

@@ -1,5 +1,5 @@
-//! Loads the bundler's programs: sets their constants, leaves out those that the kernel lacks something
-//! for, has the rest verified, and keeps their parts.
+//! Loads the bundler's programs: sets their constants, disables unsupported ones, and stores their
+//! parts.
 
 use std::fs;
 use std::io;
@@ -15,53 +15,53 @@ use crate::contract::{
     OpenPillionSkel, PillionMaps, PillionProgs, PillionSkel, PillionSkelBuilder, types,
 };
 use crate::host::interruption::without_signals;
-use crate::host::libbpf::Messages;
+use crate::host::libbpf::LibbpfLog;
 use crate::observation::ObservationReader;
 use crate::policy::Tables;
-use crate::quota::{Kept, Places, RequestShares};
-use crate::socket_iter::{self, Walk};
+use crate::quota::{Quota, RequestShares, SocketEntries};
+use crate::socket_iter::{self, SocketIter};
 use crate::{Error, Observing, Policy, Requests, Scope, governor, requests};
 
 /// Optional features of this kernel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Features {
     /// It goes through a map's own entries.
-    pub(crate) over_storage: bool,
-    /// Programs at setsockopt(2) can keep something with the socket.
+    pub(crate) storage_iterator: bool,
+    /// Programs at setsockopt(2) can use socket storage.
     pub(crate) socket_option: bool,
 }
 
 /// The programs, not yet in the kernel.
-pub(crate) struct Opened<'a> {
+pub(crate) struct UnloadedPrograms<'a> {
     skel: OpenPillionSkel<'a>,
     features: Features,
-    log: Messages,
+    log: LibbpfLog,
 }
 
-impl<'a> Opened<'a> {
+impl<'a> UnloadedPrograms<'a> {
     /// The programs as this policy and this kernel have them.
-    pub(crate) fn by(
+    pub(crate) fn open(
         policy: &Policy,
         constants: &Constants,
         storage: &'a mut MaybeUninit<OpenObject>,
     ) -> Result<Self, Error> {
-        let log = Messages::keep();
+        let log = LibbpfLog::capture();
         let skel = PillionSkelBuilder::default().open(storage);
         let mut opened = Self {
             skel: skel.map_err(|error| log.explain(&error))?,
             features: Features {
-                over_storage: socket_iter::can_be_over_storage(),
+                storage_iterator: socket_iter::is_storage_iterator_supported(),
                 socket_option: can_answer_socket_options(),
             },
             log,
         };
         opened.set(policy, constants)?;
-        opened.leave_out_what_the_kernel_lacks();
-        opened.read_at_any_address();
+        opened.disable_unsupported();
+        opened.allow_unaligned_reads();
         Ok(opened)
     }
 
-    /// Sets what is decided before the kernel verifies them.
+    /// Sets constants and map sizes before the kernel verifies the programs.
     fn set(&mut self, policy: &Policy, constants: &Constants) -> Result<(), Error> {
         let data = self.skel.maps.rodata_data.as_mut();
         constants.store(data.expect("the programs have read-only data"));
@@ -85,27 +85,36 @@ impl<'a> Opened<'a> {
         Ok(())
     }
 
-    fn leave_out_what_the_kernel_lacks(&mut self) {
+    fn disable_unsupported(&mut self) {
         let programs = &mut self.skel.progs;
         let Features {
-            over_storage,
+            storage_iterator,
             socket_option,
         } = self.features;
-        for (program, is_wanted) in [
-            (&mut programs.pillion_kept_flows, over_storage),
-            (&mut programs.pillion_kept_flows_by_tcp, !over_storage),
-            (&mut programs.pillion_kept_flows_by_file, !over_storage),
-            (&mut programs.pillion_count_requests, over_storage),
-            (&mut programs.pillion_kept_requests_by_tcp, !over_storage),
-            (&mut programs.pillion_kept_requests_by_file, !over_storage),
+        for (program, is_enabled) in [
+            (&mut programs.pillion_flow_sockets, storage_iterator),
+            (&mut programs.pillion_flow_sockets_by_tcp, !storage_iterator),
+            (
+                &mut programs.pillion_flow_sockets_by_file,
+                !storage_iterator,
+            ),
+            (&mut programs.pillion_count_requests, storage_iterator),
+            (
+                &mut programs.pillion_request_sockets_by_tcp,
+                !storage_iterator,
+            ),
+            (
+                &mut programs.pillion_request_sockets_by_file,
+                !storage_iterator,
+            ),
             (&mut programs.pillion_setsockopt, socket_option),
             (&mut programs.pillion_getsockopt, socket_option),
         ] {
-            program.set_autoload(is_wanted);
+            program.set_autoload(is_enabled);
         }
     }
 
-    fn read_at_any_address(&mut self) {
+    fn allow_unaligned_reads(&mut self) {
         if cfg!(target_arch = "x86_64") {
             // The processor reads at any address, but kernels in user mode do not know that.
             let programs = self.skel.open_object_mut().progs_mut();
@@ -113,27 +122,27 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// The layout of the requests that these programs keep.
+    /// The layout of the programs' requests.
     pub(crate) fn layout(&self) -> String {
         requests::layout(self.skel.open_object())
     }
 
-    /// Has the programs go on with requests of the same layout that another pillion has left.
-    pub(crate) fn go_on_with(&mut self, left: &Requests) -> Result<(), Error> {
+    /// Reuses the requests of another pillion with the same layout.
+    pub(crate) fn reuse_requests(&mut self, left: &Requests) -> Result<(), Error> {
         let requests = &mut self.skel.maps.pillion_requests;
-        let taken = requests.reuse_fd(left.map());
-        Ok(taken.map_err(|error| self.log.explain(&error))?)
+        let reused = requests.reuse_fd(left.map());
+        Ok(reused.map_err(|error| self.log.explain(&error))?)
     }
 
     /// Has the kernel verify them.
-    pub(crate) fn load(self) -> Result<Loaded<'a>, Error> {
+    pub(crate) fn load(self) -> Result<LoadedPrograms<'a>, Error> {
         let Self {
             skel,
             features,
             log,
         } = self;
         let skel = without_signals(|| skel.load()).map_err(|error| log.explain(&error))?;
-        Ok(Loaded {
+        Ok(LoadedPrograms {
             skel,
             features,
             log,
@@ -149,13 +158,13 @@ pub(crate) struct DevicePrograms {
 }
 
 /// The programs, verified by the kernel.
-pub(crate) struct Loaded<'a> {
+pub(crate) struct LoadedPrograms<'a> {
     skel: PillionSkel<'a>,
     features: Features,
-    log: Messages,
+    log: LibbpfLog,
 }
 
-impl<'a> Loaded<'a> {
+impl<'a> LoadedPrograms<'a> {
     pub(crate) fn maps(&self) -> &PillionMaps<'a> {
         &self.skel.maps
     }
@@ -164,7 +173,7 @@ impl<'a> Loaded<'a> {
         &self.skel.progs
     }
 
-    /// A map, kept longer than the programs' object is.
+    /// A handle of a map that outlives the programs' object.
     pub(crate) fn map(&self, map: &MapMut) -> Result<MapHandle, Error> {
         Ok(MapHandle::try_from(map).map_err(|error| self.log.explain(&error))?)
     }
@@ -175,13 +184,12 @@ impl<'a> Loaded<'a> {
         Ok(Tables {
             rules: self.map(&maps.pillion_rules)?,
             cgroups: self.map(&maps.pillion_rule_cgroups)?,
-            in_force: self.map(&maps.pillion_in_force)?,
+            active_table: self.map(&maps.pillion_active_table)?,
         })
     }
 
-    /// The ids of the maps that are empty before the programs are at work: all but the constants, and
-    /// what is kept with sockets.
-    pub(crate) fn emptied(&self) -> Result<Vec<u32>, Error> {
+    /// The ids of the maps that start empty: all except constants and socket storage.
+    pub(crate) fn resettable_maps(&self) -> Result<Vec<u32>, Error> {
         let mut ids = Vec::new();
         for map in self.skel.object().maps() {
             let info = map.info().map_err(|error| self.log.explain(&error))?.info;
@@ -193,56 +201,55 @@ impl<'a> Loaded<'a> {
         Ok(ids)
     }
 
-    /// The account of the places, of which there are at most so many.
-    pub(crate) fn places(&self, most: u32) -> Result<Places, Error> {
+    /// The quota of connection slots.
+    pub(crate) fn quota(&self, max_connections: u32) -> Result<Quota, Error> {
         let (maps, programs) = (self.maps(), self.programs());
         let connections = [
-            &programs.pillion_kept_flows,
-            &programs.pillion_kept_flows_by_tcp,
-            &programs.pillion_kept_flows_by_file,
+            &programs.pillion_flow_sockets,
+            &programs.pillion_flow_sockets_by_tcp,
+            &programs.pillion_flow_sockets_by_file,
         ];
-        let by_tcp = &programs.pillion_kept_requests_by_tcp;
-        let by_file = &programs.pillion_kept_requests_by_file;
-        let requests = match self.features.over_storage {
+        let by_tcp = &programs.pillion_request_sockets_by_tcp;
+        let by_file = &programs.pillion_request_sockets_by_file;
+        let requests = match self.features.storage_iterator {
             true => RequestShares::counted(
                 programs.pillion_count_requests.as_fd(),
                 maps.pillion_requests.as_fd(),
-                self.map(&maps.pillion_there)?,
+                self.map(&maps.pillion_present)?,
             )?,
             false => {
-                let walk = Walk::over_sockets(by_tcp.as_fd(), by_file.as_fd());
-                RequestShares::Told(walk.map(Kept::by).map_err(no_walk)?)
+                let iterator = SocketIter::sockets(by_tcp.as_fd(), by_file.as_fd());
+                RequestShares::Listed(iterator.map(SocketEntries::new).map_err(iterator_error)?)
             }
         };
-        Ok(Places::new(
-            self.map(&maps.pillion_come)?,
-            self.map(&maps.pillion_gone)?,
-            self.kept(&maps.pillion_flows, connections)?,
+        Ok(Quota::new(
+            self.map(&maps.pillion_taken)?,
+            self.map(&maps.pillion_freed)?,
+            self.socket_entries(&maps.pillion_flows, connections)?,
             requests,
-            most,
+            max_connections,
         ))
     }
 
-    /// What goes through the sockets that a map keeps something for, by the program for that which
-    /// this kernel has.
-    fn kept(
+    /// An iterator over the sockets in a map, by the program that this kernel supports.
+    fn socket_entries(
         &self,
         map: &MapMut,
         [storage, by_tcp, by_file]: [&ProgramMut; 3],
-    ) -> Result<Kept, Error> {
-        let walk = match self.features.over_storage {
-            true => Walk::over_storage(storage.as_fd(), map.as_fd()),
-            false => Walk::over_sockets(by_tcp.as_fd(), by_file.as_fd()),
+    ) -> Result<SocketEntries, Error> {
+        let iterator = match self.features.storage_iterator {
+            true => SocketIter::storage(storage.as_fd(), map.as_fd()),
+            false => SocketIter::sockets(by_tcp.as_fd(), by_file.as_fd()),
         };
-        walk.map(Kept::by).map_err(no_walk)
+        iterator.map(SocketEntries::new).map_err(iterator_error)
     }
 
-    /// What reads the observations of the connections that have a place.
-    pub(crate) fn observations(&self, places: &Places) -> Result<ObservationReader, Error> {
-        let connections = places.connections();
+    /// The reader of the observations.
+    pub(crate) fn observations(&self, quota: &Quota) -> Result<ObservationReader, Error> {
+        let connections = quota.connections();
         let connections = connections.map_err(|error| Error::system("keep a program", error))?;
-        let seen = self.map(&self.maps().pillion_observed)?;
-        Ok(ObservationReader::new(seen, connections))
+        let observations = self.map(&self.maps().pillion_observed)?;
+        Ok(ObservationReader::new(observations, connections))
     }
 
     /// The maps by which a governor measures and decides.
@@ -255,14 +262,13 @@ impl<'a> Loaded<'a> {
         })
     }
 
-    /// The programs for devices whose packets begin with an Ethernet header, and for those whose
-    /// packets have none.
-    pub(crate) fn at_devices(&self) -> Result<[DevicePrograms; 2], Error> {
+    /// The programs for devices with an Ethernet header, and for devices without link header.
+    pub(crate) fn device_programs(&self) -> Result<[DevicePrograms; 2], Error> {
         let programs = self.programs();
         let pair = |egress, dsack| {
             Ok::<_, Error>(DevicePrograms {
-                egress: own(egress)?,
-                dsack: own(dsack)?,
+                egress: duplicate_fd(egress)?,
+                dsack: duplicate_fd(dsack)?,
             })
         };
         Ok([
@@ -271,25 +277,27 @@ impl<'a> Loaded<'a> {
         ])
     }
 
-    /// A program that applications call by a socket option; `None` where the kernel lacks what it
-    /// needs.
-    pub(crate) fn at_socket_option(&self, program: &ProgramMut) -> Result<Option<OwnedFd>, Error> {
-        let is_there = self.features.socket_option;
-        is_there.then(|| own(program)).transpose()
+    /// A program for a socket option; `None` if the kernel does not support it.
+    pub(crate) fn socket_option_program(
+        &self,
+        program: &ProgramMut,
+    ) -> Result<Option<OwnedFd>, Error> {
+        let is_supported = self.features.socket_option;
+        is_supported.then(|| duplicate_fd(program)).transpose()
     }
 }
 
-/// A program or a map, kept longer than the programs' object is.
-pub(crate) fn own(of_the_object: &impl AsFd) -> Result<OwnedFd, Error> {
-    let kept = of_the_object.as_fd().try_clone_to_owned();
-    kept.map_err(|error| Error::system("keep a program", error))
+/// A descriptor of a program or a map that outlives the programs' object.
+pub(crate) fn duplicate_fd(object: &impl AsFd) -> Result<OwnedFd, Error> {
+    let socket_entries = object.as_fd().try_clone_to_owned();
+    socket_entries.map_err(|error| Error::system("keep a program", error))
 }
 
-fn no_walk(error: io::Error) -> Error {
+fn iterator_error(error: io::Error) -> Error {
     Error::system("go through the connections", error)
 }
 
-/// What the programs are told before the kernel verifies them, and cannot be told otherwise later.
+/// The constants of the programs, which cannot change after loading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Constants {
     /// True if connections of a cgroup are covered in every network namespace.
@@ -306,7 +314,7 @@ impl Constants {
         Self {
             any_namespace: policy.scope == Scope::Anywhere,
             max_connections: policy.max_connections,
-            receivers_are_safe: clamps_the_scaling_ratio(),
+            receivers_are_safe: clamps_scaling_ratio(),
             governing: policy.governing,
             observing: policy.observing,
         }
@@ -320,23 +328,23 @@ impl Constants {
         data.governing = self.governing;
         if let Some(observing) = &self.observing {
             data.observing = true;
-            data.draw_key = observing.key;
-            data.draw_bundled = observing.bundled_of_2_32();
-            data.draw_by = observing.draw_by.raw();
+            data.assignment_key = observing.key;
+            data.bundled_threshold = observing.bundled_of_2_32();
+            data.assign_by = observing.assign_by.raw();
             data.grace_us = observing.grace_us;
             data.stall_us = observing.stall_us;
         }
     }
 }
 
-/// Does this kernel keep a receiver's window sane whatever a program adds to its packets? The
-/// lab kernel does, and says so; docs/bundling.md has what happens elsewhere.
-fn clamps_the_scaling_ratio() -> bool {
+/// True if this kernel limits the scaling ratio of receivers. The lab kernel does, and reports so;
+/// docs/reference/bundling.md describes other kernels.
+fn clamps_scaling_ratio() -> bool {
     fs::read("/proc/sys/net/ipv4/tcp_clamp_scaling_ratio").is_ok_and(|value| value == b"1\n")
 }
 
-/// True if the kernel lets programs at setsockopt(2) choose the error that the application gets
-/// (Linux 5.18, commit b44123b4a3dc). Without that there is no switch, and all else works.
+/// True if programs at setsockopt(2) can choose the application's error (Linux 5.18, commit
+/// b44123b4a3dc). Otherwise only the socket options are missing.
 fn can_answer_socket_options() -> bool {
     // SAFETY: a plain call; no options are given.
     let found = unsafe {

@@ -1,5 +1,5 @@
-//! What the kernel says of its network devices, by rtnetlink(7). Of each message only what is
-//! asked for is read: the rest may be as its owner likes, names above all.
+//! The kernel's list of network devices, by rtnetlink(7). Only required attributes are parsed,
+//! because others, names above all, may hold any bytes.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -20,9 +20,9 @@ use crate::Namespace;
 use crate::device::{Device, LinkHeader};
 use crate::host::interruption::retry;
 
-/// What the kernel listed, as far as it could be read.
+/// The items that the kernel listed, as far as they could be parsed.
 #[derive(Debug)]
-pub(crate) struct Listed<T> {
+pub(crate) struct ListResult<T> {
     pub(crate) all: Vec<T>,
     /// Number of messages that make no sense.
     pub(crate) unreadable: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Qdisc {
     pub(crate) device: u32,
     /// The discipline's kind, such as `htb`.
     pub(crate) kind: OsString,
-    /// True if the discipline takes packets' lengths anew (`tc ... stab`).
+    /// True if the discipline has a size table (`tc ... stab`).
     pub(crate) has_size_table: bool,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Filter {
 }
 
 /// All devices of the calling thread's network namespace.
-pub(crate) fn list_devices() -> io::Result<Listed<Device>> {
+pub(crate) fn list_devices() -> io::Result<ListResult<Device>> {
     let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
     list(request, libc::RTM_NEWLINK, device)
 }
@@ -93,9 +93,9 @@ fn list<T>(
     request: RouteNetlinkMessage,
     kind: u16,
     read: impl Fn(&[u8]) -> Result<T, DecodeError>,
-) -> io::Result<Listed<T>> {
-    /// Tries to get a consistent list; after that it is taken as it is: what has changed meanwhile
-    /// is news.
+) -> io::Result<ListResult<T>> {
+    /// Maximum tries for a consistent list; the last one is used as it is, because later changes
+    /// cause events.
     const ATTEMPTS: u32 = 5;
     let request = to_bytes(request);
     let mut attempt = 1;
@@ -108,17 +108,17 @@ fn list<T>(
     }
 }
 
-/// Lists once; the flag is true if what was listed changed meanwhile, so that some may be missing.
+/// Lists once; the flag is true if the list changed meanwhile and may be incomplete.
 fn list_once<T>(
     request: &[u8],
     kind: u16,
     read: impl Fn(&[u8]) -> Result<T, DecodeError>,
-) -> io::Result<(Listed<T>, bool)> {
+) -> io::Result<(ListResult<T>, bool)> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
     retry(|| socket.send(request, 0))?;
-    let mut listed = Listed {
+    let mut listed = ListResult {
         all: Vec::new(),
         unreadable: 0,
     };
@@ -134,7 +134,7 @@ fn list_once<T>(
                 NetlinkPayload::Error(error) => return Err(error.to_io()),
                 NetlinkPayload::InnerMessage(body) if message.header.message_type == kind => {
                     match read(&body.0) {
-                        Ok(found) => listed.all.push(found),
+                        Ok(item) => listed.all.push(item),
                         Err(_) => listed.unreadable += 1,
                     }
                 }
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_what_the_kernel_says_whatever_bytes_it_has() {
+    fn device_name_may_hold_any_bytes() {
         let other = attribute(libc::IFLA_ALT_IFNAME, b"\xfc\0");
         let body = link(&[
             attribute(libc::IFLA_IFNAME, b"B\xff\0"),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_and_nothing_panics() {
+    fn malformed_netlink_message_is_error_without_panic() {
         let whole = link(&[attribute(libc::IFLA_IFNAME, b"eth0\0")]);
         assert!(device(&whole).is_ok());
         for length in 0..whole.len() - 3 {

@@ -11,13 +11,13 @@ use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 use crate::host::{Container, ContainerChoice, Containers, network_namespace};
 use crate::{Error, NamespaceName, cgroup1_mount, cgroup2_mount};
 
-/// A network namespace of this host: the calling thread's, or one that is kept from ending
-/// as long as this value lives.
+/// A network namespace of this host: the calling thread's, or one that stays alive as long as this
+/// value.
 #[derive(Debug, Clone, Default)]
-pub struct Namespace(Option<Arc<Other>>);
+pub struct Namespace(Option<Arc<OpenedNamespace>>);
 
 #[derive(Debug)]
-struct Other {
+struct OpenedNamespace {
     name: String,
     file: File,
     cookie: u64,
@@ -26,22 +26,22 @@ struct Other {
 impl Namespace {
     /// The network namespace that `file` refers to, to be called `name`.
     pub(crate) fn of(name: &str, file: File) -> Result<Self, Error> {
-        let cookie = inside(name, &file, cookie)??;
+        let cookie = enter_namespace(name, &file, cookie)??;
         let name = name.to_owned();
-        Ok(Self(Some(Arc::new(Other { name, file, cookie }))))
+        Ok(Self(Some(Arc::new(OpenedNamespace { name, file, cookie }))))
     }
 
-    /// What the user calls the namespace; `None` for the calling thread's.
+    /// The user's name for the namespace; `None` for the calling thread's.
     pub(crate) fn name(&self) -> Option<&str> {
         self.0.as_deref().map(|other| other.name.as_str())
     }
 
-    /// The file that keeps the namespace from ending; `None` for the calling thread's.
+    /// The file that keeps the namespace alive; `None` for the calling thread's.
     pub(crate) fn file(&self) -> Option<&File> {
         self.0.as_deref().map(|other| &other.file)
     }
 
-    /// A number that tells the namespace from others; `None` for the calling thread's.
+    /// A unique number of the namespace; `None` for the calling thread's.
     pub(crate) fn id(&self) -> Option<u64> {
         self.0.as_deref().map(|other| other.cookie)
     }
@@ -54,11 +54,11 @@ impl Namespace {
     /// Runs `work` in a thread inside the network namespace, and returns its result.
     ///
     /// # Errors
-    /// [`Error::NotANamespace`], [`Error::MayNotEnter`]; [`Error::System`].
+    /// [`Error::NotANamespace`], [`Error::EnterNotPermitted`]; [`Error::System`].
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         match self.0.as_deref() {
             None => Ok(work()),
-            Some(other) => inside(&other.name, &other.file, work),
+            Some(other) => enter_namespace(&other.name, &other.file, work),
         }
     }
 }
@@ -71,11 +71,15 @@ impl PartialEq for Namespace {
 
 impl Eq for Namespace {}
 
-fn inside<T: Send>(name: &str, file: &File, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+fn enter_namespace<T: Send>(
+    name: &str,
+    file: &File,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, Error> {
     let name = name.to_owned();
     network_namespace::enter(file, work).map_err(|error| match error.raw_os_error() {
         Some(libc::EINVAL) => Error::NotANamespace { name },
-        Some(libc::EPERM) => Error::MayNotEnter { name },
+        Some(libc::EPERM) => Error::EnterNotPermitted { name },
         _ => Error::system(format!("enter the network namespace {name}"), error),
     })
 }
@@ -88,17 +92,17 @@ fn cookie() -> Result<u64, Error> {
 /// Which network namespaces' connections are taken in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Namespaces {
-    /// Those with these names; if there are none, the calling thread's.
+    /// The named ones; if empty, the calling thread's.
     pub named: Vec<NamespaceName>,
-    /// Those of these containers, beside.
-    pub of_containers: Vec<ContainerChoice>,
+    /// Additionally, those of these containers.
+    pub container_choices: Vec<ContainerChoice>,
 }
 
 impl Namespaces {
-    /// True if only the calling thread's are asked for.
+    /// True if only the calling thread's namespace is requested.
     #[must_use]
-    pub fn is_own_alone(&self) -> bool {
-        self.named.is_empty() && self.of_containers.is_empty()
+    pub fn is_own_only(&self) -> bool {
+        self.named.is_empty() && self.container_choices.is_empty()
     }
 
     /// The same, with no number that stands for a process.
@@ -107,17 +111,17 @@ impl Namespaces {
         let named = self.named.iter().cloned();
         Self {
             named: named.map(NamespaceName::without_process).collect(),
-            of_containers: self.of_containers.clone(),
+            container_choices: self.container_choices.clone(),
         }
     }
 
     /// True if some may come that are not there yet.
-    pub(crate) fn may_come(&self) -> bool {
-        self.patterns().next().is_some() || !self.of_containers.is_empty()
+    pub(crate) fn may_grow(&self) -> bool {
+        self.patterns().next().is_some() || !self.container_choices.is_empty()
     }
 
     /// Names that have to be there.
-    pub(crate) fn plain(&self) -> impl Iterator<Item = &NamespaceName> {
+    pub(crate) fn exact(&self) -> impl Iterator<Item = &NamespaceName> {
         self.named.iter().filter(|name| !name.is_pattern())
     }
 
@@ -126,54 +130,54 @@ impl Namespaces {
         self.named.iter().filter(|name| name.is_pattern())
     }
 
-    /// The containers that run now, if any are asked for.
+    /// The running containers, if any are requested.
     #[must_use]
     pub fn containers(&self) -> Containers {
         let mut containers = Containers::default();
-        self.look_for_containers(&mut containers);
+        self.find_containers(&mut containers);
         containers
     }
 
-    /// Looks for the containers that run, if any are asked for.
-    pub(crate) fn look_for_containers(&self, containers: &mut Containers) {
-        if !self.of_containers.is_empty()
+    /// Finds the running containers, if any are requested.
+    pub(crate) fn find_containers(&self, containers: &mut Containers) {
+        if !self.container_choices.is_empty()
             && let Ok(mount) = cgroup2_mount()
         {
-            containers.look(&mount, cgroup1_mount().as_deref());
+            containers.refresh(&mount, cgroup1_mount().as_deref());
         }
     }
 
-    /// Those of the containers that are asked for.
+    /// The requested ones of the running containers.
     pub(crate) fn chosen<'a>(
         &'a self,
         running: &'a [Container],
     ) -> impl Iterator<Item = &'a Container> {
         let is_chosen = |it: &&Container| {
-            let mut choices = self.of_containers.iter();
+            let mut choices = self.container_choices.iter();
             choices.any(|choice| choice.has(it))
         };
         running.iter().filter(is_chosen)
     }
 
-    /// The names that there are now like those with wildcards, and those of the containers.
+    /// The current names that match patterns, and those of containers.
     pub(crate) fn matched(&self, running: &[Container]) -> Vec<NamespaceName> {
-        let matched = self.patterns().flat_map(NamespaceName::now);
-        let of_containers = self.chosen(running).filter_map(NamespaceName::of_container);
-        let own = self.named.is_empty().then(|| identity(OWN)).flatten();
+        let matched = self.patterns().flat_map(NamespaceName::expand);
+        let container_choices = self.chosen(running).filter_map(NamespaceName::of_container);
+        let own = self.named.is_empty().then(|| identity(OWN_NETNS)).flatten();
         // The host's is a container's that was given it.
         let is_other = |it: &NamespaceName| own.is_none() || identity(it.path()) != own;
-        matched.chain(of_containers.filter(is_other)).collect()
+        matched.chain(container_choices.filter(is_other)).collect()
     }
 
     /// All names that there are now.
-    pub(crate) fn now(&self) -> Vec<NamespaceName> {
+    pub(crate) fn expand(&self) -> Vec<NamespaceName> {
         let matched = self.matched(self.containers().running());
-        self.plain().cloned().chain(matched).collect()
+        self.exact().cloned().chain(matched).collect()
     }
 }
 
 /// The calling process's network namespace.
-const OWN: &str = "/proc/self/ns/net";
+const OWN_NETNS: &str = "/proc/self/ns/net";
 
 fn identity(file: impl AsRef<Path>) -> Option<(u64, u64)> {
     fs::metadata(file).ok().map(|file| (file.dev(), file.ino()))
@@ -185,40 +189,40 @@ pub enum Scope {
     /// Connections of the cgroup's sockets, in whichever network namespace.
     #[default]
     Anywhere,
-    /// Connections of the calling thread's network namespace alone.
+    /// Connections of only the calling thread's network namespace.
     ThisNamespace,
-    /// Connections of these network namespaces alone.
+    /// Connections of only these network namespaces.
     Namespaces(Vec<Namespace>),
 }
 
 /// The network namespaces that are served, and the kernel's table of them.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct ServedNamespaces {
     table: MapHandle,
     namespaces: Vec<Namespace>,
 }
 
-impl Served {
+impl ServedNamespaces {
     /// Serves as many of the scope's as there is room for: others are tried again like any that come.
     pub(crate) fn new(table: MapHandle, scope: &Scope) -> Result<Self, Error> {
         let mut served = Self {
             table,
             namespaces: Vec::new(),
         };
-        served.begin_anew(scope)?;
+        served.reset(scope)?;
         Ok(served)
     }
 
-    /// As [`Served::new`], with a table that is empty again.
-    pub(crate) fn begin_anew(&mut self, scope: &Scope) -> Result<(), Error> {
+    /// As [`ServedNamespaces::new`], with a table that is empty again.
+    pub(crate) fn reset(&mut self, scope: &Scope) -> Result<(), Error> {
         self.namespaces.clear();
         match scope {
-            Scope::Anywhere | Scope::ThisNamespace => self.begin(&Namespace::default())?,
+            Scope::Anywhere | Scope::ThisNamespace => self.add(&Namespace::default())?,
             Scope::Namespaces(namespaces) => {
                 for namespace in namespaces {
-                    match self.begin(namespace) {
+                    match self.add(namespace) {
                         Err(Error::TooManyNamespaces { .. }) => break,
-                        begun => begun?,
+                        added => added?,
                     }
                 }
             }
@@ -231,7 +235,7 @@ impl Served {
     }
 
     /// Serves this network namespace, too.
-    pub(crate) fn begin(&mut self, namespace: &Namespace) -> Result<(), Error> {
+    pub(crate) fn add(&mut self, namespace: &Namespace) -> Result<(), Error> {
         let key = namespace.cookie()?.to_ne_bytes();
         self.table
             .update(&key, &[1], MapFlags::ANY)
@@ -241,12 +245,12 @@ impl Served {
     }
 
     /// Serves no network namespaces but these any more; gives the others.
-    pub(crate) fn keep(&mut self, namespaces: &[Namespace]) -> Vec<Namespace> {
+    pub(crate) fn retain(&mut self, namespaces: &[Namespace]) -> Vec<Namespace> {
         let served = std::mem::take(&mut self.namespaces).into_iter();
-        let (stay, left): (Vec<_>, Vec<_>) = served.partition(|it| namespaces.contains(it));
-        self.namespaces = stay;
+        let (retained, left): (Vec<_>, Vec<_>) = served.partition(|it| namespaces.contains(it));
+        self.namespaces = retained;
         for cookie in left.iter().filter_map(|it| it.cookie().ok()) {
-            // What is not in the table any more need not be taken out.
+            // A missing entry is already removed.
             let _ = self.table.delete(&cookie.to_ne_bytes());
         }
         left
@@ -256,7 +260,7 @@ impl Served {
         match error.kind() {
             ErrorKind::TooBig => Error::TooManyNamespaces {
                 name: namespace.name().unwrap_or("its own").to_owned(),
-                most: self.table.max_entries(),
+                max: self.table.max_entries(),
             },
             _ => Error::system(
                 "store the network namespaces",
@@ -287,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_served_as_there_is_room_for_and_others_once_there_is() {
+    fn full_namespace_table_rejects_until_entry_is_freed() {
         if !Uid::effective().is_root() {
             println!("left out without root");
             return;
@@ -297,11 +301,11 @@ mod tests {
         let table = MapHandle::create(MapType::Hash, Some("namespaces"), 8, 1, 2, &options);
         let all = ["one", "two", "three"].map(namespace);
         let scope = Scope::Namespaces(all.to_vec());
-        let mut served = Served::new(table.unwrap(), &scope).unwrap();
+        let mut served = ServedNamespaces::new(table.unwrap(), &scope).unwrap();
         assert_eq!(served.namespaces(), &all[..2]);
-        let refused = served.begin(&all[2]).unwrap_err().to_string();
-        assert!(refused.starts_with("three "), "{refused}");
-        assert_eq!(served.keep(&all[1..]), &all[..1]);
-        served.begin(&all[2]).unwrap();
+        let refused = served.add(&all[2]).unwrap_err().to_string();
+        assert!(refused.starts_with("three: the limit of 2 "), "{refused}");
+        assert_eq!(served.retain(&all[1..]), &all[..1]);
+        served.add(&all[2]).unwrap();
     }
 }

@@ -12,52 +12,52 @@ use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 use pillion_stats::names::escaped;
 
 use crate::host::pattern::{is_pattern, matching};
-use crate::host::{Container, atomic_file, process_began};
+use crate::host::{Container, atomic_file, process_start_time};
 use crate::{Error, Namespace};
 
-/// The folder where `ip netns` keeps the names that it gives.
-const NAMES: &str = "/run/netns";
+/// The folder with the names of `ip netns`.
+const NETNS_DIR: &str = "/run/netns";
 
-/// What a user calls a network namespace: a name under `/run/netns`, the PID of a process
-/// that is in it, or a file that refers to it. Which one that is may change. A name or a file's name
-/// may have the wildcards of shells, and stands for many then.
+/// A user's name for a network namespace: a name under `/run/netns`, the PID of a process in it, or
+/// a file that refers to it. The namespace may change. A name or a file name may have shell
+/// wildcards, and then matches several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceName {
     name: OsString,
     path: PathBuf,
-    kind: Kind,
+    kind: NameKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum NameKind {
     File,
-    /// A name if there is such a one when it is looked for, else a PID.
+    /// A name if it exists at lookup, otherwise a PID.
     Number(Process),
     Process(Process),
     Container,
 }
 
-/// The process that had a number when it was named; another may have it later.
+/// The process that had a number when it was named; a later process may reuse it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Process {
     number: u32,
     /// `None` if there was none.
-    began: Option<u64>,
+    started: Option<u64>,
 }
 
 impl Process {
     fn named(number: u32) -> Self {
-        let began = process_began(Path::new(&format!("/proc/{number}")));
-        Self { number, began }
+        let started = process_start_time(Path::new(&format!("/proc/{number}")));
+        Self { number, started }
     }
 
     fn has_ended(self) -> bool {
-        self.began.is_none() || self != Self::named(self.number)
+        self.started.is_none() || self != Self::named(self.number)
     }
 }
 
 impl From<&OsStr> for NamespaceName {
-    /// A number is a PID unless there is such a name when it is looked for.
+    /// A number is a PID unless such a name exists at lookup.
     fn from(name: &OsStr) -> Self {
         let number = name.to_str().and_then(|name| name.parse().ok());
         let number = number.map(Process::named);
@@ -65,67 +65,69 @@ impl From<&OsStr> for NamespaceName {
             name: name.to_owned(),
             path: match name.as_bytes().contains(&b'/') {
                 true => PathBuf::from(name),
-                false => Path::new(NAMES).join(name),
+                false => Path::new(NETNS_DIR).join(name),
             },
-            kind: number.map_or(Kind::File, Kind::Number),
+            kind: number.map_or(NameKind::File, NameKind::Number),
         }
     }
 }
 
 /// Nothing stands where a network namespace was to be named.
 #[derive(Debug, thiserror::Error)]
-#[error("``; expected a network namespace: a name under {NAMES}, or a file as /proc/PID/ns/net")]
-pub struct NoNamespaceName;
+#[error(
+    "empty name: expected a network namespace, a name under {NETNS_DIR} or a file such as /proc/PID/ns/net"
+)]
+pub struct EmptyNamespaceName;
 
 impl FromStr for NamespaceName {
-    type Err = NoNamespaceName;
+    type Err = EmptyNamespaceName;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         match name {
-            "" => Err(NoNamespaceName),
+            "" => Err(EmptyNamespaceName),
             _ => Ok(OsStr::new(name).into()),
         }
     }
 }
 
 impl NamespaceName {
-    /// The same, and never a PID. Whoever may look before the name is there, as at boot, would meet
-    /// the process that happens to have the number, which is in the host's namespace as a rule.
+    /// Returns the same name, never as a PID. A lookup before the name exists, as at boot, would
+    /// find an unrelated process with that number, usually in the host's namespace.
     #[must_use]
     pub fn without_process(self) -> Self {
         let kind = match self.kind {
-            Kind::Number(_) => Kind::File,
+            NameKind::Number(_) => NameKind::File,
             kind => kind,
         };
         Self { kind, ..self }
     }
 
-    /// The same, and a number for good what it is now.
-    pub(crate) fn settled(&self) -> Self {
+    /// Returns the name with a number resolved to what it is now.
+    pub(crate) fn resolved(&self) -> Self {
         match self.kind {
-            Kind::Number(process) if !self.path.exists() => Self {
+            NameKind::Number(process) if !self.path.exists() => Self {
                 name: self.name.clone(),
                 path: format!("/proc/{}/ns/net", process.number).into(),
-                kind: Kind::Process(process),
+                kind: NameKind::Process(process),
             },
             _ => self.clone().without_process(),
         }
     }
 
-    /// The name as the user said it.
+    /// The name as the user gave it.
     #[must_use]
-    pub fn as_said(&self) -> &OsStr {
+    pub fn as_given(&self) -> &OsStr {
         &self.name
     }
 
-    /// As a file names it that is read later: a process by what /proc has of it, which ends with the
-    /// process, for a number alone is no PID there.
+    /// The form for a configuration file that is read later: a process becomes its /proc path,
+    /// because a bare number is not a PID there.
     #[must_use]
-    pub fn for_a_file(&self) -> OsString {
-        let settled = self.settled();
-        match settled.kind {
-            Kind::Process(_) => settled.path.into_os_string(),
-            _ => settled.name,
+    pub fn for_config_file(&self) -> OsString {
+        let resolved = self.resolved();
+        match resolved.kind {
+            NameKind::Process(_) => resolved.path.into_os_string(),
+            _ => resolved.name,
         }
     }
 
@@ -137,7 +139,7 @@ impl NamespaceName {
 
     /// The names that there are now like this one, if it has wildcards; else this one.
     #[must_use]
-    pub fn now(&self) -> Vec<Self> {
+    pub fn expand(&self) -> Vec<Self> {
         let (Some(folder), Some(name)) = (self.path.parent(), self.path.file_name()) else {
             return vec![self.clone()];
         };
@@ -153,19 +155,19 @@ impl NamespaceName {
             Some(Self {
                 name,
                 path,
-                kind: Kind::File,
+                kind: NameKind::File,
             })
         });
         named.collect()
     }
 
-    /// What a container's is called; `None` if no process of it can be seen.
+    /// The name of a container's namespace; `None` if no process of it is visible.
     pub(crate) fn of_container(container: &Container) -> Option<Self> {
         let process = container.process?;
         Some(Self {
             name: format!("container {container}").into(),
             path: format!("/proc/{process}/ns/net").into(),
-            kind: Kind::Container,
+            kind: NameKind::Container,
         })
     }
 
@@ -176,64 +178,64 @@ impl NamespaceName {
     /// Opens the network namespace that the name stands for now.
     ///
     /// # Errors
-    /// [`Error::UnknownNamespace`], [`Error::NotANamespace`], [`Error::MayNotEnter`];
+    /// [`Error::UnknownNamespace`], [`Error::NotANamespace`], [`Error::EnterNotPermitted`];
     /// [`Error::System`].
     pub fn open(&self) -> Result<Namespace, Error> {
         let name = escaped(&self.name);
         let unknown = || Error::UnknownNamespace {
             name: name.clone(),
-            known: known(),
+            known: known_names(),
         };
         if name.is_empty() {
             return Err(unknown());
         }
-        let settled = self.settled();
-        let file = settled.file();
-        // Whoever has the number after the process that was meant began later; what was opened while
-        // that process lived is its own.
-        if settled.is_of_the_past() {
+        let resolved = self.resolved();
+        let file = resolved.file();
+        // A later process with the same number started later. A file opened while the meant process
+        // lived belongs to it.
+        if resolved.is_process_gone() {
             return Err(unknown());
         }
         let file = file.map_err(|error| match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENOTDIR) => unknown(),
             Some(libc::ELOOP) => Error::NotANamespace { name: name.clone() },
-            Some(libc::EACCES) => Error::MayNotEnter { name: name.clone() },
+            Some(libc::EACCES) => Error::EnterNotPermitted { name: name.clone() },
             _ => Error::system(format!("open the {self}"), error),
         })?;
         let file = file.ok_or_else(|| Error::NotANamespace { name: name.clone() })?;
         Namespace::of(&name, file)
     }
 
-    /// The namespace's file; `None` if it is another one. What else may have such a name is looked at
-    /// without being opened: a FIFO would keep one waiting, a device may do something, and one that
-    /// `ip netns` has just made, to put a namespace there, may not be read.
+    /// Opens the namespace's file; `None` if the path is not a namespace. It is checked before it
+    /// is opened: a FIFO would block, a device may have side effects, and a file that `ip netns`
+    /// has just created may not be readable.
     fn file(&self) -> io::Result<Option<File>> {
         let mut options = File::options();
-        let looked_at = options.read(true).custom_flags(libc::O_PATH);
-        let looked_at = looked_at.open(&self.path)?;
-        if fstatfs(&looked_at)?.filesystem_type() != NSFS_MAGIC {
+        let descriptor = options.read(true).custom_flags(libc::O_PATH);
+        let descriptor = descriptor.open(&self.path)?;
+        if fstatfs(&descriptor)?.filesystem_type() != NSFS_MAGIC {
             return Ok(None);
         }
         // By its name it may be another one by now.
-        File::open(format!("/proc/self/fd/{}", looked_at.as_raw_fd())).map(Some)
+        File::open(format!("/proc/self/fd/{}", descriptor.as_raw_fd())).map(Some)
     }
 
-    /// False if the network namespace, opened under this name, is no longer called so.
-    pub(crate) fn stands_for(&self, namespace: &Namespace) -> bool {
+    /// False if the network namespace, opened by this name, has lost the name.
+    pub(crate) fn is_current(&self, namespace: &Namespace) -> bool {
         let is_here = |file| atomic_file::is_at(file, &self.path).unwrap_or(false);
         namespace.file().is_some_and(is_here)
     }
 
-    /// True if what has this name later is what the user meant; another process with the PID is
-    /// not.
-    pub(crate) fn may_return(&self) -> bool {
-        !matches!(self.kind, Kind::Process(_))
+    /// True if a later object with this name is still what the user meant; a later process with the
+    /// PID is not.
+    pub(crate) fn may_reappear(&self) -> bool {
+        !matches!(self.kind, NameKind::Process(_))
     }
 
     /// True if it is that of a process which has ended, whatever has its number now.
     #[must_use]
-    pub fn is_of_the_past(&self) -> bool {
-        matches!(self.settled().kind, Kind::Process(process) if process.has_ended())
+    pub fn is_process_gone(&self) -> bool {
+        matches!(self.resolved().kind, NameKind::Process(process) if process.has_ended())
     }
 }
 
@@ -241,16 +243,16 @@ impl fmt::Display for NamespaceName {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let name = escaped(&self.name);
         match self.kind {
-            Kind::File | Kind::Number(_) | Kind::Process(_) => {
+            NameKind::File | NameKind::Number(_) | NameKind::Process(_) => {
                 write!(f, "network namespace {name}")
             }
-            Kind::Container => f.write_str(&name),
+            NameKind::Container => f.write_str(&name),
         }
     }
 }
 
-fn known() -> String {
-    let entries = fs::read_dir(NAMES).into_iter().flatten().flatten();
+fn known_names() -> String {
+    let entries = fs::read_dir(NETNS_DIR).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.map(|entry| escaped(&entry.file_name())).collect();
     names.sort();
     if names.is_empty() {
@@ -273,15 +275,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_a_name_where_there_is_one_and_else_a_process_if_it_may_be() {
+    fn number_is_netns_name_first_then_pid() {
         let own = std::process::id().to_string();
         let number = NamespaceName::from(OsStr::new(&own));
         assert_eq!(
-            number.settled().path().to_str(),
+            number.resolved().path().to_str(),
             Some(&*format!("/proc/{own}/ns/net"))
         );
-        assert!(number.open().is_ok() && !number.settled().may_return());
-        let in_a_file = NamespaceName::from(&*number.for_a_file()).without_process();
+        assert!(number.open().is_ok() && !number.resolved().may_reappear());
+        let in_a_file = NamespaceName::from(&*number.for_config_file()).without_process();
         assert!(in_a_file.open().is_ok());
         let opened = number.clone().without_process().open();
         assert!(matches!(opened, Err(Error::UnknownNamespace { .. })));
@@ -291,32 +293,32 @@ mod tests {
             ..number
         };
         fs::write(name.path(), "").unwrap();
-        assert_eq!(name.settled().path(), name.path());
-        assert!(name.settled().may_return());
+        assert_eq!(name.resolved().path(), name.path());
+        assert!(name.resolved().may_reappear());
     }
 
     #[test]
-    fn a_number_stands_for_the_process_that_had_it_and_for_no_later_one() {
+    fn pid_never_refers_to_later_process() {
         let own = std::process::id().to_string();
         let own = NamespaceName::from(OsStr::new(&own));
-        assert!(!own.is_of_the_past());
-        let Kind::Number(process) = own.kind else {
+        assert!(!own.is_process_gone());
+        let NameKind::Number(process) = own.kind else {
             panic!("{own:?}");
         };
-        for began in [None, process.began.map(|it| it - 1)] {
-            let kind = Kind::Number(Process { began, ..process });
+        for started in [None, process.started.map(|it| it - 1)] {
+            let kind = NameKind::Number(Process { started, ..process });
             let earlier = NamespaceName {
                 kind,
                 ..own.clone()
             };
-            assert!(earlier.is_of_the_past());
+            assert!(earlier.is_process_gone());
             let opened = earlier.open();
             assert!(matches!(opened, Err(Error::UnknownNamespace { .. })));
         }
     }
 
     #[test]
-    fn what_is_no_network_namespace_is_told_so_and_never_waited_for() {
+    fn other_file_types_are_rejected_without_blocking() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         mkfifo(&at("fifo"), Mode::S_IRWXU).unwrap();
@@ -327,12 +329,12 @@ mod tests {
         fs::write(at("plain"), "").unwrap();
         for name in ["fifo", "loop", "terminal", "socket", "folder", "plain"] {
             let name = NamespaceName::from(at(name).as_os_str());
-            let (tell, told) = mpsc::channel();
+            let (sender, result) = mpsc::channel();
             let opened = name.clone();
-            thread::spawn(move || tell.send(opened.open().map(|_| ())));
-            let told = told.recv_timeout(Duration::from_secs(5));
-            let is_told = matches!(told, Ok(Err(Error::NotANamespace { .. })));
-            assert!(is_told, "{name}: {told:?}");
+            thread::spawn(move || sender.send(opened.open().map(|_| ())));
+            let result = result.recv_timeout(Duration::from_secs(5));
+            let is_rejected = matches!(result, Ok(Err(Error::NotANamespace { .. })));
+            assert!(is_rejected, "{name}: {result:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is observed of connections, and in which arm they are.
+//! Observations of connections and their arms.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -10,22 +10,22 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::{Deserialize, Serialize};
 
 use crate::contract::types::{self, latency_scale};
-use crate::quota::Kept;
+use crate::quota::SocketEntries;
 use crate::{Counters, Direction, Error, Namespace};
 
-/// What is observed of connections, and which of them are bundled while they are: those of the
-/// bundled arm, drawn at random at a connection's first packet. For the others all is done as for
-/// these (record, limits, tests of thinness), but bundles are held back.
+/// Configures observation, and the share of bundled connections. Connections are assigned to the
+/// bundled arm at random, at their first packet. The others are processed equally (record, limits,
+/// thin-stream tests), but their bundles are suppressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observing {
-    /// How much of what is drawn is bundled, of a million.
+    /// Share of assignments to the bundled arm, in ppm.
     pub bundled_ppm: u32,
-    /// The key of the draw. With the same one the same is drawn again.
+    /// The key of the assignment. The same key gives the same assignment.
     pub key: [u64; 2],
     /// Which connections share a draw.
-    pub draw_by: DrawBy,
-    /// Microseconds beyond the least RTT that are not called late: a receiver may take so long to
-    /// acknowledge.
+    pub assign_by: AssignBy,
+    /// Microseconds above the minimum RTT that do not count as late: time that a receiver may take
+    /// to acknowledge.
     pub grace_us: u32,
     /// Microseconds of ACK latency beyond which a segment stalls.
     pub stall_us: u32,
@@ -40,26 +40,26 @@ impl Observing {
 /// Which connections share a draw, and so an arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum DrawBy {
-    /// Connections share a draw with those to the same peer: its IPv4 address, or its IPv6 network (/64). Who connects anew is
-    /// in the same arm.
+pub enum AssignBy {
+    /// Connections to the same peer share an assignment: its IPv4 address, or its IPv6 network
+    /// (/64). A reconnecting peer stays in its arm.
     #[default]
     Peer,
-    /// Each connection is drawn for itself, by both endpoints. For peers behind one address.
+    /// Each connection is assigned separately, by both endpoints. For peers that share an address.
     Connection,
 }
 
-impl DrawBy {
-    pub(crate) fn raw(self) -> types::draw_by {
+impl AssignBy {
+    pub(crate) fn raw(self) -> types::assign_by {
         match self {
-            Self::Peer => types::draw_by::DRAW_BY_PEER,
-            Self::Connection => types::draw_by::DRAW_BY_CONNECTION,
+            Self::Peer => types::assign_by::ASSIGN_BY_PEER,
+            Self::Connection => types::assign_by::ASSIGN_BY_CONNECTION,
         }
     }
 }
 
-/// As it is said on the command line.
-impl fmt::Display for DrawBy {
+/// As on the command line.
+impl fmt::Display for AssignBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Peer => "peer",
@@ -74,11 +74,11 @@ impl fmt::Display for DrawBy {
 pub enum Arm {
     /// The connection's segments are bundled.
     Bundled,
-    /// Bundles are held back.
+    /// Bundles are suppressed.
     Plain,
 }
 
-/// What was observed of a connection so far ([`Policy::observing`](crate::Policy::observing)).
+/// The observation of a connection up to now ([`Policy::observing`](crate::Policy::observing)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observation {
     /// The socket's cookie, as `ss --extended` shows it; the kernel gives each only once.
@@ -87,11 +87,11 @@ pub struct Observation {
     pub local: SocketAddr,
     /// The peer's endpoint.
     pub peer: SocketAddr,
-    /// Who opened the connection, if that is known.
+    /// Who opened the connection, if known.
     pub direction: Option<Direction>,
     /// The connection's arm.
     pub arm: Arm,
-    /// What the arm was drawn for: alike for connections that share a draw.
+    /// The hash of the assignment; equal for connections that share it.
     pub unit: u64,
     /// True once the connection has ended: nothing will be added.
     pub has_ended: bool,
@@ -114,27 +114,27 @@ pub struct Observation {
     /// Times that TCP's retransmission timer ran out.
     pub timeouts: u32,
     /// Packets that TCP retransmitted.
-    pub retransmitted: Retransmitted,
+    pub retransmitted: RetransmitCounts,
     /// Segments that TCP retransmitted, and what bundles would have made of them.
     pub losses: Losses,
     /// Segments that would have had a bundle, in the plain arm.
-    pub held_back: u32,
+    pub suppressed: u32,
     /// Bytes that would have ridden along, in the plain arm.
-    pub held_back_bytes: u64,
-    /// Segments of which too many were outstanding to be recorded.
+    pub suppressed_bytes: u64,
+    /// Segments beyond the capacity of the record.
     pub unrecorded: u32,
-    /// True if the connection has ended by an error, of which its peer is not the cause by having
-    /// closed, while data was on its way or still to be sent.
-    pub is_cut: bool,
+    /// True if the connection ended by an error with unacknowledged or unsent data, and the peer
+    /// had not closed it.
+    pub is_aborted: bool,
     /// Segments by their ACK latency.
     pub latencies: LatencyBuckets,
-    /// What became of the connection's segments, as of the last ACK.
+    /// The connection's outcomes and counters, as of the last ACK.
     pub counters: Counters,
 }
 
 /// Packets that TCP retransmitted, by the state in which it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Retransmitted {
+pub struct RetransmitCounts {
     /// After a time-out.
     pub after_timeout: u32,
     /// By fast retransmit.
@@ -143,24 +143,24 @@ pub struct Retransmitted {
     pub probes: u32,
 }
 
-/// Segments that TCP retransmitted, and what bundles would have made of them; where bundles are not
-/// held back, those that they did not repair.
+/// Segments that TCP retransmitted, and the effect that bundles would have had. In the bundled arm,
+/// only losses that bundles did not repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Losses {
     /// Segments that TCP retransmitted.
     pub segments: u32,
-    /// Of these, those that the receiver reported to have had already.
-    pub needless: u32,
-    /// Of the segments retransmitted, those that the first bundle with them would have repaired;
-    /// without those that were needless.
+    /// Retransmissions that the receiver reported as duplicates.
+    pub spurious: u32,
+    /// Retransmitted segments that their first bundle would have repaired, without spurious
+    /// retransmissions.
     pub repairable: u32,
-    /// Of the segments retransmitted, those that would have been in no bundle.
-    pub unfollowed: u32,
-    /// How much sooner bundles would have had them acknowledged, with all that waited behind, in
-    /// microseconds.
-    pub saved_us: u64,
-    /// The same in place of bundles with a copy of each segment beside it, had none been lost.
-    pub copies_saved_us: u64,
+    /// Retransmitted segments that would have been in no bundle.
+    pub uncovered: u32,
+    /// Time by which bundles would have advanced acknowledgements, including delayed later
+    /// segments, in microseconds.
+    pub time_saved_us: u64,
+    /// The same with a copy of each segment instead of bundles, if no copy is lost.
+    pub copies_time_saved_us: u64,
 }
 
 /// Segments by the logarithm of their ACK latency.
@@ -177,50 +177,48 @@ impl LatencyBuckets {
         &self.0
     }
 
-    /// Where a bucket begins, in microseconds; the next one's beginning is where it ends. As
+    /// The start of a bucket in microseconds, which is the end of the previous one. As
     /// `latency_bucket()` in `bpf/bundler/sampling/latency.h`.
     #[must_use]
-    pub fn begin_us(bucket: usize) -> u64 {
+    pub fn start_us(bucket: usize) -> u64 {
         const FIRST_BIT: usize = latency_scale::LATENCY_FIRST_BIT.0 as usize;
         const STEP_BITS: usize = latency_scale::LATENCY_STEP_BITS.0 as usize;
         const STEPS: usize = 1 << STEP_BITS;
         match bucket.checked_sub(1) {
             None => 0,
-            Some(place) => {
-                ((STEPS + place % STEPS) as u64) << (FIRST_BIT - STEP_BITS + place / STEPS)
-            }
+            Some(step) => ((STEPS + step % STEPS) as u64) << (FIRST_BIT - STEP_BITS + step / STEPS),
         }
     }
 }
 
-/// Reads what the programs observed.
+/// Reads the programs' observations.
 #[derive(Debug)]
 pub(crate) struct ObservationReader {
-    seen: MapHandle,
-    connections: Kept,
-    /// The connections that were not there the last time. A walk may miss one that goes on; that it
-    /// does so twice is not to be expected.
+    observations: MapHandle,
+    connections: SocketEntries,
+    /// The connections missing in the last read. An iteration may miss a live connection, but
+    /// hardly twice.
     missed: HashSet<u64>,
 }
 
 impl ObservationReader {
-    pub(crate) fn new(seen: MapHandle, connections: Kept) -> Self {
+    pub(crate) fn new(observations: MapHandle, connections: SocketEntries) -> Self {
         Self {
-            seen,
+            observations,
             connections,
             missed: HashSet::new(),
         }
     }
 
     /// As [`ObservationReader::new`], with nothing observed.
-    pub(crate) fn begin_anew(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.missed.clear();
     }
 
-    /// What was observed of each connection so far, in these network namespaces.
+    /// Reads the observation of each connection in these network namespaces.
     pub(crate) fn read(&mut self, namespaces: &[Namespace]) -> Result<Vec<Observation>, Error> {
         // First these: a connection that comes meanwhile is present, and not among them.
-        let keys: Vec<_> = self.seen.keys().collect();
+        let keys: Vec<_> = self.observations.keys().collect();
         let present = self.connections.read(namespaces)?;
         let present: HashMap<_, _> = present
             .iter()
@@ -229,7 +227,10 @@ impl ObservationReader {
         let missed = std::mem::take(&mut self.missed);
         let mut observations = Vec::with_capacity(keys.len());
         for key in keys {
-            let value = self.seen.lookup(&key, MapFlags::ANY).map_err(of_map)?;
+            let value = self
+                .observations
+                .lookup(&key, MapFlags::ANY)
+                .map_err(map_error)?;
             let (Ok(cookie), Some(value)) = (key.as_slice().try_into(), value) else {
                 continue;
             };
@@ -237,7 +238,7 @@ impl ObservationReader {
             let inode = present.get(&cookie);
             let has_ended = inode.is_none() && missed.contains(&cookie);
             if has_ended {
-                self.seen.delete(&key).map_err(of_map)?;
+                self.observations.delete(&key).map_err(map_error)?;
             } else if inode.is_none() {
                 self.missed.insert(cookie);
             }
@@ -249,10 +250,10 @@ impl ObservationReader {
 }
 
 fn failed(error: io::Error) -> Error {
-    Error::system("read what was observed", error)
+    Error::system("read the observations", error)
 }
 
-fn of_map(error: libbpf_rs::Error) -> Error {
+fn map_error(error: libbpf_rs::Error) -> Error {
     failed(io::Error::other(error.to_string()))
 }
 
@@ -279,8 +280,8 @@ fn parse(cookie: u64, inode: Option<u64>, has_ended: bool, value: &[u8]) -> Opti
     let latencies: [u32; LatencyBuckets::COUNT] = raw.latencies;
     Some(Observation {
         cookie,
-        local: address(raw.ends.local, raw.ends.local_port),
-        peer: address(raw.ends.peer, raw.ends.peer_port),
+        local: address(raw.endpoints.local, raw.endpoints.local_port),
+        peer: address(raw.endpoints.peer, raw.endpoints.peer_port),
         direction,
         arm,
         unit: raw.unit,
@@ -294,26 +295,26 @@ fn parse(cookie: u64, inode: Option<u64>, has_ended: bool, value: &[u8]) -> Opti
         late: raw.late,
         stalls: raw.stalls,
         timeouts: raw.timeouts,
-        retransmitted: Retransmitted {
+        retransmitted: RetransmitCounts {
             after_timeout: raw.retransmitted.after_timeout,
             fast: raw.retransmitted.fast,
             probes: raw.retransmitted.probes,
         },
         losses: Losses {
             segments: raw.losses.segments,
-            needless: raw.losses.needless,
+            spurious: raw.losses.spurious,
             repairable: raw
                 .losses
                 .repairable
-                .saturating_sub(raw.losses.needless_repairable),
-            unfollowed: raw.losses.unfollowed,
-            saved_us: raw.losses.saved_us,
-            copies_saved_us: raw.losses.copies_saved_us,
+                .saturating_sub(raw.losses.spurious_repairable),
+            uncovered: raw.losses.uncovered,
+            time_saved_us: raw.losses.time_saved_us,
+            copies_time_saved_us: raw.losses.copies_time_saved_us,
         },
-        held_back: raw.held_back,
-        held_back_bytes: raw.held_back_bytes,
+        suppressed: raw.suppressed,
+        suppressed_bytes: raw.suppressed_bytes,
         unrecorded: raw.unrecorded,
-        is_cut: raw.cut != 0,
+        is_aborted: raw.aborted != 0,
         latencies: LatencyBuckets(latencies.to_vec()),
         counters: Counters::from(&raw.counters),
     })
@@ -324,12 +325,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_share_is_of_all_that_half_a_hash_can_be() {
+    fn bundled_share_scales_to_32_bit_hash() {
         let bundled = |bundled_ppm| {
             let observing = Observing {
                 bundled_ppm,
                 key: [0; 2],
-                draw_by: DrawBy::default(),
+                assign_by: AssignBy::default(),
                 grace_us: 0,
                 stall_us: 0,
             };
@@ -340,10 +341,10 @@ mod tests {
     }
 
     #[test]
-    fn buckets_begin_where_the_last_ones_end() {
-        let begins = [0, 1, 2, 8, 9, 10, 17].map(LatencyBuckets::begin_us);
+    fn latency_buckets_are_contiguous() {
+        let begins = [0, 1, 2, 8, 9, 10, 17].map(LatencyBuckets::start_us);
         assert_eq!(begins, [0, 128, 144, 240, 256, 288, 512]);
-        let last = LatencyBuckets::begin_us(LatencyBuckets::COUNT);
+        let last = LatencyBuckets::start_us(LatencyBuckets::COUNT);
         assert_eq!(last, 1 << 28);
     }
 }

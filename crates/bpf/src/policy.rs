@@ -7,25 +7,23 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::contract::types;
 use crate::{Container, ContainerChoice, Error, Mode, Observing, Options, Rule, Scope, Selection};
 
-/// Which connections are bundled, and how. The default has no rules, and leaves it to the
-/// applications.
+/// The rules for bundling. The default has no rules, and bundles on request of the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// The rules; the first one that matches a connection decides.
+    /// The rules; the first match decides.
     pub rules: Vec<Rule>,
-    /// What becomes of a connection that no rule matches.
-    pub otherwise: Mode,
+    /// The mode of connections without a matching rule.
+    pub default_mode: Mode,
     /// The containers that run now, among which rules find theirs.
     pub running: Vec<Container>,
     /// The network namespaces whose connections are taken in.
     pub scope: Scope,
-    /// How many connections are bundled at a time: some 4.5 KiB each, charged to this process. A
-    /// socket of which something is remembered alone (what its application asked for, or its rule
-    /// forbids) takes an eighth of that. One user has half of all at most. What finds no place
-    /// stays plain.
+    /// Maximum number of bundled connections: about 4.5 KiB each, charged to this process. A socket
+    /// with only a stored request takes an eighth of a slot. One user gets at most half of the
+    /// slots. Connections without a slot are not bundled.
     pub max_connections: u32,
-    /// What is observed of each connection, and which of them are bundled then; `None`: nothing is
-    /// observed. 2 KiB more of the kernel's memory for each.
+    /// Observation of connections, and the share bundled meanwhile; `None`: no observation. It
+    /// takes 2 KiB more of kernel memory per connection.
     pub observing: Option<Observing>,
     /// True if a governor limits the share of segments with redundancy, so that a queue that it fills
     /// drains. Costs 0.5 MiB of kernel memory.
@@ -36,7 +34,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             rules: Vec::new(),
-            otherwise: Mode::Allow(Options::default()),
+            default_mode: Mode::OnRequest(Options::default()),
             running: Vec::new(),
             scope: Scope::default(),
             max_connections: Self::MAX_CONNECTIONS,
@@ -53,18 +51,17 @@ impl Policy {
         / size_of::<types::rule>()
         - 1;
 
-    /// Places, where nothing else is said: the default of [`Policy::max_connections`].
+    /// The default of [`Policy::max_connections`].
     pub const MAX_CONNECTIONS: u32 = 65_536;
 
     /// The containers that rules ask for, whose network namespaces are to be served as well.
     #[must_use]
     pub fn containers(&self) -> Vec<ContainerChoice> {
-        let asked_for = self.rules.iter().map(|rule| &rule.containers);
-        asked_for.filter(|it| !it.is_empty()).cloned().collect()
+        let requested = self.rules.iter().map(|rule| &rule.containers);
+        requested.filter(|it| !it.is_empty()).cloned().collect()
     }
 
-    /// The same, for the connections of a selection's network namespaces and the containers that it
-    /// has seen to run.
+    /// Sets the network namespaces and running containers from a selection.
     #[must_use]
     pub fn at(self, selection: &Selection) -> Self {
         Self {
@@ -77,25 +74,25 @@ impl Policy {
     /// Cgroups that all rules together may name, each counted for each rule that names it.
     pub const MAX_CGROUPS: usize = 8192;
 
-    /// The cgroups that each rule names now, among them the containers' that it finds; `None` where
-    /// it may be any cgroup. Of more than there is room for each rule has its share, of those with the
-    /// lowest ids.
+    /// The cgroups that each rule names now, including those of its containers; `None` if any
+    /// cgroup matches. If there are too many, each rule gets a share: those with the lowest ids.
     ///
     /// # Errors
+    ///
     /// As [`CgroupName::ids`](crate::CgroupName::ids).
     pub fn cgroups(&self) -> Result<Vec<Option<Cgroups>>, Error> {
         let named = self.rules.iter().map(|it| it.cgroup_ids(&self.running));
         let named: Vec<Option<Vec<u64>>> = named.collect::<Result<_, _>>()?;
         let counts = named.iter().map(|it| it.as_ref().map_or(0, Vec::len));
-        let shares = shares(&counts.collect::<Vec<_>>(), Self::MAX_CGROUPS);
-        let named = named.into_iter().zip(shares).map(|(ids, share)| {
+        let share_cgroups = share_cgroups(&counts.collect::<Vec<_>>(), Self::MAX_CGROUPS);
+        let named = named.into_iter().zip(share_cgroups).map(|(ids, share)| {
             ids.map(|mut ids| {
                 ids.sort_unstable();
                 let named = ids.len();
                 ids.truncate(share);
                 Cgroups {
                     named,
-                    followed: ids,
+                    covered: ids,
                 }
             })
         });
@@ -106,9 +103,9 @@ impl Policy {
         let mut rows = Vec::new();
         let mut cgroups = BTreeMap::new();
         for (number, (rule, named)) in (1..).zip(self.rules.iter().zip(self.cgroups()?)) {
-            // Of more rules than there are bits the rows are refused below.
+            // More rules than bits are rejected below, by their rows.
             let bit = 1u64.checked_shl(number - 1).unwrap_or(0);
-            for id in named.iter().flat_map(|named| &named.followed) {
+            for id in named.iter().flat_map(|named| &named.covered) {
                 *cgroups.entry(*id).or_insert(0) |= bit;
             }
             rows.extend(rule.expand(number, named.map_or(0, |_| bit)));
@@ -120,18 +117,21 @@ impl Policy {
         let mut table = Box::<types::rules>::default();
         table.count = needed as u32 + 1;
         let modes = self.rules.iter().map(|rule| rule.mode);
-        let refuses = |mode| matches!(mode, Mode::LeaveAlone | Mode::Companions);
-        table.refuse_all = modes.chain([self.otherwise]).all(refuses).into();
-        table.asks_cgroup = (!cgroups.is_empty()).into();
+        let refuses_bundling = |mode| matches!(mode, Mode::Never | Mode::TcpOptions);
+        table.refuse_all = modes
+            .chain([self.default_mode])
+            .all(refuses_bundling)
+            .into();
+        table.uses_cgroups = (!cgroups.is_empty()).into();
         let mut directions = self.rules.iter().map(|rule| rule.direction);
-        table.asks_opening = directions.any(|direction| direction.is_some()).into();
+        table.uses_opening = directions.any(|direction| direction.is_some()).into();
         let others = Rule {
-            mode: self.otherwise,
+            mode: self.default_mode,
             ..Rule::default()
         };
         rows.extend(others.expand(0, 0));
-        for (place, row) in table.rules.iter_mut().zip(rows) {
-            *place = row;
+        for (slot, row) in table.rules.iter_mut().zip(rows) {
+            *slot = row;
         }
         Ok(Table {
             rules: table,
@@ -145,39 +145,42 @@ impl Policy {
 pub struct Cgroups {
     /// How many it names.
     pub named: usize,
-    /// The ids of those that it covers.
-    pub followed: Vec<u64>,
+    /// The ids of the covered ones.
+    pub covered: Vec<u64>,
 }
 
-/// A policy as the kernel has it.
+/// The kernel's form of a policy.
 struct Table {
     rules: Box<types::rules>,
     /// The bits of the rules that name a cgroup, by its id.
     cgroups: BTreeMap<u64, u64>,
 }
 
-/// The kernel's two tables of rules, of which one is in force.
+/// The kernel's two tables of rules, one of them active.
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) rules: MapHandle,
     /// Cgroups that the rules of either name.
     pub(crate) cgroups: MapHandle,
-    pub(crate) in_force: MapHandle,
+    pub(crate) active_table: MapHandle,
 }
 
 impl Tables {
-    /// Writes the policy to the table that is not in force and puts that into force, all at once.
+    /// Writes the policy to the inactive table and then activates it.
     pub(crate) fn store(&self, policy: &Policy) -> Result<(), Error> {
         let table = policy.table()?;
         let key = 0u32.to_ne_bytes();
-        let current = self.in_force.lookup(&key, MapFlags::ANY).map_err(failed)?;
+        let current = self
+            .active_table
+            .lookup(&key, MapFlags::ANY)
+            .map_err(failed)?;
         let other = u32::from(current.is_none_or(|bytes| bytes == key));
         self.store_cgroups(other, &table.cgroups)?;
         let other = other.to_ne_bytes();
         self.rules
             .update(&other, bytes(&*table.rules), MapFlags::ANY)
             .map_err(failed)?;
-        self.in_force
+        self.active_table
             .update(&key, &other, MapFlags::ANY)
             .map_err(failed)
     }
@@ -193,11 +196,11 @@ impl Tables {
             .iter()
             .map(|(id, bits)| (bytes(&key(*id)).to_vec(), bits.to_ne_bytes()))
             .collect();
-        let place = bytes(&key(0))[size_of::<u64>()..].to_vec();
+        let slot = bytes(&key(0))[size_of::<u64>()..].to_vec();
         let known: Vec<_> = self.cgroups.keys().collect();
         for old in known
             .iter()
-            .filter(|it| it.ends_with(&place) && !wanted.contains_key(*it))
+            .filter(|it| it.ends_with(&slot) && !wanted.contains_key(*it))
         {
             self.cgroups.delete(old).map_err(failed)?;
         }
@@ -221,20 +224,20 @@ pub(crate) fn bytes<T: Copy>(value: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(start, size_of_val(value)) }
 }
 
-/// Shares the room for cgroups, of which users may make more than there is room for. Returns how many
-/// of its cgroups each rule gets, by how many each names: all of them where there is room;
-/// else each gets an equal share, and what one leaves of it is shared by the others.
-pub(crate) fn shares(named: &[usize], most: usize) -> Vec<usize> {
+/// Shares the limit of cgroups among the rules, because users may create more. Returns the number
+/// of cgroups of each rule, by how many each names. Rules that need less than an equal share leave
+/// the rest to the others.
+pub(crate) fn share_cgroups(named: &[usize], max: usize) -> Vec<usize> {
     let mut by_size: Vec<usize> = (0..named.len()).collect();
     by_size.sort_by_key(|rule| named[*rule]);
-    let mut given = vec![0; named.len()];
-    let (mut left, mut rules) = (most, named.len());
+    let mut granted = vec![0; named.len()];
+    let (mut left, mut rules) = (max, named.len());
     for rule in by_size {
-        given[rule] = named[rule].min(left / rules);
-        left -= given[rule];
+        granted[rule] = named[rule].min(left / rules);
+        left -= granted[rule];
         rules -= 1;
     }
-    given
+    granted
 }
 
 #[cfg(test)]
@@ -242,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_rules_than_the_kernels_table_holds_are_refused() {
+    fn rules_beyond_table_size_are_rejected() {
         let policy = |rules| Policy {
             rules: vec![Rule::default(); rules],
             ..Policy::default()
@@ -253,10 +256,10 @@ mod tests {
     }
 
     #[test]
-    fn who_names_many_takes_nothing_from_who_names_few() {
-        assert!(shares(&[], 10).is_empty());
-        assert_eq!(shares(&[3, 0, 7], 10), [3, 0, 7]);
-        assert_eq!(shares(&[3, 0, 8], 10), [3, 0, 7]);
-        assert_eq!(shares(&[9000, 2, 9000, 9000], 10), [2, 2, 3, 3]);
+    fn cgroup_shares_favor_rules_with_few_cgroups() {
+        assert!(share_cgroups(&[], 10).is_empty());
+        assert_eq!(share_cgroups(&[3, 0, 7], 10), [3, 0, 7]);
+        assert_eq!(share_cgroups(&[3, 0, 8], 10), [3, 0, 7]);
+        assert_eq!(share_cgroups(&[9000, 2, 9000, 9000], 10), [2, 2, 3, 3]);
     }
 }

@@ -11,14 +11,14 @@ use std::time::Duration;
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, MapType, Program, num_possible_cpus};
 use nix::unistd::close;
 
-use crate::loader::{Constants, DevicePrograms, Opened, own};
-use crate::netns::Served;
+use crate::loader::{Constants, DevicePrograms, UnloadedPrograms, duplicate_fd};
+use crate::netns::ServedNamespaces;
 use crate::observation::ObservationReader;
 use crate::policy::Tables;
-use crate::quota::Places;
+use crate::quota::Quota;
 use crate::{Error, Hook, LinkHeader, Namespaces, Policy, Requests, clsact, governor, link};
 
-/// The bundler's programs, loaded and verified by the kernel, not yet at work.
+/// The bundler's programs, loaded and verified by the kernel, not attached yet.
 #[derive(Debug)]
 pub struct Programs {
     ethernet: DevicePrograms,
@@ -27,17 +27,17 @@ pub struct Programs {
     pub(crate) transmit: OwnedFd,
     pub(crate) sockops: OwnedFd,
     pub(crate) review: OwnedFd,
-    /// Whether a review sets companions once more.
+    /// Configures a review, including its TCP options.
     pub(crate) reviewed: MapHandle,
-    /// The program at setsockopt(2); `None` where the kernel lacks what it needs.
+    /// The program at setsockopt(2); `None` if the kernel does not support it.
     pub(crate) setsockopt: Option<OwnedFd>,
     pub(crate) getsockopt: Option<OwnedFd>,
     pub(crate) tables: Tables,
-    pub(crate) served: Served,
-    pub(crate) places: Places,
+    pub(crate) served: ServedNamespaces,
+    pub(crate) quota: Quota,
     pub(crate) constants: Constants,
-    /// The ids of the maps that are empty before the programs are at work.
-    pub(crate) emptied: Vec<u32>,
+    /// The ids of the maps that start empty.
+    pub(crate) resettable_maps: Vec<u32>,
     pub(crate) totals: MapHandle,
     pub(crate) flows: MapHandle,
     pub(crate) requests: Requests,
@@ -54,53 +54,54 @@ impl Programs {
     /// [`Error::NotPermitted`] without the capabilities, [`Error::Load`] with the
     /// kernel's reason where it refuses, [`Error::TooManyRules`].
     pub fn load(policy: &Policy) -> Result<Self, Error> {
-        Self::load_after(policy, None)
+        Self::load_with_requests(policy, None)
     }
 
-    /// As [`Programs::load`], to go on with what another pillion has `left`, if that is of the same
-    /// layout.
+    /// As [`Programs::load`], but reuses the requests that another pillion has `left`, if their
+    /// layout is equal.
     ///
     /// # Errors
+    ///
     /// As [`Programs::load`].
-    pub fn load_after(policy: &Policy, left: Option<&Requests>) -> Result<Self, Error> {
+    pub fn load_with_requests(policy: &Policy, left: Option<&Requests>) -> Result<Self, Error> {
         let constants = Constants::of(policy);
         let mut storage = MaybeUninit::uninit();
-        let mut opened = Opened::by(policy, &constants, &mut storage)?;
-        let layout = opened.layout();
+        let mut unloaded = UnloadedPrograms::open(policy, &constants, &mut storage)?;
+        let layout = unloaded.layout();
         let left = left.filter(|left| *left.layout() == layout);
         if let Some(left) = left {
-            opened.go_on_with(left)?;
+            unloaded.reuse_requests(left)?;
         }
-        let loaded = opened.load()?;
+        let loaded = unloaded.load()?;
         let tables = loaded.tables()?;
         tables.store(policy)?;
         let (maps, programs) = (loaded.maps(), loaded.programs());
-        let served = Served::new(loaded.map(&maps.pillion_namespaces)?, &policy.scope)?;
-        let places = loaded.places(policy.max_connections)?;
+        let served = ServedNamespaces::new(loaded.map(&maps.pillion_namespaces)?, &policy.scope)?;
+        let quota = loaded.quota(policy.max_connections)?;
         if left.is_some() {
-            places.take_over(served.namespaces())?;
+            quota.import(served.namespaces())?;
         }
         let is_observing = policy.observing.is_some();
-        let observations = is_observing.then(|| loaded.observations(&places));
-        let [ethernet, ip] = loaded.at_devices()?;
+        let observations = is_observing.then(|| loaded.observations(&quota));
+        let [ethernet, ip] = loaded.device_programs()?;
         Ok(Self {
             ethernet,
             ip,
-            ingress: own(&programs.pillion_ingress)?,
-            transmit: own(&programs.pillion_transmit)?,
-            sockops: own(&programs.pillion_sockops)?,
-            review: own(&programs.pillion_review)?,
+            ingress: duplicate_fd(&programs.pillion_ingress)?,
+            transmit: duplicate_fd(&programs.pillion_transmit)?,
+            sockops: duplicate_fd(&programs.pillion_sockops)?,
+            review: duplicate_fd(&programs.pillion_review)?,
             reviewed: loaded.map(&maps.pillion_reviewed)?,
-            setsockopt: loaded.at_socket_option(&programs.pillion_setsockopt)?,
-            getsockopt: loaded.at_socket_option(&programs.pillion_getsockopt)?,
+            setsockopt: loaded.socket_option_program(&programs.pillion_setsockopt)?,
+            getsockopt: loaded.socket_option_program(&programs.pillion_getsockopt)?,
             tables,
             served,
-            places,
+            quota,
             constants,
-            emptied: loaded.emptied()?,
+            resettable_maps: loaded.resettable_maps()?,
             totals: loaded.map(&maps.pillion_totals)?,
             flows: loaded.map(&maps.pillion_flows)?,
-            requests: Requests::left(own(&maps.pillion_requests)?, layout),
+            requests: Requests::left(duplicate_fd(&maps.pillion_requests)?, layout),
             observations: observations.transpose()?,
             governor: policy.governing.then(|| loaded.governor()).transpose()?,
             hook: Hook::of_this_kernel(),
@@ -113,7 +114,7 @@ impl Programs {
         Self { hook, ..self }
     }
 
-    /// What applications asked of their sockets.
+    /// The requests of applications for their sockets.
     #[must_use]
     pub fn requests(&self) -> &Requests {
         &self.requests
@@ -121,7 +122,7 @@ impl Programs {
 
     /// Returns the cleanup for the case that this process is killed.
     #[must_use]
-    pub fn remains(&self) -> Remains {
+    pub fn remains(&self) -> KillCleanup {
         let ids = |programs: [&OwnedFd; 2]| match self.hook {
             Hook::Tcx => Vec::new(),
             Hook::Clsact => {
@@ -129,13 +130,13 @@ impl Programs {
                 ids.into_iter().filter_map(Result::ok).collect()
             }
         };
-        Remains {
+        KillCleanup {
             egress: ids([&self.ethernet.egress, &self.ip.egress]),
             ingress: ids([&self.ethernet.dsack, &self.ip.dsack]),
         }
     }
 
-    /// The programs for devices whose packets begin so.
+    /// The programs for devices with this link header.
     pub(crate) fn at(&self, link_header: LinkHeader) -> &DevicePrograms {
         match link_header {
             LinkHeader::Ethernet => &self.ethernet,
@@ -145,38 +146,39 @@ impl Programs {
 }
 
 impl Programs {
-    /// Makes programs that were at work as [`Programs::load`] would have them, and spares their
-    /// verification, which is most of what an attachment takes. `false` if they cannot be: the policy asks for others, or of a socket something
-    /// is still kept. On kernels that refuse to go through storage, of a socket that a process has
-    /// open, or that is in the calling thread's network namespace.
+    /// Resets used programs to the state after [`Programs::load`], without the verification that
+    /// dominates the time to attach. Returns `false` if the policy requires other constants, or if
+    /// state of a socket is still stored. Without storage iterators, only sockets that a process
+    /// has open, or that are in the calling thread's network namespace, are checked.
     ///
     /// # Errors
-    /// [`Error::System`] without the capability for maps by their number, [`Error::TooManyRules`]:
-    /// they are good for nothing then.
-    pub fn renew(&mut self, policy: &Policy) -> Result<bool, Error> {
-        let asks_for_these = self.constants == Constants::of(policy);
-        if !asks_for_these || !self.places.are_free(self.served.namespaces())? {
+    ///
+    /// [`Error::System`] without the capability for maps by id, [`Error::TooManyRules`]: the
+    /// programs are then unusable.
+    pub fn reset(&mut self, policy: &Policy) -> Result<bool, Error> {
+        let is_unchanged = self.constants == Constants::of(policy);
+        if !is_unchanged || !self.quota.is_empty(self.served.namespaces())? {
             return Ok(false);
         }
-        for id in &self.emptied {
+        for id in &self.resettable_maps {
             match MapHandle::from_map_id(*id) {
                 // It is gone with the programs that were not loaded, as this kernel does without them.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
-                map => map.and_then(|map| empty(&map)).map_err(failed)?,
+                map => map.and_then(|map| clear_map(&map)).map_err(failed)?,
             }
         }
         self.tables.store(policy)?;
-        self.served.begin_anew(&policy.scope)?;
-        self.places.begin_anew();
+        self.served.reset(&policy.scope)?;
+        self.quota.reset();
         if let Some(observations) = &mut self.observations {
-            observations.begin_anew();
+            observations.reset();
         }
         Ok(true)
     }
 }
 
-/// Has a map hold what it did at first.
-fn empty(map: &MapHandle) -> libbpf_rs::Result<()> {
+/// Resets a map to its initial content.
+fn clear_map(map: &MapHandle) -> libbpf_rs::Result<()> {
     let zeroes = vec![0; map.value_size() as usize];
     match map.map_type() {
         MapType::Array => {
@@ -208,38 +210,39 @@ fn failed(error: libbpf_rs::Error) -> Error {
 }
 
 /// Time that the reports of bundles in flight have to arrive: an RTT and the delay of an ACK.
-const IN_FLIGHT: Duration = Duration::from_secs(2);
+const IN_FLIGHT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Programs of a bundler that stay attached after the bundler was killed, as filters of clsact, by
 /// their ids. Empty with tcx, whose links end with their last file descriptor.
 #[derive(Debug)]
-pub struct Remains {
+pub struct KillCleanup {
     pub(crate) egress: Vec<u32>,
     pub(crate) ingress: Vec<u32>,
 }
 
-impl Remains {
-    /// Detaches all programs of the killed bundler: those at egress at once, those at ingress, which
-    /// keep reports from TCP, two seconds later, because reports of bundles in flight still arrive. The calling process must share the bundler's file descriptors; it closes all
-    /// except the standard streams and `kept`. Filters are removed in these network namespaces. Errors
-    /// are ignored.
-    pub fn clear(&self, namespaces: &Namespaces, kept: Option<BorrowedFd>) {
-        let links = close_all_but_ingress(kept);
+impl KillCleanup {
+    /// Detaches all programs of the killed bundler. Those at egress are detached immediately, those
+    /// at ingress, which hide reports from TCP, two seconds later, because reports of bundles in
+    /// flight still arrive. The calling process must share the bundler's file descriptors; it
+    /// closes all except the standard streams and `excepted`. Filters are removed in these network
+    /// namespaces. Errors are ignored.
+    pub fn clear(&self, namespaces: &Namespaces, excepted: Option<BorrowedFd>) {
+        let links = close_all_but_ingress(excepted);
         remove_filters(&self.egress, namespaces);
-        thread::sleep(IN_FLIGHT);
+        thread::sleep(IN_FLIGHT_TIMEOUT);
         close_all(links);
         remove_filters(&self.ingress, namespaces);
     }
 }
 
-/// Closes all file descriptors except the standard streams, `kept` and the links at ingress; returns
+/// Closes all file descriptors except the standard streams, `excepted` and the links at ingress; returns
 /// these links.
-fn close_all_but_ingress(kept: Option<BorrowedFd>) -> Vec<RawFd> {
+fn close_all_but_ingress(excepted: Option<BorrowedFd>) -> Vec<RawFd> {
     let open = fs::read_dir("/proc/self/fd").into_iter().flatten();
     let open = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let kept = kept.map(|kept| kept.as_raw_fd());
+    let excepted = excepted.map(|excepted| excepted.as_raw_fd());
     let (ingress, others): (Vec<RawFd>, _) = open
-        .filter(|&fd| fd > libc::STDERR_FILENO && Some(fd) != kept)
+        .filter(|&fd| fd > libc::STDERR_FILENO && Some(fd) != excepted)
         // SAFETY: nothing is closed until all descriptors are listed.
         .partition(|&fd| link::is_at_ingress(unsafe { BorrowedFd::borrow_raw(fd) }));
     close_all(others);

@@ -1,4 +1,4 @@
-//! How many sockets the programs keep something for (`bpf/bundler/policy/quota.h`).
+//! The quota of sockets with stored state (`bpf/bundler/policy/quota.h`).
 
 use std::collections::HashMap;
 use std::io;
@@ -10,167 +10,170 @@ use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 
 use crate::contract::types;
 use crate::link::{self, Target};
-use crate::socket_iter::Walk;
+use crate::socket_iter::SocketIter;
 use crate::{Change, Error, Namespace};
 
 /// The key in both maps that stands for all users together.
 pub(crate) const ALL_USERS: u32 = types::all_users::ALL_USERS.0;
 
-/// What a bundled connection takes of the places.
-const CONNECTION_SHARE: u64 = types::share::CONNECTION_SHARE.0 as u64;
+/// Share of a slot that a bundled connection takes, in sixteenths.
+const CONNECTION_SLOT_SHARE: u64 = types::slot_share::CONNECTION_SLOT_SHARE.0 as u64;
 
-/// The programs' account of the places taken; it does not tell which of these are free again.
+/// The programs' account of taken slots; it does not include which of these are free again.
 #[derive(Debug)]
-pub(crate) struct Places {
-    come: MapHandle,
-    gone: MapHandle,
-    connections: Kept,
+pub(crate) struct Quota {
+    taken: MapHandle,
+    freed: MapHandle,
+    connections: SocketEntries,
     /// Sockets of whose applications or rules something is remembered.
     requests: RequestShares,
-    most: u32,
+    max_connections: u32,
     /// The shares that had been taken at the last look; `None` if there was a crowd.
-    quiet_at: Option<u64>,
+    taken_when_quiet: Option<u64>,
 }
 
-impl Places {
+impl Quota {
     pub(crate) fn new(
-        come: MapHandle,
-        gone: MapHandle,
-        connections: Kept,
+        taken: MapHandle,
+        freed: MapHandle,
+        connections: SocketEntries,
         requests: RequestShares,
-        most: u32,
+        max_connections: u32,
     ) -> Self {
         Self {
-            come,
-            gone,
+            taken,
+            freed,
             connections,
             requests,
-            most,
-            quiet_at: None,
+            max_connections,
+            taken_when_quiet: None,
         }
     }
 
-    /// Looks how many places are still taken, if that is worth while: if `always`, or if as many as
-    /// half of what a user may have could be there. What comes meanwhile counts twice at worst,
-    /// until the next time. True if a user has no place left, or all together have none.
+    /// Counts the taken slots, if `always`, or if at least half of a user's limit could be taken. A
+    /// socket added meanwhile counts twice until the next count. Returns true if a user, or all
+    /// together, have no free slot.
     pub(crate) fn recount(
         &mut self,
         always: bool,
         namespaces: &[Namespace],
     ) -> Result<bool, Error> {
-        let come_in_all = count_of(&self.come, ALL_USERS)?;
-        if !always && self.quiet_at == Some(come_in_all) {
+        let total_taken = count_of(&self.taken, ALL_USERS)?;
+        if !always && self.taken_when_quiet == Some(total_taken) {
             return Ok(false);
         }
-        let come = counts(&self.come)?;
-        let gone: HashMap<_, _> = counts(&self.gone)?.into_iter().collect();
-        let is_crowded = |(uid, come): &(u32, u64)| {
-            let gone = gone.get(uid).copied().unwrap_or(0);
-            come.wrapping_sub(gone) >= self.most_of(*uid) / 2
+        let taken = counts(&self.taken)?;
+        let freed: HashMap<_, _> = counts(&self.freed)?.into_iter().collect();
+        let is_near_limit = |(uid, taken): &(u32, u64)| {
+            let freed = freed.get(uid).copied().unwrap_or(0);
+            taken.wrapping_sub(freed) >= self.limit_of(*uid) / 2
         };
-        let quiet = !come.iter().any(is_crowded);
-        self.quiet_at = quiet.then_some(come_in_all);
-        if quiet && !always {
+        let is_quiet = !taken.iter().any(is_near_limit);
+        self.taken_when_quiet = is_quiet.then_some(total_taken);
+        if is_quiet && !always {
             return Ok(false);
         }
-        let kept = self.kept(namespaces)?;
+        let entries = self.entries(namespaces)?;
         let mut is_full = false;
-        for (uid, come) in come {
-            let kept = kept.get(&uid).copied().unwrap_or(0);
-            is_full |= kept + CONNECTION_SHARE > self.most_of(uid);
-            let gone = come.wrapping_sub(kept);
-            self.gone
-                .update(&uid.to_ne_bytes(), &gone.to_ne_bytes(), MapFlags::ANY)
-                .map_err(of_map)?;
+        for (uid, taken) in taken {
+            let entries = entries.get(&uid).copied().unwrap_or(0);
+            is_full |= entries + CONNECTION_SLOT_SHARE > self.limit_of(uid);
+            let freed = taken.wrapping_sub(entries);
+            self.freed
+                .update(&uid.to_ne_bytes(), &freed.to_ne_bytes(), MapFlags::ANY)
+                .map_err(map_error)?;
         }
         Ok(is_full)
     }
 
-    /// The connections that have a place.
-    pub(crate) fn connections(&self) -> io::Result<Kept> {
+    /// The bundled connections.
+    pub(crate) fn connections(&self) -> io::Result<SocketEntries> {
         self.connections.try_clone()
     }
 
-    /// True if nothing is kept for any socket.
-    pub(crate) fn are_free(&self, namespaces: &[Namespace]) -> Result<bool, Error> {
-        Ok(self.kept(namespaces)?.is_empty())
+    /// True if no state of any socket is stored.
+    pub(crate) fn is_empty(&self, namespaces: &[Namespace]) -> Result<bool, Error> {
+        Ok(self.entries(namespaces)?.is_empty())
     }
 
-    /// As [`Places::new`], with an account that is empty again.
-    pub(crate) fn begin_anew(&mut self) {
-        self.quiet_at = None;
+    /// As [`Quota::new`], with an account that is empty again.
+    pub(crate) fn reset(&mut self) {
+        self.taken_when_quiet = None;
     }
 
-    /// Takes what another pillion has left for come here. To be called before the programs are at work.
-    pub(crate) fn take_over(&self, namespaces: &[Namespace]) -> Result<(), Error> {
-        let mut left: Vec<_> = self.kept(namespaces)?.into_iter().collect();
-        left.sort_by_key(|(uid, _)| *uid != ALL_USERS);
-        for (uid, come) in left {
-            let (uid, come) = (uid.to_ne_bytes(), come.to_ne_bytes());
-            match self.come.update(&uid, &come, MapFlags::ANY) {
-                // Of more users, all together are bounded alone.
+    /// Imports the requests of another pillion into this account. Call it before the programs are
+    /// attached.
+    pub(crate) fn import(&self, namespaces: &[Namespace]) -> Result<(), Error> {
+        let mut inherited: Vec<_> = self.entries(namespaces)?.into_iter().collect();
+        inherited.sort_by_key(|(uid, _)| *uid != ALL_USERS);
+        for (uid, taken) in inherited {
+            let (uid, taken) = (uid.to_ne_bytes(), taken.to_ne_bytes());
+            match self.taken.update(&uid, &taken, MapFlags::ANY) {
+                // Further users are limited only in total.
                 Err(error) if error.kind() == ErrorKind::TooBig => break,
-                stored => stored.map_err(of_map)?,
+                stored => stored.map_err(map_error)?,
             }
         }
         Ok(())
     }
 
-    /// Waits until no connection has packets on their way, but no longer than `patience`.
-    pub(crate) fn await_acknowledged(&self, namespaces: &[Namespace], patience: Duration) {
-        const LOOK_EVERY: Duration = Duration::from_millis(20);
-        let begun = Instant::now();
-        let waits = |kept: Vec<types::kept>| kept.iter().any(|it| it.packets_out > 0);
-        let wait = || self.connections.read(namespaces).is_ok_and(waits);
-        while begun.elapsed() < patience && wait() {
-            thread::sleep(LOOK_EVERY);
+    /// Waits until no connection has packets on their way, but no longer than `timeout`.
+    pub(crate) fn wait_for_acks(&self, namespaces: &[Namespace], timeout: Duration) {
+        const POLL_INTERVAL: Duration = Duration::from_millis(20);
+        let started = Instant::now();
+        let has_unacked =
+            |entries: Vec<types::socket_entry>| entries.iter().any(|it| it.packets_out > 0);
+        let is_waiting = || self.connections.read(namespaces).is_ok_and(has_unacked);
+        while started.elapsed() < timeout && is_waiting() {
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
-    fn most_of(&self, uid: u32) -> u64 {
-        let in_all = u64::from(self.most) * CONNECTION_SHARE;
+    fn limit_of(&self, uid: u32) -> u64 {
+        let total = u64::from(self.max_connections) * CONNECTION_SLOT_SHARE;
         match uid {
-            ALL_USERS => in_all,
-            _ => in_all / 2,
+            ALL_USERS => total,
+            _ => total / 2,
         }
     }
 
     /// The shares that are taken, by user and by [`ALL_USERS`].
-    fn kept(&self, namespaces: &[Namespace]) -> Result<HashMap<u32, u64>, Error> {
-        let mut kept = sum(&self.connections.read(namespaces)?);
+    fn entries(&self, namespaces: &[Namespace]) -> Result<HashMap<u32, u64>, Error> {
+        let mut entries = sum_shares(&self.connections.read(namespaces)?);
         for (uid, shares) in self.requests.read(namespaces)? {
-            *kept.entry(uid).or_default() += shares;
+            *entries.entry(uid).or_default() += shares;
         }
-        Ok(kept)
+        Ok(entries)
     }
 }
 
-/// The sockets for which something is kept.
+/// The sockets with stored state.
 #[derive(Debug)]
-pub(crate) struct Kept(Walk);
+pub(crate) struct SocketEntries(SocketIter);
 
-impl Kept {
-    pub(crate) fn by(walk: Walk) -> Self {
-        Self(walk)
+impl SocketEntries {
+    pub(crate) fn new(iterator: SocketIter) -> Self {
+        Self(iterator)
     }
 
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }
 
-    /// All of them; on kernels that refuse to go through storage, those that no process has open in
-    /// these `namespaces` alone.
-    pub(crate) fn read(&self, namespaces: &[Namespace]) -> Result<Vec<types::kept>, Error> {
-        let told = self.0.read::<{ size_of::<types::kept>() }>(namespaces)?;
+    /// All entries; without storage iterators, closed sockets only in these `namespaces`.
+    pub(crate) fn read(&self, namespaces: &[Namespace]) -> Result<Vec<types::socket_entry>, Error> {
+        let records = self
+            .0
+            .read::<{ size_of::<types::socket_entry>() }>(namespaces)?;
         // SAFETY: plain integers, of which any bits are valid.
-        let sockets = told
+        let sockets = records
             .iter()
-            .map(|it| unsafe { it.as_ptr().cast::<types::kept>().read_unaligned() });
+            .map(|it| unsafe { it.as_ptr().cast::<types::socket_entry>().read_unaligned() });
         Ok(sockets.collect())
     }
 }
 
-/// Each user and the number kept for it in a map.
+/// The numbers in a map by user.
 pub(crate) fn counts(map: &MapHandle) -> Result<Vec<(u32, u64)>, Error> {
     let users = map.keys().filter_map(|user| user.try_into().ok());
     let users: Vec<_> = users.map(u32::from_ne_bytes).collect();
@@ -178,108 +181,112 @@ pub(crate) fn counts(map: &MapHandle) -> Result<Vec<(u32, u64)>, Error> {
     counts.collect()
 }
 
-/// A user's number in a map; 0 if none is kept.
+/// A user's number in a map; 0 if missing.
 fn count_of(map: &MapHandle, uid: u32) -> Result<u64, Error> {
     let value = map.lookup(&uid.to_ne_bytes(), MapFlags::ANY);
-    let value = value.map_err(of_map)?.map(<[u8; 8]>::try_from);
+    let value = value.map_err(map_error)?.map(<[u8; 8]>::try_from);
     Ok(value.map_or(0, |value| value.map_or(0, u64::from_ne_bytes)))
 }
 
-/// Time between two tries to take in the connections that found no place; each goes through all
-/// connections of the host.
-const TRY_EVERY: Duration = Duration::from_secs(5);
+/// Time between two tries to add connections without a slot; each try iterates over all connections
+/// of the host.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Whether there is room for all connections.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
-    tried: Option<Instant>,
-    /// How often a connection had found no place when that was last looked into.
-    refused: u64,
+pub(crate) struct Capacity {
+    last_try: Option<Instant>,
+    /// Connection limit hits when they were last handled.
+    limit_hits: u64,
     is_full: bool,
 }
 
-impl Room {
-    /// True if there may be no room, or if the count of connections `refused` a place has changed.
-    pub(crate) fn is_wanted(&self, refused: u64) -> bool {
-        self.is_full || refused != self.refused
+impl Capacity {
+    /// True if the slots may be exhausted, or if the number of `limit_hits` has changed.
+    pub(crate) fn needs_count(&self, limit_hits: u64) -> bool {
+        self.is_full || limit_hits != self.limit_hits
     }
 
-    /// True if it is time to try again the connections that found no place.
-    pub(crate) fn try_again(&mut self) -> bool {
-        let is_due = self.tried.is_none_or(|tried| tried.elapsed() >= TRY_EVERY);
+    /// True if it is time to try connections without a slot again.
+    pub(crate) fn is_retry_due(&mut self) -> bool {
+        let is_due = self
+            .last_try
+            .is_none_or(|last_try| last_try.elapsed() >= RETRY_INTERVAL);
         if is_due {
-            self.tried = Some(Instant::now());
+            self.last_try = Some(Instant::now());
         }
         is_due
     }
 
-    /// Takes note that those left out were tried again, and how often a place had been `refused`
-    /// before that was begun.
-    pub(crate) fn looked_into(&mut self, refused: u64) {
-        self.refused = refused;
+    /// Records that connections without a slot were tried again, and the number of `limit_hits`
+    /// before that.
+    pub(crate) fn set_handled(&mut self, limit_hits: u64) {
+        self.limit_hits = limit_hits;
     }
 
-    /// Takes note of whether all places are taken; tells if that has changed.
-    pub(crate) fn note(&mut self, is_full: bool) -> Option<Change> {
+    /// Records whether all slots are taken; returns a change.
+    pub(crate) fn set_full(&mut self, is_full: bool) -> Option<Change> {
         let was_full = std::mem::replace(&mut self.is_full, is_full);
         match (was_full, is_full) {
-            (false, true) => Some(Change::Full),
-            (true, false) => Some(Change::Room),
+            (false, true) => Some(Change::LimitReached),
+            (true, false) => Some(Change::BelowLimit),
             _ => None,
         }
     }
 }
 
-pub(crate) fn failed(error: io::Error) -> Error {
+pub(crate) fn count_error(error: io::Error) -> Error {
     Error::system("count the connections", error)
 }
 
-pub(crate) fn of_map(error: libbpf_rs::Error) -> Error {
-    failed(io::Error::other(error.to_string()))
+pub(crate) fn map_error(error: libbpf_rs::Error) -> Error {
+    count_error(io::Error::other(error.to_string()))
 }
 
-/// The places that remembered requests take. Of their sockets there may be many more than of
-/// connections: where the kernel lets a program go through them, that counts.
+/// The slots of stored requests. Requests may be far more than connections, so a program counts
+/// them if the kernel permits.
 #[derive(Debug)]
 pub(crate) enum RequestShares {
     /// A program counts them, into this map.
-    Counted { link: OwnedFd, there: MapHandle },
-    /// Programs tell of each.
-    Told(Kept),
+    Counted { link: OwnedFd, present: MapHandle },
+    /// Programs list each socket.
+    Listed(SocketEntries),
 }
 
 impl RequestShares {
-    /// Those of all requests that `map` keeps, as a program counts them into `there`.
+    /// Counts the requests in `map` by a program, into `present`.
     pub(crate) fn counted(
         program: BorrowedFd,
         map: BorrowedFd,
-        there: MapHandle,
+        present: MapHandle,
     ) -> Result<Self, Error> {
-        let link = link::attach(program, &Target::Iterator(Some(map))).map_err(failed)?;
-        Ok(Self::Counted { link, there })
+        let link = link::attach(program, &Target::Iterator(Some(map))).map_err(count_error)?;
+        Ok(Self::Counted { link, present })
     }
 
-    /// The shares that are taken now, by user and by [`ALL_USERS`]. Users beyond those that the map has
-    /// room for are in the latter alone.
+    /// The taken shares by user and by [`ALL_USERS`]. Users beyond the map's size are only in the
+    /// latter.
     pub(crate) fn read(&self, namespaces: &[Namespace]) -> Result<HashMap<u32, u64>, Error> {
-        let (link, there) = match self {
-            Self::Told(kept) => return Ok(sum(&kept.read(namespaces)?)),
-            Self::Counted { link, there } => (link, there),
+        let (link, present) = match self {
+            Self::Listed(entries) => return Ok(sum_shares(&entries.read(namespaces)?)),
+            Self::Counted { link, present } => (link, present),
         };
-        let known: Vec<_> = there.keys().collect();
+        let known: Vec<_> = present.keys().collect();
         for user in known {
-            there.delete(&user).map_err(of_map)?;
+            present.delete(&user).map_err(map_error)?;
         }
         let none = 0u64.to_ne_bytes();
         let all = ALL_USERS.to_ne_bytes();
-        there.update(&all, &none, MapFlags::ANY).map_err(of_map)?;
-        link::run_iterator(link.as_fd()).map_err(failed)?;
-        Ok(counts(there)?.into_iter().filter(|it| it.1 > 0).collect())
+        present
+            .update(&all, &none, MapFlags::ANY)
+            .map_err(map_error)?;
+        link::run_iterator(link.as_fd()).map_err(count_error)?;
+        Ok(counts(present)?.into_iter().filter(|it| it.1 > 0).collect())
     }
 }
 
-/// What sockets take, by user and by [`ALL_USERS`].
-pub(crate) fn sum(sockets: &[types::kept]) -> HashMap<u32, u64> {
+/// The shares of sockets by user and by [`ALL_USERS`].
+pub(crate) fn sum_shares(sockets: &[types::socket_entry]) -> HashMap<u32, u64> {
     let mut shares = HashMap::new();
     for socket in sockets {
         let share = u64::from(socket.share);

@@ -5,8 +5,8 @@ use libbpf_rs::btf::types::{Composite, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, HasSize};
 use libbpf_rs::{AsRawLibbpf, OpenObject};
 
-/// What applications asked of their sockets, with what the rules said of these
-/// (`bpf/bundler/policy/request.h`): one pillion's programs may leave it to those of the next.
+/// The requests of applications for their sockets, with the rules' decisions
+/// (`bpf/bundler/policy/request.h`): the next pillion may reuse them.
 #[derive(Debug)]
 pub struct Requests {
     map: OwnedFd,
@@ -14,7 +14,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// What another pillion has left: the map, and the layout of what it keeps.
+    /// Creates it from another pillion's map and layout.
     #[must_use]
     pub fn left(map: OwnedFd, layout: String) -> Self {
         Self { map, layout }
@@ -26,20 +26,20 @@ impl Requests {
         self.map.as_fd()
     }
 
-    /// What is kept of each socket, in words: the same for the same layout.
+    /// The layout of an entry, as text: equal for equal layouts.
     #[must_use]
     pub fn layout(&self) -> &str {
         &self.layout
     }
 
-    /// True if these programs can go on with what others have left.
+    /// True if these programs can reuse the requests of others.
     #[must_use]
-    pub fn are_as(&self, left: &Self) -> bool {
+    pub fn has_same_layout(&self, left: &Self) -> bool {
         self.layout == left.layout
     }
 }
 
-/// The layout of what these programs keep.
+/// The layout of these programs' requests.
 pub(crate) fn layout(object: &OpenObject) -> String {
     // SAFETY: valid as long as it is borrowed.
     let object = unsafe { object.as_libbpf_object().as_ref() };
@@ -51,9 +51,9 @@ pub(crate) fn layout(object: &OpenObject) -> String {
     layout
 }
 
-/// Names, places and sizes of the members; those of the last one follow from the whole's.
-fn describe(btf: &Btf, described: BtfType, layout: &mut String) {
-    let Ok(composite) = Composite::try_from(described.skip_mods_and_typedefs()) else {
+/// Writes names, offsets and sizes of the members; the last size follows from the total.
+fn describe(btf: &Btf, root: BtfType, layout: &mut String) {
+    let Ok(composite) = Composite::try_from(root.skip_mods_and_typedefs()) else {
         return;
     };
     layout.push('{');
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_has_left_is_gone_on_with_if_it_has_the_same_layout() {
+    fn requests_are_reused_only_with_same_layout() {
         if !Uid::effective().is_root() {
             println!("left out without root");
             return;
@@ -90,13 +90,17 @@ mod tests {
         let policy = Policy::default();
         let first = Programs::load(&policy).unwrap();
         let layout = first.requests().layout().to_owned();
-        assert!(layout.starts_with("{ asked@0 max_packets@4 "), "{layout}");
-        assert!(layout.contains(" grant@16{ mode@0 "), "{layout}");
+        assert!(
+            layout.starts_with("{ requested@0 max_packets@4 "),
+            "{layout}"
+        );
+        assert!(layout.contains(" rule_decision@16{ mode@0 "), "{layout}");
         let left = |layout| {
             let map = first.requests().map().try_clone_to_owned();
             Requests::left(map.unwrap(), layout)
         };
-        let after = |left: &Requests| map_of(&Programs::load_after(&policy, Some(left)).unwrap());
+        let after =
+            |left: &Requests| map_of(&Programs::load_with_requests(&policy, Some(left)).unwrap());
         let other = layout.replace("max_bytes", "max_segments");
         assert_eq!(after(&left(layout)), map_of(&first));
         assert_ne!(after(&left(other)), map_of(&first));

@@ -6,48 +6,48 @@ use std::time::{Duration, Instant};
 
 use crate::Error;
 
-/// What has changed while pillion was at work, and an operator may want to know.
+/// A change at run time to report to the operator.
 #[derive(Debug)]
 pub enum Change {
-    /// Bundling now takes place at this device or namespace, too.
-    Come(String),
-    /// This device or namespace is no more, or is called otherwise now.
-    Gone(String),
+    /// The programs are now attached to this device or namespace.
+    Attached(String),
+    /// This device or namespace was removed or renamed.
+    Detached(String),
     /// Something could not be done; it is tried again.
-    Refused(Error),
+    Failed(Error),
     /// The programs are at the cgroup again.
-    Back,
+    Reattached,
     /// There are as many connections as [`Policy::max_connections`](crate::Policy) allows.
-    Full,
+    LimitReached,
     /// All connections have found room again.
-    Room,
+    BelowLimit,
 }
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Self::Come(name) => write!(f, "{name} has come: bundling there, too"),
-            Self::Gone(name) => write!(f, "{name} has gone"),
-            Self::Back => f.write_str("attached to the cgroup again"),
-            Self::Full => write!(
+            Self::Attached(name) => write!(f, "attached to {name}"),
+            Self::Detached(name) => write!(f, "detached from {name}"),
+            Self::Reattached => f.write_str("attached to the cgroup again"),
+            Self::LimitReached => write!(
                 f,
-                "as many connections as --max-connections allows, in all or of one user: others \
-                 stay plain"
+                "connection limit reached (--max-connections, or half of it for one user): further \
+                 connections are not bundled"
             ),
-            Self::Room => write!(f, "there is room for all connections again"),
-            Self::Refused(error) => write!(f, "{error}; trying again"),
+            Self::BelowLimit => write!(f, "connection limit no longer reached"),
+            Self::Failed(error) => write!(f, "{error}; retrying"),
         }
     }
 }
 
 /// Wait after a step's first failure; twice as long after each further one.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MIN_DELAY: Duration = Duration::from_secs(1);
+const MAX_DELAY: Duration = Duration::from_secs(30);
 
 /// How long a step has to succeed to count as mended, should it fail again.
-const STEADY: Duration = Duration::from_secs(60);
+const STABLE_AFTER: Duration = Duration::from_secs(60);
 
-/// What has failed, by the step that did.
+/// Failures by step.
 #[derive(Debug)]
 pub(crate) struct RetryState<S> {
     all: Vec<FailedStep<S>>,
@@ -56,11 +56,11 @@ pub(crate) struct RetryState<S> {
 #[derive(Debug)]
 struct FailedStep<S> {
     step: S,
-    said: String,
-    wait: Duration,
+    message: String,
+    delay: Duration,
     /// When the step is to be tried again, or, of a failure that is over, when it ended.
     time: Instant,
-    over: bool,
+    is_resolved: bool,
 }
 
 impl<S: PartialEq> RetryState<S> {
@@ -69,18 +69,23 @@ impl<S: PartialEq> RetryState<S> {
     }
 
     /// False while a failure of this step is too young.
-    pub(crate) fn may_try(&self, step: &S) -> bool {
-        let mut troubles = self.all.iter().filter(|it| it.step == *step && !it.over);
-        troubles.all(|trouble| trouble.time <= Instant::now())
+    pub(crate) fn is_due(&self, step: &S) -> bool {
+        let mut retries = self
+            .all
+            .iter()
+            .filter(|it| it.step == *step && !it.is_resolved);
+        retries.all(|failure| failure.time <= Instant::now())
     }
 
     /// True if this step has failed, and not succeeded since.
     pub(crate) fn has(&self, step: &S) -> bool {
-        self.all.iter().any(|it| it.step == *step && !it.over)
+        self.all
+            .iter()
+            .any(|it| it.step == *step && !it.is_resolved)
     }
 
-    /// Takes note of how a step went; tells of a failure that was not told of before.
-    pub(crate) fn outcome_of<T>(
+    /// Records the result of a step; appends a new failure to `changes`.
+    pub(crate) fn record<T>(
         &mut self,
         step: S,
         outcome: Result<T, Error>,
@@ -92,64 +97,64 @@ impl<S: PartialEq> RetryState<S> {
                 Some(result)
             }
             Err(error) => {
-                changes.extend(self.failed(step, error).map(Change::Refused));
+                changes.extend(self.failed(step, error).map(Change::Failed));
                 None
             }
         }
     }
 
-    /// Takes note of a failure; gives the error back if it is to be said.
+    /// Records a failure; returns the error if it is to be reported.
     pub(crate) fn failed(&mut self, step: S, error: Error) -> Option<Error> {
-        let (words, now) = (error.to_string(), Instant::now());
-        let Some(trouble) = self.all.iter_mut().find(|trouble| trouble.step == step) else {
+        let (message, now) = (error.to_string(), Instant::now());
+        let Some(failure) = self.all.iter_mut().find(|failure| failure.step == step) else {
             self.all.push(FailedStep {
                 step,
-                said: words,
-                wait: FIRST_WAIT,
-                time: now + FIRST_WAIT,
-                over: false,
+                message,
+                delay: MIN_DELAY,
+                time: now + MIN_DELAY,
+                is_resolved: false,
             });
             return Some(error);
         };
-        trouble.wait = (trouble.wait * 2).min(LONGEST_WAIT);
-        trouble.time = now + trouble.wait;
-        trouble.over = false;
-        if trouble.said == words {
+        failure.delay = (failure.delay * 2).min(MAX_DELAY);
+        failure.time = now + failure.delay;
+        failure.is_resolved = false;
+        if failure.message == message {
             return None;
         }
-        trouble.said = words;
+        failure.message = message;
         Some(error)
     }
 
     /// Takes note of success.
     pub(crate) fn succeeded(&mut self, step: &S) {
         let now = Instant::now();
-        for trouble in self
+        for failure in self
             .all
             .iter_mut()
-            .filter(|it| it.step == *step && !it.over)
+            .filter(|it| it.step == *step && !it.is_resolved)
         {
-            (trouble.over, trouble.time) = (true, now);
+            (failure.is_resolved, failure.time) = (true, now);
         }
         self.all
-            .retain(|it| !it.over || now.duration_since(it.time) < STEADY);
+            .retain(|it| !it.is_resolved || now.duration_since(it.time) < STABLE_AFTER);
     }
 
-    /// Keeps the failures of those steps alone whose object is still there.
+    /// Keeps only failures of steps whose object still exists.
     pub(crate) fn retain(&mut self, exists: impl Fn(&S) -> bool) {
-        self.all.retain(|trouble| exists(&trouble.step));
+        self.all.retain(|failure| exists(&failure.step));
     }
 
-    /// What fails at present.
-    pub(crate) fn said(&self) -> impl Iterator<Item = &str> {
-        let present = self.all.iter().filter(|trouble| !trouble.over);
-        present.map(|trouble| trouble.said.as_str())
+    /// The current failures.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = &str> {
+        let present = self.all.iter().filter(|failure| !failure.is_resolved);
+        present.map(|failure| failure.message.as_str())
     }
 
     /// When the next step is to be tried again.
-    pub(crate) fn next(&self) -> Option<Instant> {
-        let waiting = self.all.iter().filter(|trouble| !trouble.over);
-        waiting.map(|trouble| trouble.time).min()
+    pub(crate) fn next_retry(&self) -> Option<Instant> {
+        let waiting = self.all.iter().filter(|failure| !failure.is_resolved);
+        waiting.map(|failure| failure.time).min()
     }
 }
 
@@ -157,35 +162,35 @@ impl<S: PartialEq> RetryState<S> {
 mod tests {
     use super::*;
 
-    fn error(words: &str) -> Error {
-        Error::system(words, std::io::Error::other("no"))
+    fn error(message: &str) -> Error {
+        Error::system(message, std::io::Error::other("no"))
     }
 
     #[test]
-    fn a_failure_is_said_once_and_tried_again_ever_less_often() {
-        let mut troubles = RetryState::new();
-        assert!(troubles.may_try(&7) && troubles.next().is_none());
-        assert!(troubles.failed(7, error("attach")).is_some());
-        assert!(!troubles.may_try(&7) && troubles.may_try(&8));
-        let first = troubles.next().unwrap();
-        assert!(troubles.failed(7, error("attach")).is_none());
-        assert!(troubles.next().unwrap() > first + FIRST_WAIT / 2);
+    fn failure_is_reported_once_and_retried_with_backoff() {
+        let mut retries = RetryState::new();
+        assert!(retries.is_due(&7) && retries.next_retry().is_none());
+        assert!(retries.failed(7, error("attach")).is_some());
+        assert!(!retries.is_due(&7) && retries.is_due(&8));
+        let first = retries.next_retry().unwrap();
+        assert!(retries.failed(7, error("attach")).is_none());
+        assert!(retries.next_retry().unwrap() > first + MIN_DELAY / 2);
         for _ in 0..10 {
-            troubles.failed(7, error("attach"));
+            retries.failed(7, error("attach"));
         }
-        assert!(troubles.next().unwrap() <= Instant::now() + LONGEST_WAIT);
-        assert!(troubles.failed(7, error("something else")).is_some());
+        assert!(retries.next_retry().unwrap() <= Instant::now() + MAX_DELAY);
+        assert!(retries.failed(7, error("something else")).is_some());
     }
 
     #[test]
-    fn what_succeeds_is_over_but_not_forgotten_at_once() {
-        let mut troubles = RetryState::new();
-        troubles.failed(7, error("attach"));
-        troubles.succeeded(&7);
-        assert!(troubles.may_try(&7) && troubles.next().is_none() && !troubles.has(&7));
-        assert!(troubles.failed(7, error("attach")).is_none());
-        assert!(troubles.has(&7));
-        troubles.retain(|step| *step != 7);
-        assert!(troubles.failed(7, error("attach")).is_some());
+    fn resolved_failure_is_remembered_for_stable_period() {
+        let mut retries = RetryState::new();
+        retries.failed(7, error("attach"));
+        retries.succeeded(&7);
+        assert!(retries.is_due(&7) && retries.next_retry().is_none() && !retries.has(&7));
+        assert!(retries.failed(7, error("attach")).is_none());
+        assert!(retries.has(&7));
+        retries.retain(|step| *step != 7);
+        assert!(retries.failed(7, error("attach")).is_some());
     }
 }

@@ -6,9 +6,9 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::types::{self, helper_port, helper_port_bits};
-use crate::{CgroupName, Companions, Container, ContainerChoice, Error, Options};
+use crate::{CgroupName, Container, ContainerChoice, Error, Options, TcpOptions};
 
-/// Who opened a connection.
+/// The side that opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
@@ -18,28 +18,28 @@ pub enum Direction {
     Accept,
 }
 
-/// What becomes of the connections that a rule matches.
+/// Mode of the connections that a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// The connections are bundled with these options, unless their application declines, and get
-    /// the rule's companions.
+    /// the rule's TCP options.
     Bundle(Options),
-    /// The connections are bundled with these options once their application asks, and get the
-    /// rule's companions in any case.
-    Allow(Options),
-    /// The connections get the rule's companions alone, and are not bundled.
-    Companions,
-    /// The connections are not bundled, and get no companions.
-    LeaveAlone,
+    /// The connections are bundled with these options on request of their application. They always
+    /// get the rule's TCP options.
+    OnRequest(Options),
+    /// The connections only get the rule's TCP options, and are not bundled.
+    TcpOptions,
+    /// The connections are not bundled, and get no TCP options.
+    Never,
 }
 
-/// Matches the connections that meet every condition it has; in a list, one of its
-/// entries has to hold, and an empty list is no condition.
+/// Matches connections that meet every condition. In a list, one of its entries has to match; an
+/// empty list is no condition.
 ///
-/// The default has none, and bundles with the default options.
+/// The default has no condition, and bundles with the default options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Ports of which the connection has one, at either end.
+    /// Ports of either endpoint.
     pub ports: Vec<RangeInclusive<u16>>,
     /// Ports of this host's endpoint.
     pub local_ports: Vec<RangeInclusive<u16>>,
@@ -49,18 +49,17 @@ pub struct Rule {
     pub peers: Vec<IpNet>,
     /// The socket's cgroup, or one above it. A name that no cgroup has matches nothing.
     pub cgroups: Vec<CgroupName>,
-    /// The containers that the socket is of, by their cgroups. Not beside `cgroups`, of which they
-    /// would be some.
+    /// The containers of the socket, by their cgroups. Not combined with `cgroups`.
     pub containers: ContainerChoice,
     /// The user whose the socket is.
     pub uid: Option<u32>,
-    /// Who opened the connection. Of connections older than the programs nobody knows: they match a
-    /// rule with a direction if that is to leave alone, and no other.
+    /// The side that opened the connection. It is unknown for connections older than the programs:
+    /// they match a rule with a direction only if its mode is [`Mode::Never`].
     pub direction: Option<Direction>,
-    /// What becomes of the connections that match.
+    /// Mode of the matching connections.
     pub mode: Mode,
-    /// The companions that connections that match get, unless they are left alone.
-    pub companions: Companions,
+    /// The TCP options of matching connections, unless the mode is [`Mode::Never`].
+    pub tcp_options: TcpOptions,
 }
 
 impl Default for Rule {
@@ -83,7 +82,7 @@ impl Rule {
             uid: None,
             direction: None,
             mode: Mode::Bundle(options),
-            companions: Companions::default(),
+            tcp_options: TcpOptions::default(),
         }
     }
 
@@ -97,10 +96,11 @@ impl Rule {
         lists.fold(1, usize::saturating_mul)
     }
 
-    /// The ids of the cgroups that have the names now, or are those of the chosen ones of the containers
-    /// that run; `None` where it may be any cgroup.
+    /// The ids of the named cgroups, or of the chosen running containers; `None` if any cgroup
+    /// matches.
     ///
     /// # Errors
+    ///
     /// As [`CgroupName::ids`].
     pub fn cgroup_ids(&self, running: &[Container]) -> Result<Option<Vec<u64>>, Error> {
         if self.cgroups.is_empty() && self.containers.is_empty() {
@@ -122,34 +122,36 @@ impl Rule {
         let mut rows = vec![types::rule {
             number,
             cgroups,
-            ..self.without_lists()
+            ..self.base_row()
         }];
-        each(&mut rows, &self.ports, |row, ports| row.ports = raw(ports));
-        each(&mut rows, &self.local_ports, |row, ports| {
+        cross(&mut rows, &self.ports, |row, ports| row.ports = raw(ports));
+        cross(&mut rows, &self.local_ports, |row, ports| {
             row.local_ports = raw(ports);
         });
-        each(&mut rows, &self.remote_ports, |row, ports| {
+        cross(&mut rows, &self.remote_ports, |row, ports| {
             row.remote_ports = raw(ports);
         });
-        each(&mut rows, &self.peers, |row, peer| {
+        cross(&mut rows, &self.peers, |row, peer| {
             (row.peer, row.peer_mask) = prefix(*peer);
-            row.ipv6 = u32::from(is_of_ipv6(*peer));
+            row.ipv6 = u32::from(is_ipv6_only(*peer));
         });
         rows
     }
 
-    fn without_lists(&self) -> types::rule {
+    fn base_row(&self) -> types::rule {
         let any = raw(&(0..=u16::MAX));
-        let (mode, options, companions) = match self.mode {
-            Mode::Bundle(options) => (types::rule_mode::BUNDLE, options, self.companions),
-            Mode::Allow(options) => (types::rule_mode::ALLOW, options, self.companions),
-            Mode::Companions => {
-                let mode = types::rule_mode::LEAVE_ALONE;
-                (mode, Options::default(), self.companions)
+        let (mode, options, tcp_options) = match self.mode {
+            Mode::Bundle(options) => (types::rule_mode::RULE_BUNDLE, options, self.tcp_options),
+            Mode::OnRequest(options) => {
+                (types::rule_mode::RULE_ON_REQUEST, options, self.tcp_options)
             }
-            Mode::LeaveAlone => {
-                let mode = types::rule_mode::LEAVE_ALONE;
-                (mode, Options::default(), Companions::default())
+            Mode::TcpOptions => {
+                let mode = types::rule_mode::RULE_NEVER;
+                (mode, Options::default(), self.tcp_options)
+            }
+            Mode::Never => {
+                let mode = types::rule_mode::RULE_NEVER;
+                (mode, Options::default(), TcpOptions::default())
             }
         };
         let opening = match self.direction {
@@ -157,20 +159,20 @@ impl Rule {
             Some(Direction::Connect) => types::opening::OPENED_HERE,
             Some(Direction::Accept) => types::opening::OPENED_BY_PEER,
         };
-        // In doubt, a connection is left alone.
-        let unknown = match self.mode {
-            Mode::Bundle(_) | Mode::Allow(_) | Mode::Companions => 0,
-            Mode::LeaveAlone => types::opening::OPENED_BEFORE.0,
+        // An unknown direction matches only "never".
+        let before_attach = match self.mode {
+            Mode::Bundle(_) | Mode::OnRequest(_) | Mode::TcpOptions => 0,
+            Mode::Never => types::opening::OPENED_BEFORE.0,
         };
         types::rule {
             ports: any,
             local_ports: any,
             remote_ports: any,
             uid: self.uid.unwrap_or(ANY_UID),
-            openings: opening.0 | unknown,
+            openings: opening.0 | before_attach,
             mode,
             options: options.into(),
-            companions: companions.into(),
+            tcp_options: tcp_options.into(),
             helper_ports: named_helper_ports(&self.ports, &self.local_ports, &self.remote_ports),
             ..types::rule::default()
         }
@@ -181,7 +183,7 @@ impl Rule {
 const ANY_UID: u32 = types::any_uid::ANY_UID.0;
 
 /// Replaces each row by one for each value, if there are any.
-fn each<T>(rows: &mut Vec<types::rule>, values: &[T], set: impl Fn(&mut types::rule, &T)) {
+fn cross<T>(rows: &mut Vec<types::rule>, values: &[T], set: impl Fn(&mut types::rule, &T)) {
     if values.is_empty() {
         return;
     }
@@ -214,9 +216,9 @@ fn prefix(net: IpNet) -> ([u64; 2], [u64; 2]) {
     (halves(address.to_bits() & mask), halves(mask))
 }
 
-/// Whether a network has IPv6 addresses alone, though its mask may cover ::ffff:0:0/96, the form in
-/// which the kernel's rows have IPv4 addresses.
-fn is_of_ipv6(net: IpNet) -> bool {
+/// True if a network has only IPv6 addresses, though its mask may cover ::ffff:0:0/96, the kernel's
+/// form of IPv4 addresses.
+fn is_ipv6_only(net: IpNet) -> bool {
     net.addr().is_ipv6() && net.prefix_len() < 96
 }
 
@@ -237,8 +239,8 @@ pub const HELPER_PORTS: [u16; 7] = [
     helper_port::HELPER_IRC.0 as u16,
 ];
 
-/// The bits of those that a rule names, each by itself: a range that includes one was as a rule not
-/// written with it in mind.
+/// The bits of the helper ports that a rule names as single ports. A range that includes one rarely
+/// means it.
 pub(crate) fn named_helper_ports(
     any: &[RangeInclusive<u16>],
     local: &[RangeInclusive<u16>],
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv4_network_is_stored_as_its_mapped_form_without_host_bits() {
+    fn ipv4_network_is_stored_mapped_without_host_bits() {
         let (address, mask) = prefix("10.1.2.3/16".parse().unwrap());
         let mapped = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 0, 0];
         assert_eq!(bytes(address), mapped);
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_network_keeps_its_length() {
+    fn ipv6_network_keeps_prefix_length() {
         let (address, mask) = prefix("2001:db8::/32".parse().unwrap());
         assert_eq!(bytes(address)[..4], [0x20, 0x01, 0x0d, 0xb8]);
         assert_eq!(bytes(mask)[..5], [0xff, 0xff, 0xff, 0xff, 0]);
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_takes_a_row_for_each_combination_of_its_lists() {
+    fn rule_expands_to_row_per_combination() {
         let rule = Rule {
             ports: vec![1..=1, 5..=9],
             peers: vec!["10.0.0.0/8".parse().unwrap(), "::/0".parse().unwrap()],
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn only_single_ports_are_named() {
+    fn port_range_does_not_name_helper_port() {
         let (ftp, irc) = (1, 64);
         assert_eq!(
             named_helper_ports(&[21..=21], &[], &[]),

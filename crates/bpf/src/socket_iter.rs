@@ -1,4 +1,4 @@
-//! Goes through the sockets for which a map keeps something (`bpf/bundler/socket_iter.h`).
+//! Iterates over the sockets in a map (`bpf/bundler/socket_iter.h`).
 
 use std::collections::HashSet;
 use std::ffi::CStr;
@@ -11,34 +11,34 @@ use crate::host::interruption::without_signals;
 use crate::link::{self, Target};
 use crate::{Error, Namespace};
 
-/// What a record begins with: the socket's cookie.
-const COOKIE: usize = size_of::<u64>();
+/// Size of the socket's cookie, with which a record starts.
+const COOKIE_BYTES: usize = size_of::<u64>();
 
-/// The kernel's iterator over what is kept for sockets.
+/// The kernel's iterator over socket storage.
 const STORAGE: &CStr = c"bpf_sk_storage_map";
 
 const BPF_ALU64_MOV_K: u8 = 0xb7;
 const BPF_JMP_EXIT: u8 = 0x95;
 
-/// What goes through the sockets for which one map keeps something.
+/// An iterator over the sockets in one map.
 #[derive(Debug)]
-pub(crate) enum Walk {
+pub(crate) enum SocketIter {
     /// Over the map's own entries.
     Storage(OwnedFd),
-    /// Over TCP's sockets in the network namespaces that are named, and over those that processes have
-    /// open: what no process has open in another namespace is missed.
+    /// Over TCP's sockets in given network namespaces, and over sockets that processes have open.
+    /// Closed sockets in other namespaces are missed.
     Sockets([OwnedFd; 2]),
 }
 
-impl Walk {
-    /// A walk over all that `map` keeps.
-    pub(crate) fn over_storage(program: BorrowedFd, map: BorrowedFd) -> io::Result<Self> {
+impl SocketIter {
+    /// An iterator over all entries of `map`.
+    pub(crate) fn storage(program: BorrowedFd, map: BorrowedFd) -> io::Result<Self> {
         let over = Target::Iterator(Some(map));
         link::attach(program, &over).map(Self::Storage)
     }
 
-    /// A walk over sockets, by programs that know the map.
-    pub(crate) fn over_sockets(by_tcp: BorrowedFd, by_file: BorrowedFd) -> io::Result<Self> {
+    /// An iterator over sockets, by programs for the map.
+    pub(crate) fn sockets(by_tcp: BorrowedFd, by_file: BorrowedFd) -> io::Result<Self> {
         let every = Target::Iterator(None);
         let [tcp, files] = [by_tcp, by_file].map(|program| link::attach(program, &every));
         Ok(Self::Sockets([tcp?, files?]))
@@ -52,17 +52,17 @@ impl Walk {
         })
     }
 
-    /// What the programs tell of each socket: so many bytes, of which the first eight are its cookie.
-    /// Where a walk over sockets is to miss none, it has to know the `namespaces` that they are in.
+    /// Reads the programs' record of each socket, `LENGTH` bytes that start with its cookie. An
+    /// iteration over sockets covers only these `namespaces`.
     pub(crate) fn read<const LENGTH: usize>(
         &self,
         namespaces: &[Namespace],
     ) -> Result<Vec<[u8; LENGTH]>, Error> {
         let run = |link: &OwnedFd| link::run_iterator(link.as_fd());
         let failed = |error| Error::system("go through the connections", error);
-        let mut told = Vec::new();
+        let mut records = Vec::new();
         let mut add = |bytes: io::Result<Vec<u8>>| {
-            told.extend_from_slice(bytes.map_err(failed)?.as_chunks().0);
+            records.extend_from_slice(bytes.map_err(failed)?.as_chunks().0);
             Ok::<_, Error>(())
         };
         match self {
@@ -73,21 +73,22 @@ impl Walk {
                 }
                 add(run(files))?;
                 let mut seen = HashSet::new();
-                told.retain(|record: &[u8; LENGTH]| seen.insert(record[..COOKIE].to_vec()));
+                records
+                    .retain(|record: &[u8; LENGTH]| seen.insert(record[..COOKIE_BYTES].to_vec()));
             }
         }
-        Ok(told)
+        Ok(records)
     }
 }
 
-/// True if the kernel lets programs go through a map's own entries. A hardened one may refuse that
-/// with EPERM, whoever asks; all else works there.
-pub(crate) fn can_be_over_storage() -> bool {
-    static ANSWER: OnceLock<bool> = OnceLock::new();
-    *ANSWER.get_or_init(try_over_storage)
+/// True if the kernel permits programs to iterate over a map's entries. A hardened kernel may
+/// refuse with EPERM, for any caller; everything else works there.
+pub(crate) fn is_storage_iterator_supported() -> bool {
+    static SUPPORTED: OnceLock<bool> = OnceLock::new();
+    *SUPPORTED.get_or_init(probe_storage_iterator)
 }
 
-fn try_over_storage() -> bool {
+fn probe_storage_iterator() -> bool {
     let instruction = |code, value| libbpf_sys::bpf_insn {
         code,
         imm: value,
@@ -116,5 +117,5 @@ fn try_over_storage() -> bool {
             &raw mut options,
         )
     });
-    link::own(program).is_ok()
+    link::owned_fd(program).is_ok()
 }

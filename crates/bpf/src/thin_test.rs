@@ -15,7 +15,7 @@ pub enum ThinTest {
         /// The shortest inter-transmission time of a thin stream, in whole microseconds.
         itt_min: Duration,
     },
-    /// Static limit: at most so many packets in flight.
+    /// Static limit: at most this many packets in flight.
     Spifl {
         /// The most packets in flight of a thin stream.
         limit: u32,
@@ -33,19 +33,19 @@ impl Default for ThinTest {
     }
 }
 
-/// Why a text is no [`ThinTest`].
+/// The reason why a [`ThinTest`] is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ThinTestError {
     /// No time stands where the shortest inter-transmission time has to.
-    #[error("`{0}` is no time in milliseconds between 0 and 60000")]
+    #[error("invalid time `{0}`: expected milliseconds above 0, at most 60000")]
     Time(String),
     /// No number stands where the limit has to.
-    #[error("`{0}` is no number of packets from 1 on")]
+    #[error("invalid limit `{0}`: expected packets, 1 or more")]
     Limit(String),
     /// The limit is missing.
     #[error("spifl needs a limit, as in spifl:4")]
     NoLimit,
-    /// There is no such test.
+    /// Unknown test.
     #[error("expected dpifl[:MS], spifl:N or always")]
     Unknown,
 }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thin_tests_are_read_as_documented_and_written_as_they_are_read() {
+    fn thin_test_round_trips_through_text() {
         let dpifl = |us| ThinTest::Dpifl {
             itt_min: Duration::from_micros(us),
         };
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_in_thin_tests_are_refused() {
+    fn invalid_thin_tests_are_rejected() {
         for mistake in [
             "",
             "dpifl:",

@@ -25,7 +25,7 @@ fn main() -> io::Result<()> {
     stream.set_nodelay(true)?;
     match pillion::set(&stream, pillion::BUNDLE, 1) {
         Ok(()) => {}
-        // It goes on without: the connection works as ever.
+        // Continues without bundling: the connection works as usual.
         Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
             eprintln!("no pillion is at work here");
         }

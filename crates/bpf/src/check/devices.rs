@@ -1,15 +1,15 @@
 use pillion_stats::names::escaped;
 
-use super::{Finding, Standing};
+use super::{CheckResult, Severity};
 use crate::netlink::{self, Qdisc};
 use crate::{Device, Error, LinkHeader};
 
-/// Queueing disciplines that limit a rate, by the length that a packet has before the hook.
-/// (fq is not among them: it paces each connection, and a thin one is not held back.)
+/// Queueing disciplines that limit a rate by the packet length before the hook. (Not fq: it paces
+/// each connection, and never delays a thin one.)
 const SHAPERS: [&str; 6] = ["tbf", "htb", "hfsc", "cake", "cbq", "netem"];
 
 /// Which devices there are, and a warning for each with a shaper that does not see bundles.
-pub(super) fn findings() -> Vec<Finding> {
+pub(super) fn results() -> Vec<CheckResult> {
     let listed = Device::list().and_then(|devices| {
         let qdiscs = netlink::list_qdiscs(None);
         let qdiscs = qdiscs.map_err(|error| Error::system("list the queueing disciplines", error));
@@ -17,41 +17,41 @@ pub(super) fn findings() -> Vec<Finding> {
     });
     match listed {
         Ok((devices, qdiscs)) => {
-            let mut findings = vec![kinds(&devices)];
-            findings.extend(devices.iter().filter_map(|device| shaper(device, &qdiscs)));
-            findings
+            let mut results = vec![kinds(&devices)];
+            results.extend(devices.iter().filter_map(|device| shaper(device, &qdiscs)));
+            results
         }
-        Err(error) => vec![Finding::bad(
+        Err(error) => vec![CheckResult::problem(
             "devices",
-            Standing::Warning,
+            Severity::Warning,
             error.to_string(),
             "look at them with `ip link` and `tc qdisc`",
         )],
     }
 }
 
-fn kinds(devices: &[Device]) -> Finding {
-    let words: Vec<_> = devices
+fn kinds(devices: &[Device]) -> CheckResult {
+    let descriptions: Vec<_> = devices
         .iter()
         .filter(|device| device.up && !device.loopback)
         .map(|device| format!("{device} ({})", kind(device)))
         .collect();
-    if words.is_empty() {
+    if descriptions.is_empty() {
         let remedy = "switch one on: ip link set NAME up (loopback: --dev lo)";
-        return Finding::bad("devices", Standing::Warning, "none is up", remedy);
+        return CheckResult::problem("devices", Severity::Warning, "no device is up", remedy);
     }
-    Finding::ok("devices", words.join(", "))
+    CheckResult::ok("devices", descriptions.join(", "))
 }
 
 fn kind(device: &Device) -> &'static str {
     match device.link_header {
         Some(LinkHeader::Ethernet) => "Ethernet",
         Some(LinkHeader::Absent) => "IP, no link header",
-        None => "unknown link header: left out",
+        None => "unknown link header: ignored",
     }
 }
 
-fn shaper(device: &Device, qdiscs: &[Qdisc]) -> Option<Finding> {
+fn shaper(device: &Device, qdiscs: &[Qdisc]) -> Option<CheckResult> {
     let mut here = qdiscs.iter().filter(|qdisc| qdisc.device == device.index);
     let shaper = here
         .clone()
@@ -60,12 +60,12 @@ fn shaper(device: &Device, qdiscs: &[Qdisc]) -> Option<Finding> {
         return None;
     }
     let (name, kind) = (device, escaped(&shaper.kind));
-    Some(Finding::bad(
+    Some(CheckResult::problem(
         "shaper",
-        Standing::Warning,
-        format!("{kind} on {name} takes a packet's length before the bundle is in it"),
+        Severity::Warning,
+        format!("{kind} on {name} counts a packet's length without its bundle"),
         format!(
-            "make the root discipline anew, with a size table: tc qdisc replace dev {name} root \
+            "replace the root discipline, with a size table: tc qdisc replace dev {name} root \
              stab overhead 0 linklayer ethernet ..."
         ),
     ))
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shaper_without_a_size_table_is_warned_of() {
+    fn shaper_without_size_table_warns() {
         assert!(warns(&[("tbf", false)]));
         assert!(warns(&[("mq", false), ("htb", false)]));
         assert!(!warns(&[("htb", true), ("pfifo", false)]));

@@ -1,7 +1,7 @@
 //! Whether this host has what bundling needs (`pillion check`).
 
-mod companions;
 mod devices;
+mod tcp_options;
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -23,18 +23,18 @@ use crate::{
 /// Looks at everything that bundling needs. Programs are tried in a network namespace made for
 /// that, and serve no other; nothing on the host changes.
 #[must_use]
-pub fn check() -> Vec<Finding> {
-    let mut findings = vec![
+pub fn check() -> Vec<CheckResult> {
+    let mut results = vec![
         kernel(),
         types(),
         jit(),
         sack(),
-        companions::congestion(),
+        tcp_options::congestion(),
         privilege(),
         cgroup(),
     ];
     let rule = Rule {
-        companions: companions::every(),
+        tcp_options: tcp_options::all_options(),
         ..Rule::default()
     };
     let policy = Policy {
@@ -43,105 +43,105 @@ pub fn check() -> Vec<Finding> {
         ..Policy::default()
     };
     let programs = Programs::load(&policy);
-    findings.push(match &programs {
-        Ok(_) => Finding::ok("programs", "accepted by the kernel's verifier"),
-        Err(error) => failure("programs", error, &findings),
+    results.push(match &programs {
+        Ok(_) => CheckResult::ok("programs", "accepted by the kernel's verifier"),
+        Err(error) => failure("programs", error, &results),
     });
     if let Ok(programs) = programs {
         let has_socket_option = programs.setsockopt.is_some();
-        let attaching = attaching(programs, &findings);
-        findings.extend(attaching);
-        findings.push(own_cgroup(&findings));
-        findings.push(socket_option(has_socket_option));
-        findings.push(socket_storage());
-        findings.push(match list_flows() {
-            Ok(_) => Finding::ok("flow list", "readable"),
-            Err(error @ Error::MayNotList) => {
-                let remedy = "bundling does without; `pillion flows` needs the capability";
-                Finding::bad("flow list", Standing::Warning, error.to_string(), remedy)
+        let attachment = attachment(programs, &results);
+        results.extend(attachment);
+        results.push(own_cgroup(&results));
+        results.push(socket_option(has_socket_option));
+        results.push(socket_storage());
+        results.push(match list_flows() {
+            Ok(_) => CheckResult::ok("flow list", "readable"),
+            Err(error @ Error::ListNotPermitted) => {
+                let remedy = "bundling works without it; `pillion flows` requires the capability";
+                CheckResult::problem("flow list", Severity::Warning, error.to_string(), remedy)
             }
-            Err(error) => failure("flow list", &error, &findings),
+            Err(error) => failure("flow list", &error, &results),
         });
     }
-    findings.extend(devices::findings());
-    findings.extend(receivers());
-    findings.push(tun());
-    findings
+    results.extend(devices::results());
+    results.extend(receivers());
+    results.push(tun());
+    results
 }
 
-/// What failed; where something that it takes is `above`, because of that.
-fn failure(name: &'static str, error: &Error, above: &[Finding]) -> Finding {
-    let is_missing = |finding: &Finding| finding.standing == Standing::Missing;
+/// A failed check; if its cause is in `previous`, the value refers to that check.
+fn failure(name: &'static str, error: &Error, previous: &[CheckResult]) -> CheckResult {
+    let is_missing = |result: &CheckResult| result.severity == Severity::Missing;
     let failed = error.to_string();
-    let said = above.iter().find(|finding| finding.found == failed);
-    Finding {
+    let cause = previous.iter().find(|result| result.value == failed);
+    CheckResult {
         name,
-        standing: Standing::Missing,
-        found: said.map_or(failed, |finding| format!("takes {}", finding.name)),
-        remedy: above
+        severity: Severity::Missing,
+        value: cause.map_or(failed, |result| format!("requires {}", result.name)),
+        remedy: previous
             .iter()
             .any(is_missing)
-            .then(|| "mend the lines above first".to_owned()),
+            .then(|| "fix the problems above first".to_owned()),
     }
 }
 
-fn kernel() -> Finding {
+fn kernel() -> CheckResult {
     let release = read("/proc/sys/kernel/osrelease");
     let mut numbers = release
         .split(['.', '-'])
         .map_while(|part| part.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if version >= (6, 1) {
-        Finding::ok("kernel", release)
+        CheckResult::ok("kernel", release)
     } else if version >= (5, 15) {
         let remedy = "use Linux 6.1 or newer, on which pillion was tested";
-        Finding::bad("kernel", Standing::Warning, release, remedy)
+        CheckResult::problem("kernel", Severity::Warning, release, remedy)
     } else {
         let remedy = "the programs need Linux 5.15 or newer";
-        Finding::bad("kernel", Standing::Missing, release, remedy)
+        CheckResult::problem("kernel", Severity::Missing, release, remedy)
     }
 }
 
-fn types() -> Finding {
+fn types() -> CheckResult {
     let path = "/sys/kernel/btf/vmlinux";
     if Path::new(path).exists() {
-        Finding::ok("kernel types", path)
+        CheckResult::ok("kernel types", path)
     } else {
-        let remedy = "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as distributions' are";
-        Finding::bad(
+        let remedy = "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as in most distributions";
+        CheckResult::problem(
             "kernel types",
-            Standing::Missing,
+            Severity::Missing,
             format!("no {path}"),
             remedy,
         )
     }
 }
 
-fn jit() -> Finding {
+fn jit() -> CheckResult {
     match read("/proc/sys/net/core/bpf_jit_enable").as_str() {
-        "0" => Finding::bad(
+        "0" => CheckResult::problem(
             "BPF compiler",
-            Standing::Warning,
+            Severity::Warning,
             "off: programs are interpreted, several times slower",
             "sysctl net.core.bpf_jit_enable=1",
         ),
-        _ => Finding::ok("BPF compiler", "on"),
+        _ => CheckResult::ok("BPF compiler", "on"),
     }
 }
 
-fn sack() -> Finding {
+fn sack() -> CheckResult {
     match read("/proc/sys/net/ipv4/tcp_sack").as_str() {
-        "0" => Finding::bad(
+        "0" => CheckResult::problem(
             "SACK",
-            Standing::Warning,
-            "off: losses that bundles repair cannot be told from delayed ACKs",
+            Severity::Warning,
+            "off: repaired losses cannot be distinguished from delayed ACKs",
             "sysctl net.ipv4.tcp_sack=1",
         ),
-        _ => Finding::ok("SACK", "on"),
+        _ => CheckResult::ok("SACK", "on"),
     }
 }
 
-fn privilege() -> Finding {
+fn privilege() -> CheckResult {
     const NEEDED: [Capability; 3] = [
         Capability::CAP_NET_ADMIN,
         Capability::CAP_PERFMON,
@@ -154,82 +154,82 @@ fn privilege() -> Finding {
         .map(ToString::to_string)
         .collect();
     if missing.is_empty() {
-        return Finding::ok("privilege", NEEDED.map(|it| it.to_string()).join(", "));
+        return CheckResult::ok("privilege", NEEDED.map(|it| it.to_string()).join(", "));
     }
-    Finding::bad(
+    CheckResult::problem(
         "privilege",
-        Standing::Missing,
+        Severity::Missing,
         format!("without {}", missing.join(", ")),
         "run as root, or give the binary the capabilities: \
          setcap cap_bpf,cap_perfmon,cap_net_admin,cap_dac_override+ep pillion",
     )
 }
 
-fn cgroup() -> Finding {
+fn cgroup() -> CheckResult {
     match cgroup2_mount() {
-        Ok(path) => Finding::ok("cgroup v2", path.display().to_string()),
+        Ok(path) => CheckResult::ok("cgroup v2", path.display().to_string()),
         // It has the remedy.
         Err(error) => failure("cgroup v2", &error, &[]),
     }
 }
 
 /// `run` makes a cgroup for its command; `attach` needs none.
-fn own_cgroup(above: &[Finding]) -> Finding {
-    let made = Cgroup::create().and_then(|cgroup| cgroup.remove());
-    match made {
-        Ok(()) => Finding::ok("own cgroup", "can be made, as `pillion run` does"),
-        Err(error @ Error::NoCgroup2) => failure("own cgroup", &error, above),
-        Err(error) => Finding::bad(
+fn own_cgroup(previous: &[CheckResult]) -> CheckResult {
+    let created = Cgroup::create().and_then(|cgroup| cgroup.remove());
+    match created {
+        Ok(()) => CheckResult::ok("own cgroup", "can be made, as `pillion run` does"),
+        Err(error @ Error::NoCgroup2) => failure("own cgroup", &error, previous),
+        Err(error) => CheckResult::problem(
             "own cgroup",
-            Standing::Warning,
+            Severity::Warning,
             error.to_string(),
-            "`pillion attach` does without",
+            "`pillion attach` works without it",
         ),
     }
 }
 
-fn socket_option(is_there: bool) -> Finding {
+fn socket_option(is_there: bool) -> CheckResult {
     if is_there {
-        return Finding::ok(
+        return CheckResult::ok(
             "socket option",
             "applications may switch bundling on for their sockets",
         );
     }
-    Finding::bad(
+    CheckResult::problem(
         "socket option",
-        Standing::Warning,
-        "socket options cannot be answered: bundling is by rule alone",
+        Severity::Warning,
+        "socket options are not supported: only rules enable bundling",
         "use Linux 5.18 or newer",
     )
 }
 
-fn socket_storage() -> Finding {
-    if socket_iter::can_be_over_storage() {
-        return Finding::ok("socket storage", "connections are found by it");
+fn socket_storage() -> CheckResult {
+    if socket_iter::is_storage_iterator_supported() {
+        return CheckResult::ok("socket storage", "iterable");
     }
-    Finding::bad(
+    CheckResult::problem(
         "socket storage",
-        Standing::Warning,
-        "the kernel lets no program go through it: connections are looked for where TCP of this \
-         network namespace and processes have them",
-        "all else works; docs/bundling.md has what is missed",
+        Severity::Warning,
+        "the kernel refuses iterators over it: connections are found only in this network \
+         namespace and in the open files of processes",
+        "everything else works; docs/reference/bundling.md lists the limits",
     )
 }
 
-/// Findings about attaching: tries it at the loopback device of a network namespace that dies with
-/// its thread, and takes in a connection there. The programs serve that namespace alone.
-fn attaching(mut programs: Programs, above: &[Finding]) -> Vec<Finding> {
+/// Checks attaching: tries it at the loopback device of a temporary network namespace, and adds a
+/// connection there. The programs cover only that namespace.
+fn attachment(mut programs: Programs, previous: &[CheckResult]) -> Vec<CheckResult> {
     let hook = Hook::of_this_kernel();
     let attempt = thread::spawn(move || -> Result<Option<Totals>, Error> {
         match unshare(CloneFlags::CLONE_NEWNET) {
             Err(Errno::EPERM) => return Ok(None),
-            made => {
-                made.map_err(|errno| Error::system("make a network namespace", errno.into()))?;
+            created => {
+                created.map_err(|errno| Error::system("make a network namespace", errno.into()))?;
             }
         }
-        programs.served.begin(&Namespace::default())?;
+        programs.served.add(&Namespace::default())?;
         let devices = Device::select(&["lo".to_owned()])?;
-        let connection = companions::connection()?;
+        let connection = tcp_options::connection()?;
         let cgroup = open_cgroup2()?;
         let totals = Attachment::new(programs, cgroup.as_fd(), &devices).and_then(|attachment| {
             attachment.review()?;
@@ -239,47 +239,48 @@ fn attaching(mut programs: Programs, above: &[Finding]) -> Vec<Finding> {
         totals.map(Some)
     });
     match attempt.join() {
-        Ok(Ok(None)) => vec![Finding::bad(
+        Ok(Ok(None)) => vec![CheckResult::problem(
             "attaching",
-            Standing::Warning,
-            "not tried: to make a network namespace for the trial takes CAP_SYS_ADMIN",
-            "`pillion attach` does without; to try it here, check as root",
+            Severity::Warning,
+            "not tested: creating a network namespace for the test requires CAP_SYS_ADMIN",
+            "`pillion attach` works without it; to test it here, run the check as root",
         )],
-        Ok(Ok(Some(totals))) if totals.connections_refused > 0 => vec![Finding::bad(
+        Ok(Ok(Some(totals))) if totals.connections_failed > 0 => vec![CheckResult::problem(
             "attaching",
-            Standing::Missing,
-            "the kernel gives no memory for a connection's state",
-            "raise net.core.optmem_max; Linux 6.18 and newer want a processor with CMPXCHG16B",
+            Severity::Missing,
+            "the kernel allocates no memory for the state of a connection",
+            "raise net.core.optmem_max; Linux 6.18 and newer require a processor with CMPXCHG16B",
         )],
         Ok(Ok(Some(totals))) => {
-            let attaching = Finding::ok("attaching", format!("{hook}, cgroup and TCP iterator"));
-            let companions = companions::findings(&totals);
-            [attaching].into_iter().chain(companions).collect()
+            let attachment =
+                CheckResult::ok("attaching", format!("{hook}, cgroup and TCP iterator"));
+            let tcp_options = tcp_options::results(&totals);
+            [attachment].into_iter().chain(tcp_options).collect()
         }
-        Ok(Err(error)) => vec![failure("attaching", &error, above)],
-        Err(_) => vec![Finding::bad(
+        Ok(Err(error)) => vec![failure("attaching", &error, previous)],
+        Err(_) => vec![CheckResult::problem(
             "attaching",
-            Standing::Missing,
-            "the trial failed",
+            Severity::Missing,
+            "the test crashed",
             "report this",
         )],
     }
 }
 
-fn tun() -> Finding {
+fn tun() -> CheckResult {
     let path = "/dev/net/tun";
     if Path::new(path).exists() {
-        Finding::ok("lab", path)
+        CheckResult::ok("lab", path)
     } else {
-        let remedy = "modprobe tun (for `pillion-lab` alone; bundling does without)";
-        Finding::bad("lab", Standing::Warning, format!("no {path}"), remedy)
+        let remedy = "modprobe tun (only for `pillion-lab`)";
+        CheckResult::problem("lab", Severity::Warning, format!("no {path}"), remedy)
     }
 }
 
 /// How a finding bears on bundling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Standing {
+pub enum Severity {
     /// The finding is as it should be.
     Ok,
     /// Bundling works, but not as well as it could.
@@ -288,39 +289,39 @@ pub enum Standing {
     Missing,
 }
 
-/// One thing that bundling needs, and whether this host has it.
+/// The result of one check of this host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// What was looked at.
+pub struct CheckResult {
+    /// The name of the check.
     pub name: &'static str,
     /// How the finding bears on bundling.
-    pub standing: Standing,
-    /// What was found, in words.
-    pub found: String,
-    /// What the user should do, where something should be done.
+    pub severity: Severity,
+    /// The value found, in words.
+    pub value: String,
+    /// The remedy for the user, if there is a problem.
     pub remedy: Option<String>,
 }
 
-impl Finding {
-    pub(crate) fn ok(name: &'static str, found: impl Into<String>) -> Self {
+impl CheckResult {
+    pub(crate) fn ok(name: &'static str, value: impl Into<String>) -> Self {
         Self {
             name,
-            standing: Standing::Ok,
-            found: found.into(),
+            severity: Severity::Ok,
+            value: value.into(),
             remedy: None,
         }
     }
 
-    pub(crate) fn bad(
+    pub(crate) fn problem(
         name: &'static str,
-        standing: Standing,
-        found: impl Into<String>,
+        severity: Severity,
+        value: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
         Self {
             name,
-            standing,
-            found: found.into(),
+            severity,
+            value: value.into(),
             remedy: Some(remedy.into()),
         }
     }
@@ -333,16 +334,21 @@ fn read(path: &str) -> String {
         .unwrap_or_default()
 }
 
-/// A warning if sockets of this host may be in a sockmap with a verdict program: the kernel hands
-/// it whole packets, with what was received before (`tcp_read_skb()`). None where that cannot be
-/// seen for want of CAP_SYS_ADMIN.
-fn receivers() -> Option<Finding> {
+/// Warns if sockets of this host may be in a sockmap with a verdict program: the kernel passes
+/// whole packets to it, including data received before (`tcp_read_skb()`). `None` without
+/// CAP_SYS_ADMIN, which is required to see it.
+fn receivers() -> Option<CheckResult> {
     let mut programs = ProgInfoIter::default().filter(|program| program.ty == ProgramType::SkSkb);
     let name = programs.next()?.name;
-    let found = format!(
+    let value = format!(
         "{} (sk_skb) is loaded: sockets in its sockmap read redundant bytes twice",
         name.to_string_lossy()
     );
-    let remedy = "leave connections to them alone by a rule: mode = \"leave-alone\"";
-    Some(Finding::bad("receivers", Standing::Warning, found, remedy))
+    let remedy = "exclude connections to them by a rule with mode = \"never\"";
+    Some(CheckResult::problem(
+        "receivers",
+        Severity::Warning,
+        value,
+        remedy,
+    ))
 }

@@ -66,9 +66,9 @@ fn lower(bucket: usize) -> u64 {
 
 /// The longest queue that was seen while nothing was added.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Usual(Duration);
+pub(super) struct Baseline(Duration);
 
-impl Usual {
+impl Baseline {
     /// Each decision subtracts 1/FADE while the queue is shorter than half of the stored one. That
     /// halves it in 240 decisions (a minute).
     const FADE: u32 = 346;
@@ -96,13 +96,13 @@ impl Usual {
 
 /// Losses: a CUSUM over windows of 50 packets against the loss rate seen while nothing was added.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Losses {
+pub(super) struct LossMonitor {
     /// While nothing, or hardly anything, was added; fading.
-    alone: Counts,
+    baseline: Counts,
     /// Since the phase started.
     phase: Counts,
     window: Counts,
-    /// Losses beyond what is expected, and what was counted since there were none.
+    /// Losses above the expected number, and the counts since it was last zero.
     excess: f64,
     run: Counts,
 }
@@ -120,21 +120,21 @@ impl Counts {
     }
 }
 
-impl Losses {
+impl LossMonitor {
     const WINDOW: f64 = 50.0;
     /// Losses in excess that make an alarm.
     const ALARM: f64 = 10.0;
-    /// Minimum packets for [`Losses::are_known`]; the reference needs only a window.
-    const KNOWN: f64 = 100.0;
+    /// Minimum packets for [`LossMonitor::are_known`]; the reference needs only a window.
+    const MIN_PACKETS: f64 = 100.0;
     /// Packets after which a measurement of losses is good enough.
-    const WELL_KNOWN: f64 = 600.0;
+    const ENOUGH_PACKETS: f64 = 600.0;
     /// Packets above which the counts are halved.
     const FADE: f64 = 2000.0;
     /// The loss rate that is taken for the path's own while nothing is known of it.
-    const UNKNOWN: f64 = 0.1;
+    const ASSUMED_RATE: f64 = 0.1;
 
-    /// Adds what was measured; `alone` if hardly anything was added meanwhile.
-    pub(super) fn add(&mut self, load: &Load, alone: bool) {
+    /// Adds measurements; `baseline` is true if hardly any redundancy was sent meanwhile.
+    pub(super) fn add(&mut self, load: &Load, baseline: bool) {
         let counts = Counts {
             packets: load.packets as f64,
             losses: load.losses as f64,
@@ -150,11 +150,11 @@ impl Losses {
                 self.run = Counts::default();
             }
         }
-        if alone {
-            self.alone.add(counts);
-            if self.alone.packets > Self::FADE {
-                self.alone.packets /= 2.0;
-                self.alone.losses /= 2.0;
+        if baseline {
+            self.baseline.add(counts);
+            if self.baseline.packets > Self::FADE {
+                self.baseline.packets /= 2.0;
+                self.baseline.losses /= 2.0;
             }
         }
     }
@@ -162,9 +162,9 @@ impl Losses {
     /// The loss rate that makes no excess: the highest that the path may well have by itself, and half
     /// of that more, so that chance makes no alarm.
     fn reference(&self) -> f64 {
-        let Counts { packets, losses } = self.alone;
+        let Counts { packets, losses } = self.baseline;
         if packets < Self::WINDOW {
-            return Self::UNKNOWN;
+            return Self::ASSUMED_RATE;
         }
         let highest = 2.0f64.mul_add((losses + 1.0).sqrt(), losses + 2.0) / packets;
         highest * 1.5
@@ -190,20 +190,20 @@ impl Losses {
     }
 
     /// True if this phase lost clearly less than at the rate of the alarm.
-    pub(super) fn have_gone(&self, alarming_rate: f64) -> bool {
+    pub(super) fn have_stopped(&self, alarming_rate: f64) -> bool {
         let expected = alarming_rate * self.phase.packets;
         expected - self.phase.losses > 2.0f64.mul_add(expected.sqrt(), 1.0)
     }
 
-    /// True if a hundredth or more is lost and it is not known what the path loses by itself.
+    /// True if at least 1 % is lost and the path's own loss rate is unknown.
     pub(super) fn are_unexplained(&self) -> bool {
         let Counts { packets, losses } = self.phase;
         !self.are_known() && losses >= 10.0 && losses * 100.0 >= packets
     }
 
-    /// True if enough was seen alone to know what the path loses by itself.
+    /// True if enough packets were measured without redundancy to know the path's own loss rate.
     pub(super) fn are_known(&self) -> bool {
-        self.alone.packets >= Self::KNOWN
+        self.baseline.packets >= Self::MIN_PACKETS
     }
 
     /// Loss rate of this phase.
@@ -214,8 +214,8 @@ impl Losses {
     /// True if a measurement of the path by itself can end: it has enough packets, or it shows that the
     /// path causes at least half of this loss rate.
     pub(super) fn are_measured(&self, rate: f64) -> bool {
-        let Counts { packets, losses } = self.alone;
-        packets >= Self::WELL_KNOWN || self.are_known() && losses >= packets * rate / 2.0
+        let Counts { packets, losses } = self.baseline;
+        packets >= Self::ENOUGH_PACKETS || self.are_known() && losses >= packets * rate / 2.0
     }
 
     /// A phase starts: the excess of the last one does not count.
@@ -227,9 +227,9 @@ impl Losses {
     }
 
     /// Takes the losses of this phase for the path's own.
-    pub(super) fn learn(&mut self) {
+    pub(super) fn set_baseline(&mut self) {
         if self.phase.packets >= Self::WINDOW {
-            self.alone = self.phase;
+            self.baseline = self.phase;
         }
     }
 }
@@ -239,13 +239,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_are_quarters_of_powers_of_two() {
+    fn queue_buckets_are_quarters_of_powers_of_two() {
         let bounds: Vec<_> = (0..8).map(lower).collect();
         assert_eq!(bounds, [0, 256, 320, 384, 448, 512, 640, 768]);
     }
 
     #[test]
-    fn median_is_the_middle_of_its_bucket() {
+    fn median_is_middle_of_bucket() {
         let mut queue = [0; 64];
         assert_eq!(median(&queue), None);
         queue[1] = 1;
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn no_window_is_no_load() {
+    fn load_without_windows_is_none() {
         assert_eq!(Load::of(&types::network_load::default()), None);
     }
 }

@@ -33,7 +33,7 @@ pub(crate) const MAX_NETWORKS: u32 = 16_384;
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long a network without measurements is remembered: as long as a lowered cap may hold.
-const FORGET: Duration = network::CAP_HOLDS_AT_MOST;
+const NETWORK_TTL: Duration = network::MAX_CAP_TIME;
 
 /// Networks read with one system call.
 const BATCH: u32 = 256;
@@ -45,7 +45,7 @@ type Key = [u8; size_of::<types::network>()];
 #[derive(Debug)]
 pub(crate) struct Governor {
     stop: Arc<AtomicBool>,
-    /// The last error, until [`Governor::outcome`] returns it.
+    /// The last error, until [`Governor::take_error`] returns it.
     failed: Arc<Mutex<Option<Error>>>,
     thread: Option<JoinHandle<Maps>>,
 }
@@ -90,7 +90,7 @@ impl Governor {
     /// # Errors
     /// The last failure since the previous call, or the end of the thread. If decisions stop for 1 s, the
     /// kernel limits the share to 1/8.
-    pub(crate) fn outcome(&self) -> Result<(), Error> {
+    pub(crate) fn take_error(&self) -> Result<(), Error> {
         if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
             let why = io::Error::other("its thread has ended");
             return Err(Error::system("govern redundancy", why));
@@ -135,14 +135,17 @@ struct Networks {
 impl Networks {
     /// Decides for every network. An error in storing one does not stop the others.
     fn decide(&mut self, now: Duration) -> Result<(), Error> {
-        let (loads, mut outcome) = self.read();
+        let (loads, mut take_error) = self.read();
         let loads = loads.into_iter();
         let loads = loads.filter_map(|(key, raw)| Some((key, Load::of(&raw)?)));
         let initial = self.initial(now);
         for (key, allowance) in decide(&mut self.all, loads, initial, now) {
-            outcome = outcome.and(store(&self.maps.allowances, &key, &raw_of(allowance)));
+            take_error = take_error.and(store(&self.maps.allowances, &key, &to_raw(allowance)));
         }
-        for (key, _) in self.all.extract_if(|_, it| it.seen + FORGET < now) {
+        for (key, _) in self
+            .all
+            .extract_if(|_, it| it.last_seen + NETWORK_TTL < now)
+        {
             // It is missing if the map was full.
             let _ = self.maps.allowances.delete(&key);
         }
@@ -155,7 +158,7 @@ impl Networks {
             },
             ..Default::default()
         };
-        outcome.and(store(&self.maps.governor, &0u32.to_ne_bytes(), &governor))
+        take_error.and(store(&self.maps.governor, &0u32.to_ne_bytes(), &governor))
     }
 
     /// The share of a new network: networks may share an uplink, and one of them may have filled it.
@@ -210,7 +213,7 @@ fn decide(
     }
     if all.values().any(|network| network.has_stopped(now)) {
         for (key, network) in all {
-            if network.stop_with_others(now) {
+            if network.join_stop(now) {
                 changed.insert(*key, network.allowance());
             }
         }
@@ -223,7 +226,7 @@ fn store<T: Copy>(map: &MapHandle, key: &[u8], value: &T) -> Result<(), Error> {
     stored.map_err(failed)
 }
 
-fn raw_of(allowance: Allowance) -> types::allowance {
+fn to_raw(allowance: Allowance) -> types::allowance {
     types::allowance {
         share: types::governor_share(allowance.share),
         verdict: match allowance.verdict {
@@ -258,7 +261,7 @@ fn failed(error: libbpf_rs::Error) -> Error {
 
 /// The governor's decision about the connections to one peer network.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Governed {
+pub struct GovernorDecision {
     /// The share of the eligible segments that may carry redundancy, 0 to 1.
     pub share: f64,
     /// The last verdict; `None` before the first.
@@ -289,9 +292,9 @@ pub enum Alarm {
     Loss,
 }
 
-impl Governed {
+impl GovernorDecision {
     /// The decision that a connection met last; `None` if it has met none.
-    pub(crate) fn of_flow(raw: &types::allowance) -> Option<Self> {
+    pub(crate) fn from_flow(raw: &types::allowance) -> Option<Self> {
         let verdict = match raw.verdict {
             types::verdict::VERDICT_OURS => Some(Verdict::Ours),
             types::verdict::VERDICT_NOT_OURS => Some(Verdict::NotOurs),
@@ -303,8 +306,8 @@ impl Governed {
             types::alarm::ALARM_LOSS => Some(Alarm::Loss),
             _ => None,
         };
-        let is_met = raw.verdict != types::verdict::VERDICT_UNKNOWN;
-        is_met.then(|| Self {
+        let has_decision = raw.verdict != types::verdict::VERDICT_UNKNOWN;
+        has_decision.then(|| Self {
             share: f64::from(raw.share.0) / f64::from(types::governor_share::FULL_SHARE.0),
             verdict,
             alarm,

@@ -1,11 +1,11 @@
 //! The decision about the connections to one peer network.
 //!
-//! Watch after an alarm: redundancy stops when delay or loss exceeds what was seen while nothing was
-//! added. If the alarm comes again while nothing is added, the queue is not ours.
+//! Watch after an alarm: redundancy stops when delay or loss exceeds the baseline without
+//! redundancy. If the alarm repeats while redundancy is stopped, the queue is not ours.
 
 use std::time::Duration;
 
-use super::load::{Load, Losses, Usual};
+use super::load::{Baseline, Load, LossMonitor};
 use crate::contract::types::governor_share;
 use crate::{Alarm, Verdict};
 
@@ -22,28 +22,28 @@ const CALM_PACKETS: u64 = 1000;
 const PACKETS_PER_LATE: u64 = 200;
 /// Queueing delay that makes no alarm, besides half an ITT: the serialisation of a bundle on a narrow link
 /// looks like a queue.
-const DELAY_ALLOWED: Duration = Duration::from_millis(5);
+const ALLOWED_DELAY: Duration = Duration::from_millis(5);
 /// Maximum of that half ITT: many idle connections do not hide a queue.
-const ITT_ALLOWED: Duration = Duration::from_millis(50);
+const MAX_ALLOWED_ITT: Duration = Duration::from_millis(50);
 /// First interval between measurements of a queue of others; it doubles each time.
 const MEASURE_AFTER: Duration = Duration::from_secs(10);
-const MEASURE_AFTER_AT_MOST: Duration = Duration::from_secs(80);
+const MAX_MEASURE_AFTER: Duration = Duration::from_secs(80);
 /// Packets are late if the queue exceeds the usual one by an ITT and this.
-const LATE: Duration = Duration::from_millis(10);
+const LATE_THRESHOLD: Duration = Duration::from_millis(10);
 /// Divisor of the cap after the verdict [`Verdict::Ours`]. It is large because each alarm on the way back
 /// up makes packets late. A result below `LOW / 2` becomes 0.
 const CAP_DIVISOR: Share = 4;
 /// Minimum time that a lowered cap holds; each verdict about us doubles it, up to the maximum.
-const CAP_HOLDS: Duration = Duration::from_secs(20);
-pub(super) const CAP_HOLDS_AT_MOST: Duration = Duration::from_secs(320);
+const MIN_CAP_TIME: Duration = Duration::from_secs(20);
+pub(super) const MAX_CAP_TIME: Duration = Duration::from_secs(320);
 
 /// Reciprocal of the rate at which a queue that drains falls at least, in seconds per second: the spare
 /// part of the link without redundancy.
-const SPARE: u32 = 32;
+const MIN_SPARE_RATE: u32 = 32;
 /// Minimum number of decisions in [`Phase::Watch`].
-const WATCHED: u32 = 8;
+const MIN_WATCH_DECISIONS: u32 = 8;
 /// How long other networks start with a low share after the last measurements of a suspected one.
-const SUSPECTED: Duration = Duration::from_secs(5);
+const SUSPICION_TIME: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -73,26 +73,26 @@ pub(crate) struct Network {
     since: Duration,
     share: Share,
     /// When the share changed last.
-    stepped: Duration,
+    share_changed_at: Duration,
     /// The highest share that is tried, and how long it holds at least.
     cap: Share,
-    cap_holds: Duration,
-    usual: Usual,
-    losses: Losses,
-    over: Option<Excess>,
+    cap_time: Duration,
+    baseline: Baseline,
+    losses: LossMonitor,
+    excess: Option<Excess>,
     /// The longest queue of this phase, and when it was seen last.
-    longest: Duration,
-    longest_at: Duration,
+    peak_queue: Duration,
+    peak_at: Duration,
     /// Decisions in this phase.
     decisions: u32,
     /// Time, share and loss rate when redundancy stopped.
-    stopped: Stopped,
+    stopped: StopState,
     /// When the network was seen first.
     started: Duration,
     /// When redundancy was seen last.
     added: Duration,
     /// When the queue was short last.
-    short: Duration,
+    short_at: Duration,
     /// When the path was measured by itself last.
     measured: Duration,
     measure_after: Duration,
@@ -105,7 +105,7 @@ pub(crate) struct Network {
     alarm: Option<Alarm>,
     verdict: Option<Verdict>,
     /// When there were measurements last.
-    pub(super) seen: Duration,
+    pub(super) last_seen: Duration,
 }
 
 /// A queue over the threshold of the alarm.
@@ -120,7 +120,7 @@ struct Excess {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Stopped {
+struct StopState {
     at: Duration,
     share: Share,
     loss_rate: f64,
@@ -133,19 +133,19 @@ impl Network {
             phase: Phase::Add,
             since: now,
             share: initial,
-            stepped: now,
+            share_changed_at: now,
             cap: FULL,
-            cap_holds: CAP_HOLDS / 2,
-            usual: Usual::default(),
-            losses: Losses::default(),
-            over: None,
-            longest: Duration::ZERO,
-            longest_at: now,
+            cap_time: MIN_CAP_TIME / 2,
+            baseline: Baseline::default(),
+            losses: LossMonitor::default(),
+            excess: None,
+            peak_queue: Duration::ZERO,
+            peak_at: now,
             decisions: 0,
-            stopped: Stopped::default(),
+            stopped: StopState::default(),
             started: now,
             added: now,
-            short: now,
+            short_at: now,
             measured: now,
             measure_after: MEASURE_AFTER,
             packets_since_loss: 0,
@@ -154,7 +154,7 @@ impl Network {
             debt: 0,
             alarm: None,
             verdict: None,
-            seen: now,
+            last_seen: now,
         }
     }
 
@@ -169,40 +169,40 @@ impl Network {
 
     /// True while an alarm is looked into.
     pub(super) fn is_suspected(&self, now: Duration) -> bool {
-        matches!(self.phase, Phase::Drain | Phase::Watch) && now - self.seen < SUSPECTED
+        matches!(self.phase, Phase::Drain | Phase::Watch) && now - self.last_seen < SUSPICION_TIME
     }
 
     /// Decides by the measurements since the last decision.
     pub(super) fn decide(&mut self, now: Duration, load: &Load) {
-        self.seen = now;
+        self.last_seen = now;
         self.decisions += 1;
         if load.is_redundant {
             self.added = now;
         }
         let nothing_added = now - self.added > Duration::from_secs(2).max(4 * load.rtt);
-        let allowed = DELAY_ALLOWED + (load.itt / 2).min(ITT_ALLOWED);
+        let allowed = ALLOWED_DELAY + (load.itt / 2).min(MAX_ALLOWED_ITT);
         if load.queue <= allowed {
-            self.short = now;
+            self.short_at = now;
             self.measure_after = MEASURE_AFTER;
         }
-        if load.queue >= self.longest {
-            (self.longest, self.longest_at) = (load.queue, now);
+        if load.queue >= self.peak_queue {
+            (self.peak_queue, self.peak_at) = (load.queue, now);
         }
         self.count(load);
         // At first, losses that redundancy caused are still retransmitted.
-        let is_settled = now - self.since > Duration::from_millis(250).max(2 * load.rtt);
-        let alone = match self.phase {
+        let is_past_transient = now - self.since > Duration::from_millis(250).max(2 * load.rtt);
+        let is_baseline = match self.phase {
             Phase::Add => nothing_added || self.share <= LOW,
             Phase::Drain => false,
-            Phase::Watch | Phase::Measure => is_settled,
+            Phase::Watch | Phase::Measure => is_past_transient,
         };
-        self.losses.add(load, alone);
+        self.losses.add(load, is_baseline);
         let alarm = self.find_alarm(now, load, allowed);
         match (self.phase, alarm) {
-            (Phase::Add, Some(alarm)) if !nothing_added => self.stop(now, alarm),
+            (Phase::Add, Some(alarm)) if !nothing_added => self.stop_redundancy(now, alarm),
             (Phase::Add, _) => {
                 if nothing_added {
-                    self.usual.raise(load.queue);
+                    self.baseline.raise(load.queue);
                     if alarm == Some(Alarm::Loss) {
                         self.losses.restart();
                     }
@@ -213,7 +213,7 @@ impl Network {
             (Phase::Watch, _) => self.watch(now, load, alarm),
             (Phase::Measure, _) => self.measure(now, load, allowed),
         }
-        self.usual.fade(load.queue);
+        self.baseline.fade(load.queue);
     }
 
     fn count(&mut self, load: &Load) {
@@ -221,7 +221,7 @@ impl Network {
             0 => self.packets_since_loss + load.packets,
             _ => 0,
         };
-        if load.queue > self.usual.queue() + load.itt.min(2 * ITT_ALLOWED) + LATE {
+        if load.queue > self.baseline.queue() + load.itt.min(2 * MAX_ALLOWED_ITT) + LATE_THRESHOLD {
             self.late += load.packets;
         } else {
             self.debt = self.debt.saturating_sub(load.packets);
@@ -233,21 +233,21 @@ impl Network {
 
     fn find_alarm(&mut self, now: Duration, load: &Load, allowed: Duration) -> Option<Alarm> {
         // The peaks of others' queues differ, the more the longer these are.
-        if load.queue <= self.usual.queue() * 5 / 4 + allowed {
-            self.over = self.over.filter(|over| !over.was_short);
-            if let Some(over) = &mut self.over {
-                over.was_short = true;
+        if load.queue <= self.baseline.queue() * 5 / 4 + allowed {
+            self.excess = self.excess.filter(|excess| !excess.was_short);
+            if let Some(excess) = &mut self.excess {
+                excess.was_short = true;
             }
         } else {
-            let over = self.over.get_or_insert(Excess {
+            let excess = self.excess.get_or_insert(Excess {
                 since: now,
                 decisions: 0,
                 was_short: false,
             });
-            over.decisions += 1;
-            over.was_short = false;
-            let patience = Duration::from_secs(1).min(2 * load.rtt);
-            if over.decisions > 1 && now - over.since >= patience {
+            excess.decisions += 1;
+            excess.was_short = false;
+            let timeout = Duration::from_secs(1).min(2 * load.rtt);
+            if excess.decisions > 1 && now - excess.since >= timeout {
                 return Some(Alarm::Queue);
             }
         }
@@ -257,8 +257,8 @@ impl Network {
     fn enter(&mut self, phase: Phase, share: Share, now: Duration) {
         self.phase = phase;
         self.since = now;
-        self.over = None;
-        (self.longest, self.longest_at) = (Duration::ZERO, now);
+        self.excess = None;
+        (self.peak_queue, self.peak_at) = (Duration::ZERO, now);
         self.decisions = 0;
         self.losses.restart();
         self.set_share(share, now);
@@ -267,33 +267,33 @@ impl Network {
     fn set_share(&mut self, share: Share, now: Duration) {
         if share != self.share {
             self.share = share;
-            self.stepped = now;
+            self.share_changed_at = now;
         }
     }
 
     /// True if redundancy stopped at this decision.
     pub(super) fn has_stopped(&self, now: Duration) -> bool {
-        self.share == 0 && self.stepped == now
+        self.share == 0 && self.share_changed_at == now
     }
 
     /// Another network has stopped: this one stops as well if it loses more than is expected, because
     /// both may share a policer. Returns true if it stops.
-    pub(super) fn stop_with_others(&mut self, now: Duration) -> bool {
-        let is_concerned =
+    pub(super) fn join_stop(&mut self, now: Duration) -> bool {
+        let is_suspicious =
             self.phase == Phase::Add && self.share > 0 && self.losses.are_suspicious();
-        if is_concerned {
-            self.stop(now, Alarm::Loss);
+        if is_suspicious {
+            self.stop_redundancy(now, Alarm::Loss);
         }
-        is_concerned
+        is_suspicious
     }
 
-    fn stop(&mut self, now: Duration, alarm: Alarm) {
+    fn stop_redundancy(&mut self, now: Duration, alarm: Alarm) {
         // The alarm compares with a loss rate that is only assumed: measure the path's own first.
         if alarm == Alarm::Loss && !self.losses.are_known() {
             return self.start_measuring(now);
         }
         self.alarm = Some(alarm);
-        self.stopped = Stopped {
+        self.stopped = StopState {
             at: now,
             share: self.share,
             loss_rate: self.losses.alarming_rate(),
@@ -301,10 +301,10 @@ impl Network {
         self.enter(Phase::Drain, 0, now);
     }
 
-    /// Adjusts the share while there is no alarm.
+    /// Adjusts the share without an alarm.
     fn adjust(&mut self, now: Duration, load: &Load, allowed: Duration) {
         let is_used = self.share == self.cap;
-        if is_used && self.cap < FULL && self.debt == 0 && now - self.since > self.cap_holds {
+        if is_used && self.cap < FULL && self.debt == 0 && now - self.since > self.cap_time {
             self.cap = FULL.min(2 * self.cap.max(LOW / 2));
             self.since = now;
         }
@@ -320,7 +320,7 @@ impl Network {
         // After a calm, a share that was carried before needs no proof.
         if self.share >= target || was_calm {
             self.set_share(target, now);
-        } else if now - self.stepped >= Duration::from_secs(1).max(4 * load.rtt) {
+        } else if now - self.share_changed_at >= Duration::from_secs(1).max(4 * load.rtt) {
             self.set_share(target.min((2 * self.share).max(LOW)), now);
         }
     }
@@ -328,32 +328,33 @@ impl Network {
     /// Returns true if the path must be measured without redundancy. Either its queue has not been short
     /// for 10 s, or it loses packets and its loss rate without redundancy is unknown.
     fn is_to_be_measured(&self, now: Duration, load: &Load, allowed: Duration) -> bool {
-        let for_long = |since: Duration, seconds| now - since > Duration::from_secs(seconds);
-        let is_queue_stale = self.usual.queue() > allowed
-            && for_long(self.short, 10)
+        let is_longer_than = |since: Duration, seconds| now - since > Duration::from_secs(seconds);
+        let is_queue_stale = self.baseline.queue() > allowed
+            && is_longer_than(self.short_at, 10)
             && now - self.measured > self.measure_after;
-        let seldom = if self.measured == self.started {
+        let min_interval = if self.measured == self.started {
             5
         } else {
             120
         };
-        let are_losses_unknown = self.losses.are_unexplained() && for_long(self.measured, seldom);
+        let are_losses_unknown =
+            self.losses.are_unexplained() && is_longer_than(self.measured, min_interval);
         load.is_redundant && (is_queue_stale || are_losses_unknown)
     }
 
     fn drain(&mut self, now: Duration, load: &Load, allowed: Duration) {
         let elapsed = now - self.since;
-        let usual = self.usual.queue();
-        if self.alarm == Some(Alarm::Loss) || load.queue <= usual + allowed / 2 {
+        let baseline = self.baseline.queue();
+        if self.alarm == Some(Alarm::Loss) || load.queue <= baseline + allowed / 2 {
             return self.enter(Phase::Watch, 0, now);
         }
         // Measurements are late: the queue still grew when redundancy stopped.
-        let fallen = self.longest - load.queue;
-        if elapsed <= time_to_drain(load) || SPARE * fallen > now - self.longest_at {
+        let fallen = self.peak_queue - load.queue;
+        if elapsed <= time_to_drain(load) || MIN_SPARE_RATE * fallen > now - self.peak_at {
             return;
         }
-        if 4 * fallen < self.longest.saturating_sub(usual) {
-            self.acquit(now);
+        if 4 * fallen < self.peak_queue.saturating_sub(baseline) {
+            self.reject_alarm(now);
         } else if elapsed > Duration::from_secs(10).max(32 * load.rtt) {
             self.enter(Phase::Watch, 0, now);
         }
@@ -362,7 +363,7 @@ impl Network {
     fn watch(&mut self, now: Duration, load: &Load, alarm: Option<Alarm>) {
         if let Some(alarm) = alarm {
             if alarm == Alarm::Loss || now - self.stopped.at > time_to_drain(load) {
-                return self.acquit(now);
+                return self.reject_alarm(now);
             }
             // TCP still sends the data that had to wait for redundant bytes.
             self.enter(Phase::Drain, 0, now);
@@ -370,17 +371,17 @@ impl Network {
             return;
         }
         let is_short = now - self.since <= Duration::from_secs(10).max(40 * load.rtt);
-        // Streams may have paused, so that the time alone shows nothing.
-        if is_short || self.decisions < WATCHED {
+        // Streams may have paused, so the time by itself proves nothing.
+        if is_short || self.decisions < MIN_WATCH_DECISIONS {
             return;
         }
-        if self.alarm == Some(Alarm::Loss) && !self.losses.have_gone(self.stopped.loss_rate) {
-            return self.acquit(now);
+        if self.alarm == Some(Alarm::Loss) && !self.losses.have_stopped(self.stopped.loss_rate) {
+            return self.reject_alarm(now);
         }
         self.verdict = Some(Verdict::Ours);
         self.debt = PACKETS_PER_LATE * std::mem::take(&mut self.late);
-        self.cap_holds = CAP_HOLDS_AT_MOST.min(2 * self.cap_holds);
-        self.usual.measured(self.longest);
+        self.cap_time = MAX_CAP_TIME.min(2 * self.cap_time);
+        self.baseline.measured(self.peak_queue);
         self.measured = now;
         self.cap = match self.cap.min(self.stopped.share) / CAP_DIVISOR {
             cap if cap < LOW / 2 => 0,
@@ -389,13 +390,13 @@ impl Network {
         self.enter(Phase::Add, self.cap.min(LOW), now);
     }
 
-    /// The alarm was not about us: what was seen without redundancy is usual.
-    fn acquit(&mut self, now: Duration) {
+    /// Rejects the alarm: the queue or loss seen without redundancy becomes the baseline.
+    fn reject_alarm(&mut self, now: Duration) {
         self.verdict = Some(Verdict::NotOurs);
         self.late = 0;
-        self.usual.raise(self.longest);
+        self.baseline.raise(self.peak_queue);
         if self.alarm == Some(Alarm::Loss) {
-            self.losses.learn();
+            self.losses.set_baseline();
         }
         self.measured = now;
         self.enter(Phase::Add, self.stopped.share, now);
@@ -409,15 +410,15 @@ impl Network {
 
     fn measure(&mut self, now: Duration, load: &Load, allowed: Duration) {
         let elapsed = now - self.since;
-        let long = time_to_drain(load);
-        let has_queue = self.usual.queue() > allowed;
-        if elapsed > long {
-            self.usual.measured(self.longest);
-            self.measure_after = MEASURE_AFTER_AT_MOST.min(2 * self.measure_after);
+        let drain_time = time_to_drain(load);
+        let has_queue = self.baseline.queue() > allowed;
+        if elapsed > drain_time {
+            self.baseline.measured(self.peak_queue);
+            self.measure_after = MAX_MEASURE_AFTER.min(2 * self.measure_after);
         } else if has_queue || !self.losses.are_measured(self.stopped.loss_rate) {
-            if elapsed < long / 2 {
+            if elapsed < drain_time / 2 {
                 // The queue may still hold our own bytes.
-                self.longest = Duration::ZERO;
+                self.peak_queue = Duration::ZERO;
             }
             return;
         }
@@ -426,7 +427,7 @@ impl Network {
     }
 }
 
-/// Time after which a queue that is still long is not taken for what redundancy left behind.
+/// Time after which a long queue is no longer attributed to earlier redundancy.
 fn time_to_drain(load: &Load) -> Duration {
     Duration::from_secs(3).max(16 * load.rtt)
 }

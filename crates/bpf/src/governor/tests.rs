@@ -17,20 +17,20 @@ struct Path {
     /// Share of the packets that are lost at random.
     loss: f64,
     /// True if a policer drops what exceeds the rate, and nothing waits.
-    polices: bool,
+    is_policed: bool,
     /// Streams, each with a packet every 30 ms.
     streams: u64,
     /// The queue of others, in milliseconds, by the time in seconds.
-    others: fn(f64) -> f64,
+    other_queue: fn(f64) -> f64,
 }
 
 const PATH: Path = Path {
     load: 0.5,
     redundancy: 0.2,
     loss: 0.0,
-    polices: false,
+    is_policed: false,
     streams: 8,
-    others: |_| 0.0,
+    other_queue: |_| 0.0,
 };
 
 /// State of a network after a simulated run, with statistics of its decisions.
@@ -81,13 +81,13 @@ fn run(path: Path, seconds: u32) -> Outcome {
         let part = f64::from(share) / f64::from(FULL);
         let excess = path.load + part * path.redundancy - 1.0;
         let mut loss = path.loss;
-        match path.polices {
+        match path.is_policed {
             true => loss += excess.max(0.0),
             false => queue_ms = (queue_ms + excess * 250.0).max(0.0),
         }
         let packets = path.streams * 8;
         let losses = (0..packets).filter(|_| uniform() < loss).count() as u64;
-        let queue = queue_ms + (path.others)(now.as_secs_f64());
+        let queue = queue_ms + (path.other_queue)(now.as_secs_f64());
         outcome.network.decide(
             now,
             &Load {
@@ -107,7 +107,7 @@ fn run(path: Path, seconds: u32) -> Outcome {
 }
 
 #[test]
-fn queue_that_redundancy_fills_lowers_the_share() {
+fn queue_filled_by_redundancy_lowers_share() {
     let lossy = |load| Path {
         load,
         redundancy: 0.44,
@@ -129,11 +129,11 @@ fn queue_that_redundancy_fills_lowers_the_share() {
 }
 
 #[test]
-fn queue_of_greedy_streams_keeps_the_share() {
+fn queue_of_greedy_streams_keeps_share() {
     let outcome = run(
         Path {
             loss: 0.02,
-            others: |s| 150.0 * (s / 3.0).fract(),
+            other_queue: |s| 150.0 * (s / 3.0).fract(),
             ..PATH
         },
         300,
@@ -143,8 +143,8 @@ fn queue_of_greedy_streams_keeps_the_share() {
 }
 
 #[test]
-fn queue_that_others_leave_behind_is_found_to_be_ours() {
-    let others = |s: f64| {
+fn queue_left_after_greedy_streams_is_ours() {
+    let other_queue = |s: f64| {
         if s < 20.0 {
             150.0 * (s / 3.0).fract()
         } else {
@@ -155,7 +155,7 @@ fn queue_that_others_leave_behind_is_found_to_be_ours() {
         load: 0.85,
         redundancy: 0.44,
         loss: 0.02,
-        others,
+        other_queue,
         ..PATH
     };
     let outcome = run(path, 120);
@@ -164,7 +164,7 @@ fn queue_that_others_leave_behind_is_found_to_be_ours() {
 }
 
 #[test]
-fn random_losses_keep_the_share() {
+fn random_losses_keep_share() {
     for (streams, loss) in [(1, 0.02), (8, 0.01), (8, 0.05), (32, 0.25)] {
         let outcome = run(
             Path {
@@ -182,7 +182,7 @@ fn random_losses_keep_the_share() {
 /// While the path's own loss rate is unknown, heavy losses start a measurement of 3 s, not a watch of
 /// 10 s.
 #[test]
-fn heavy_losses_of_an_unknown_path_start_a_measurement() {
+fn heavy_losses_on_unknown_path_start_measurement() {
     for streams in [1, 2, 8, 32] {
         for loss in [0.15, 0.25, 0.4] {
             let path = Path {
@@ -198,11 +198,11 @@ fn heavy_losses_of_an_unknown_path_start_a_measurement() {
 }
 
 #[test]
-fn losses_of_a_policer_that_redundancy_fills_lower_the_share() {
+fn losses_of_overloaded_policer_lower_share() {
     let path = Path {
         load: 0.76,
         redundancy: 0.44,
-        polices: true,
+        is_policed: true,
         ..PATH
     };
     let outcome = run(path, 300);
@@ -214,11 +214,11 @@ fn losses_of_a_policer_that_redundancy_fills_lower_the_share() {
 
 /// TCP slows down, so that a policer that is overloaded loses no more than this.
 #[test]
-fn few_losses_that_redundancy_adds_lower_the_share() {
+fn few_losses_added_by_redundancy_lower_share() {
     let path = Path {
         load: 0.9,
         redundancy: 0.13,
-        polices: true,
+        is_policed: true,
         ..PATH
     };
     let outcome = run(path, 300);
@@ -227,14 +227,14 @@ fn few_losses_that_redundancy_adds_lower_the_share() {
 }
 
 #[test]
-fn path_without_losses_gets_a_low_share() {
+fn path_without_losses_gets_low_share() {
     let outcome = run(PATH, 60);
     assert_eq!(outcome.network.allowance().share, LOW);
     assert_eq!(outcome.verdict(), None);
 }
 
 #[test]
-fn first_loss_after_a_calm_brings_the_share_back() {
+fn first_loss_after_calm_restores_share() {
     let mut network = run(PATH, 60).network;
     let load = Load {
         packets: 64,
@@ -279,8 +279,9 @@ impl Decisions {
         self.network.decide(self.now, &load);
     }
 
-    /// Decides for so many seconds, with this queue in milliseconds and so many losses of 64 packets.
-    fn go_on(&mut self, seconds: u32, queue_ms: u64, losses: u64) {
+    /// Decides for this many seconds, with this queue in milliseconds and these losses per 64
+    /// packets.
+    fn run_for(&mut self, seconds: u32, queue_ms: u64, losses: u64) {
         for _ in 0..seconds * 4 {
             self.decide(queue_ms, losses, self.share() > 0);
         }
@@ -295,10 +296,10 @@ impl Decisions {
     }
 }
 
-/// While nothing was added, too few packets were sent to know what the path loses. The queue is too short
-/// for an alarm.
+/// Too few packets without redundancy to know the path's loss rate, and a queue too short for an
+/// alarm.
 #[test]
-fn measurement_of_losses_does_not_wait_for_a_short_queue() {
+fn loss_measurement_does_not_wait_for_short_queue() {
     let decisions_without = |queue_ms| {
         let mut decisions = Decisions::new();
         for _ in 0..11 {
@@ -316,35 +317,35 @@ fn measurement_of_losses_does_not_wait_for_a_short_queue() {
 
 /// A share that filled the queue is not tried again because a calm went by, in which it was not used.
 #[test]
-fn cap_does_not_rise_while_it_is_not_used() {
+fn unused_cap_does_not_rise() {
     let mut decisions = Decisions::new();
-    decisions.go_on(2, 0, 0);
-    decisions.go_on(2, 100, 0);
-    decisions.go_on(15, 0, 0);
+    decisions.run_for(2, 0, 0);
+    decisions.run_for(2, 100, 0);
+    decisions.run_for(15, 0, 0);
     assert_eq!(decisions.verdict(), Some(Verdict::Ours));
-    decisions.go_on(900, 0, 0);
-    decisions.go_on(1, 0, 1);
+    decisions.run_for(900, 0, 0);
+    decisions.run_for(1, 0, 1);
     assert!(decisions.share() < FULL, "{}", decisions.share());
 }
 
 /// The queue gets short, and long again as TCP sends the data that had to wait.
 #[test]
-fn data_that_had_to_wait_is_no_queue_of_others() {
+fn delayed_data_is_not_attributed_to_other_traffic() {
     let mut decisions = Decisions::new();
-    decisions.go_on(2, 0, 0);
-    decisions.go_on(1, 100, 0);
+    decisions.run_for(2, 0, 0);
+    decisions.run_for(1, 100, 0);
     assert_eq!(decisions.share(), 0);
     decisions.decide(0, 0, false);
-    decisions.go_on(1, 100, 0);
-    decisions.go_on(15, 0, 0);
+    decisions.run_for(1, 100, 0);
+    decisions.run_for(15, 0, 0);
     assert_eq!(decisions.verdict(), Some(Verdict::Ours));
 }
 
 /// The first window of each burst meets an empty queue.
 #[test]
-fn queue_of_bursts_lowers_the_share() {
+fn queue_of_bursts_lowers_share() {
     let mut decisions = Decisions::new();
-    decisions.go_on(2, 0, 1);
+    decisions.run_for(2, 0, 1);
     for _ in 0..4 {
         decisions.decide(0, 0, true);
         decisions.now += INTERVAL;
@@ -356,22 +357,22 @@ fn queue_of_bursts_lowers_the_share() {
 
 /// A nearly full link has 4 % to spare for a queue of 600 ms. A queue of others changes at random.
 #[test]
-fn queue_that_drains_slowly_is_not_of_others() {
+fn slowly_draining_queue_is_ours() {
     let mut decisions = Decisions::new();
-    decisions.go_on(2, 0, 0);
-    decisions.go_on(1, 100, 0);
+    decisions.run_for(2, 0, 0);
+    decisions.run_for(1, 100, 0);
     assert_eq!(decisions.share(), 0);
     for queue_ms in (0..600).rev().step_by(9) {
         decisions.decide(queue_ms, 0, false);
         assert_eq!(decisions.share(), 0, "{queue_ms}");
     }
-    decisions.go_on(15, 0, 0);
+    decisions.run_for(15, 0, 0);
     assert_eq!(decisions.verdict(), Some(Verdict::Ours));
 }
 
 /// Eight networks with one stream each. Each sees few losses, and the others' redundancy while it measures.
 #[test]
-fn networks_that_share_a_policer_stop_together() {
+fn networks_behind_one_policer_stop_together() {
     let mut uniform = uniform(7);
     let mut all = HashMap::new();
     let mut late = 0;
@@ -412,8 +413,8 @@ fn networks_that_share_a_policer_stop_together() {
 #[test]
 fn network_without_measurements_is_not_suspected() {
     let mut decisions = Decisions::new();
-    decisions.go_on(2, 0, 0);
-    decisions.go_on(1, 100, 0);
+    decisions.run_for(2, 0, 0);
+    decisions.run_for(1, 100, 0);
     let is_suspected = |after| {
         let now = decisions.now + Duration::from_secs(after);
         decisions.network.is_suspected(now)
@@ -422,22 +423,22 @@ fn network_without_measurements_is_not_suspected() {
 }
 
 #[test]
-fn pause_of_the_streams_during_a_watch_proves_nothing() {
+fn pause_during_watch_gives_no_verdict() {
     let mut decisions = Decisions::new();
-    decisions.go_on(2, 0, 0);
-    decisions.go_on(2, 100, 0);
-    decisions.go_on(1, 0, 0);
+    decisions.run_for(2, 0, 0);
+    decisions.run_for(2, 100, 0);
+    decisions.run_for(1, 0, 0);
     assert_eq!(decisions.share(), 0);
     decisions.now += Duration::from_secs(60);
-    decisions.go_on(1, 0, 0);
+    decisions.run_for(1, 0, 0);
     assert_eq!(decisions.verdict(), None);
-    decisions.go_on(2, 0, 0);
+    decisions.run_for(2, 0, 0);
     assert_eq!(decisions.verdict(), Some(Verdict::Ours));
 }
 
 /// The path's own losses are known from a time in which nothing could be bundled.
 #[test]
-fn losses_without_redundancy_are_the_paths_own() {
+fn losses_without_redundancy_belong_to_path() {
     let mut decisions = Decisions::new();
     for decision in 0..240 {
         decisions.decide(0, if decision < 12 { 0 } else { 10 }, false);
@@ -449,10 +450,10 @@ fn losses_without_redundancy_are_the_paths_own() {
 
 /// The RTT grows by 60 ms for good, as after a change of routes.
 #[test]
-fn step_of_the_rtt_keeps_the_share() {
+fn rtt_step_keeps_share() {
     let path = Path {
         loss: 0.02,
-        others: |s| if s < 30.0 { 0.0 } else { 60.0 },
+        other_queue: |s| if s < 30.0 { 0.0 } else { 60.0 },
         ..PATH
     };
     let outcome = run(path, 300);
@@ -462,16 +463,16 @@ fn step_of_the_rtt_keeps_the_share() {
 
 /// Delays of slots, as of Wi-Fi.
 #[test]
-fn slotted_delays_keep_the_share() {
+fn slotted_delays_keep_share() {
     let slots: [fn(f64) -> f64; 3] = [
         |s| 10.0 * (s * 7.31).fract(),
         |s| 20.0 * (s * 7.31).fract(),
         |s| 40.0 * (s * 7.31).fract(),
     ];
-    for (others, slot_ms) in slots.into_iter().zip([10, 20, 40]) {
+    for (other_queue, slot_ms) in slots.into_iter().zip([10, 20, 40]) {
         let path = Path {
             loss: 0.02,
-            others,
+            other_queue,
             ..PATH
         };
         let outcome = run(path, 300);
@@ -481,21 +482,21 @@ fn slotted_delays_keep_the_share() {
 }
 
 #[test]
-fn nothing_that_was_not_added_is_judged_ours() {
+fn queue_without_redundancy_is_never_ours() {
     let patterns: [fn(f64) -> f64; 4] = [
         |_| 0.0,
         |s| 150.0 * (s / 3.0).fract(),
         |s| if s % 40.0 < 20.0 { 0.0 } else { 80.0 },
         |s| if s < 30.0 { 0.0 } else { 60.0 },
     ];
-    for others in patterns {
+    for other_queue in patterns {
         for load in [0.5, 0.95, 0.99] {
             for loss in [0.0, 0.02, 0.1, 0.25] {
                 let path = Path {
                     load,
                     redundancy: 0.0,
                     loss,
-                    others,
+                    other_queue,
                     ..PATH
                 };
                 let verdict = run(path, 120).verdict();

@@ -1,5 +1,5 @@
-//! A file that is written anew: what is there stays until the new one is whole, and no other process
-//! works on the same one.
+//! Atomic replacement of a file: the old one remains until the new one is complete, and only one
+//! process at a time writes it.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
@@ -13,48 +13,51 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use tempfile::{NamedTempFile, TempPath};
 
-/// Locks a file or a folder for this process alone, as long as the result lives; the kernel lets go of
-/// it when the process ends, however it ends.
+/// Locks a file or a folder exclusively while the result lives; the kernel releases the lock when
+/// the process ends.
 ///
 /// # Errors
+///
 /// [`io::ErrorKind::WouldBlock`] if another process has locked it.
 pub fn lock(file: File) -> io::Result<Flock<File>> {
     let locked = Flock::lock(file, FlockArg::LockExclusiveNonblock);
     locked.map_err(|(_, errno): (_, Errno)| errno.into())
 }
 
-/// Whether it is this file, or this folder, that is at a path: another one may have come in its place.
+/// True if this file or folder is at a path, and not a later one with the same name.
 ///
 /// # Errors
+///
 /// [`io::ErrorKind::NotFound`] if nothing is there.
 pub fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let identity = |it: Metadata| (it.dev(), it.ino());
     Ok(identity(fs::metadata(path)?) == identity(file.metadata()?))
 }
 
-/// Where the file of a path is, or would be made: a link is followed, and stays.
+/// The path of a file after following links, whether it exists or not; links remain.
 ///
 /// # Errors
-/// If the path leads round in a circle, to where nothing can be found, or where the kernel does not
-/// follow.
+///
+/// If links are circular, lead nowhere, or the kernel does not follow them.
 pub fn place(path: &Path) -> io::Result<PathBuf> {
     match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => match fs::read_link(path) {
             Ok(target) => place(&path.with_file_name(target)),
             Err(_) => Ok(path.to_owned()),
         },
-        // What the kernel does not follow, as strangers' links in folders for all
-        // (fs.protected_symlinks), is no way for pillion either.
+        // Links that the kernel refuses to follow, such as those of other users in world-writable
+        // folders (fs.protected_symlinks), are refused here as well.
         found => found.and_then(|_| path.canonicalize()),
     }
 }
 
-/// Where that is made which is to replace what is at a place: always under the same name, so that no
-/// more than one is ever left by processes that were killed.
+/// The path of the temporary file for a target: always the same, so that killed processes leave at
+/// most one.
 ///
 /// # Errors
-/// [`ErrorKind::IsADirectory`] if a place has no name.
-pub fn beside(place: &Path) -> io::Result<PathBuf> {
+///
+/// [`ErrorKind::IsADirectory`] if the target has no file name.
+pub fn temporary_path(place: &Path) -> io::Result<PathBuf> {
     let mut name = OsString::from(".");
     name.push(place.file_name().ok_or(ErrorKind::IsADirectory)?);
     name.push(".new");
@@ -62,41 +65,42 @@ pub fn beside(place: &Path) -> io::Result<PathBuf> {
 }
 
 /// How long another process may take over the same file.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Makes an empty file [`beside`] a place, with these rights as far as the umask leaves them. It is
-/// this process's alone, there as well once it is moved there; dropped before, it is removed.
+/// Creates an empty temporary file ([`temporary_path`]) for a target, with this mode as limited by the
+/// umask. It stays locked by this process, even after it is moved to the target; dropped before
+/// that, it is removed.
 ///
 /// # Errors
-/// [`ErrorKind::WouldBlock`] if another process is at work on one for the same place, and goes on with
-/// that.
+///
+/// [`ErrorKind::WouldBlock`] if another process is writing one for the same target.
 pub fn create(place: &Path, mode: u32) -> io::Result<NamedTempFile<Flock<File>>> {
-    let path = beside(place)?;
+    let path = temporary_path(place)?;
     let mut options = File::options();
     options.write(true).create_new(true).mode(mode);
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         match options.open(&path).and_then(lock) {
             Ok(file) if is_at(&file, &path).unwrap_or(false) => {
                 let path = TempPath::try_from_path(path)?;
                 return Ok(NamedTempFile::from_parts(file, path));
             }
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => remove_left(&path)?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => remove_stale(&path)?,
             Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
             // Another removed it before it was locked.
             _ => {}
         }
-        if begun.elapsed() > PATIENCE {
+        if started.elapsed() > LOCK_TIMEOUT {
             return Err(ErrorKind::WouldBlock.into());
         }
     }
 }
 
-/// Removes what somebody left, whatever it is; waits a little if another process is at work on it.
-fn remove_left(path: &Path) -> io::Result<()> {
+/// Removes a stale temporary file of any type; waits briefly if another process holds it.
+fn remove_stale(path: &Path) -> io::Result<()> {
     let mut options = File::options();
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let held = match options.read(true).open(path).map(lock) {
+    let locked = match options.read(true).open(path).map(lock) {
         Ok(Err(error)) if error.kind() == ErrorKind::WouldBlock => {
             thread::sleep(Duration::from_millis(1));
             return Ok(());
@@ -106,54 +110,56 @@ fn remove_left(path: &Path) -> io::Result<()> {
             Ok(true) => Some(file),
             _ => return Ok(()),
         },
-        // What comes there from now on is another's.
+        // A later file at this path belongs to another process.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         _ => None,
     };
     let removed = fs::remove_file(path);
-    drop(held);
+    drop(locked);
     match removed {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
 }
 
-/// A new file that takes the place of another, or of none; dropped before it is finished, it is
-/// removed.
+/// A new file that replaces another when finished; dropped before that, it is removed.
 #[derive(Debug)]
-pub struct Replacement {
+pub struct AtomicFile {
     new: NamedTempFile<Flock<File>>,
     place: PathBuf,
 }
 
-impl Replacement {
-    /// Begins one for what is at this path, where a link is followed; with the rights of the file
-    /// that is there, and never with more. `None` where no file can take the place of what is
-    /// there: a pipe, a terminal and the like.
+impl AtomicFile {
+    /// Starts the replacement of the file at this path, following links; with at most the mode of
+    /// the existing file. `None` if it cannot be replaced: a pipe, a terminal and the like.
     ///
     /// # Errors
+    ///
     /// As [`place`] and [`create`].
     pub fn begin(path: &Path) -> io::Result<Option<Self>> {
         if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             return Ok(None);
         }
         let place = place(path)?;
-        let known = fs::metadata(&place).map(|known| known.permissions()).ok();
-        let mode = known.as_ref().map_or(0o666, PermissionsExt::mode);
+        let existing = fs::metadata(&place)
+            .map(|existing| existing.permissions())
+            .ok();
+        let mode = existing.as_ref().map_or(0o666, PermissionsExt::mode);
         let new = create(&place, mode)?;
-        if let Some(known) = known {
-            new.as_file().set_permissions(known)?;
+        if let Some(existing) = existing {
+            new.as_file().set_permissions(existing)?;
         }
         Ok(Some(Self { new, place }))
     }
 
-    /// Puts it into its place.
+    /// Moves the file to its target.
     ///
     /// # Errors
-    /// What the system says; what was there is there still, unless something is mounted there.
+    ///
+    /// The kernel's; the old file then remains, unless something is mounted there.
     pub fn finish(self) -> io::Result<()> {
         match self.new.persist(&self.place) {
-            // A single file is mounted there, as in a container: nothing can take its place.
+            // A single file is mounted there, as in a container: it cannot be replaced.
             Err(error) if error.error.raw_os_error() == Some(libc::EBUSY) => {
                 fs::copy(error.file.path(), &self.place).map(drop)
             }
@@ -162,7 +168,7 @@ impl Replacement {
     }
 }
 
-impl Write for Replacement {
+impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         (&mut &**self.new.as_file()).write(bytes)
     }
@@ -179,32 +185,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_locked_is_locked_for_others_until_it_is_let_go() {
+    fn lock_excludes_others_until_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let open = || File::open(folder.path()).unwrap();
-        let held = lock(open()).unwrap();
+        let locked = lock(open()).unwrap();
         let refused = lock(open()).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
-        drop(held);
+        drop(locked);
         lock(open()).unwrap();
     }
 
     #[test]
-    fn what_was_removed_and_made_anew_is_another() {
+    fn recreated_folder_is_not_at_path() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("it");
         fs::create_dir(&path).unwrap();
-        let held = File::open(&path).unwrap();
-        assert!(is_at(&held, &path).unwrap());
+        let locked = File::open(&path).unwrap();
+        assert!(is_at(&locked, &path).unwrap());
         fs::remove_dir(&path).unwrap();
-        let none = is_at(&held, &path).unwrap_err();
+        let none = is_at(&locked, &path).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::NotFound);
         fs::create_dir(&path).unwrap();
-        assert!(!is_at(&held, &path).unwrap());
+        assert!(!is_at(&locked, &path).unwrap());
     }
 
     #[test]
-    fn a_link_leads_to_its_place_whether_anything_is_there_or_not() {
+    fn link_resolves_with_and_without_target() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let [there, link, far, within] = ["there", "link", "far", "within"].map(|it| root.join(it));
@@ -225,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_the_kernel_does_not_follow_has_no_place() {
+    fn link_protected_by_kernel_is_not_resolved() {
         let protected = fs::read_to_string("/proc/sys/fs/protected_symlinks").unwrap();
         if protected.trim() == "0" || !nix::unistd::geteuid().is_root() {
             println!("left out: it takes root and fs.protected_symlinks");
@@ -242,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_leads_round_in_a_circle_has_no_place() {
+    fn circular_link_is_not_resolved() {
         let folder = tempfile::tempdir().unwrap();
         let link = folder.path().join("link");
         symlink("link", &link).unwrap();
@@ -250,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_has_its_rights_and_is_removed_unless_it_is_moved() {
+    fn new_file_has_mode_and_is_removed_unless_persisted() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("file");
         let rights = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -264,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_stays_ones_own_where_it_is_moved() {
+    fn persisted_file_stays_locked() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("file");
         let _held = create(&place, 0o600).unwrap().persist(&place).unwrap();
@@ -273,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_at_work_on_a_new_file_keeps_it() {
+    fn concurrent_create_fails_while_file_is_written() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("file");
         let new = create(&place, 0o600).unwrap();
@@ -284,7 +290,7 @@ mod tests {
 
     /// A leftover that goes as it is looked at may have made room for another's file.
     #[test]
-    fn of_many_at_once_each_moves_its_own() {
+    fn concurrent_writers_each_persist_their_file() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("file");
         thread::scope(|scope| {

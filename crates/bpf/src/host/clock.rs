@@ -1,5 +1,5 @@
-//! The clock that all that happens on a host is told by, and times at a fixed distance. In a lab kernel
-//! it is the virtual time since its start.
+//! The clock for all events of a host, and periodic ticks. In a lab kernel it is the virtual time
+//! since its start.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ impl Ticks {
         }
     }
 
-    /// Goes on to the next tick, whose time it returns in ns, without waiting for it.
+    /// Advances to the next tick without waiting; returns its time in ns.
     pub fn next_ns(&mut self) -> u64 {
         let interval = self.interval.as_nanos();
         let since = self.last.max(monotonic()).saturating_sub(self.origin);

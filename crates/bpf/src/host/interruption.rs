@@ -22,10 +22,11 @@ pub fn retry<T, E: Into<io::Error>>(mut call: impl FnMut() -> Result<T, E>) -> i
     }
 }
 
-/// Waits until a file is ready, and no longer than a timeout however many signals arrive. Returns how
-/// many are ready. Without a timeout it waits for ever.
+/// Waits until a file is ready, or until the timeout, regardless of signals. Returns the number of
+/// ready files. Without a timeout it waits forever.
 ///
 /// # Errors
+///
 /// Those of poll(2), but never `EINTR`.
 pub fn poll(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> nix::Result<usize> {
     let start = Instant::now();
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupted_recv_is_repeated() {
+    fn interrupted_recv_is_retried() {
         let (near, far) = UnixDatagram::pair().unwrap();
         near.set_read_timeout(Some(Duration::from_secs(10)))
             .unwrap();
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupted_poll_ends_at_its_timeout() {
+    fn interrupted_poll_returns_at_timeout() {
         let (near, _far) = UnixDatagram::pair().unwrap();
         let timeout = Duration::from_millis(50);
         let start = Instant::now();

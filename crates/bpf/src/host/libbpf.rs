@@ -1,4 +1,4 @@
-//! What libbpf would print, so that a failure can be told in one line.
+//! Captures libbpf's messages, to report a failure in one line.
 
 use std::io::{self, Write};
 use std::sync::Mutex;
@@ -7,33 +7,33 @@ use libbpf_rs::{ErrorKind, PrintLevel};
 
 /// Why eBPF programs are not loaded.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum LoadError {
     /// Loading failed for want of privilege.
     #[error("not permitted")]
     NotPermitted,
-    /// Loading failed for this reason: the line of libbpf's or the verifier's that tells most.
+    /// Loading failed for this reason: the most specific line of libbpf or the verifier.
     #[error("{0}")]
-    Because(String),
+    Reason(String),
 }
 
-/// The messages of libbpf, kept from [`Messages::keep`] on.
+/// The messages of libbpf, captured since [`LibbpfLog::capture`].
 #[derive(Debug)]
-pub struct Messages;
+pub struct LibbpfLog;
 
-/// The line with which libbpf begins to print what the verifier said.
+/// The line before the verifier's log.
 const VERIFIER_LOG: &str = "BEGIN PROG LOAD LOG";
 
-/// What libbpf prints of the whole when one program has failed, and has been named.
-const AFTERWARDS: [&str; 2] = ["load object", "load BPF skeleton"];
+/// Messages that libbpf prints after the one about the failed program.
+const SUMMARY_MESSAGES: [&str; 2] = ["load object", "load BPF skeleton"];
 
 static LINES: Mutex<String> = Mutex::new(String::new());
 
-impl Messages {
-    /// Keeps libbpf's messages from now on; `PILLION_LOG=libbpf` in the environment prints all of
-    /// them instead.
+impl LibbpfLog {
+    /// Captures libbpf's messages from now on; `PILLION_LOG=libbpf` in the environment prints all
+    /// of them instead.
     #[must_use]
-    pub fn keep() -> Self {
-        if std::env::var_os("PILLION_LOG").is_some_and(|wanted| wanted == "libbpf") {
+    pub fn capture() -> Self {
+        if std::env::var_os("PILLION_LOG").is_some_and(|value| value == "libbpf") {
             libbpf_rs::set_print(Some((PrintLevel::Debug, |_, text| {
                 let _ = io::stderr().write_all(text.as_bytes());
             })));
@@ -47,21 +47,21 @@ impl Messages {
         Self
     }
 
-    /// Explains an error by the messages that were kept.
+    /// Explains an error by the captured messages.
     #[must_use]
-    pub fn explain(&self, error: &libbpf_rs::Error) -> Refusal {
+    pub fn explain(&self, error: &libbpf_rs::Error) -> LoadError {
         let lines = LINES
             .lock()
             .map(|mut lines| std::mem::take(&mut *lines))
             .unwrap_or_default();
-        // The verifier says EACCES, too, but it says why.
+        // The verifier also returns EACCES, but with a log.
         if error.kind() == ErrorKind::PermissionDenied && !lines.contains(VERIFIER_LOG) {
-            return Refusal::NotPermitted;
+            return LoadError::NotPermitted;
         }
-        let telling = lines.lines().rfind(|line| {
-            line.contains("failed to") && !AFTERWARDS.iter().any(|it| line.contains(it))
+        let cause = lines.lines().rfind(|line| {
+            line.contains("failed to") && !SUMMARY_MESSAGES.iter().any(|it| line.contains(it))
         });
-        Refusal::Because(telling.map_or_else(
+        LoadError::Reason(cause.map_or_else(
             || error.to_string(),
             |line| line.trim_start_matches("libbpf: ").to_owned(),
         ))

@@ -1,6 +1,5 @@
-//! What several crates ask of a Linux host: its clock, what it knows of a TCP connection, socket
-//! options (pillion's own as well), its network namespaces and containers, whose sockets are, and why
-//! it refuses a program.
+//! Functions for a Linux host that several crates share: clock, TCP connections, socket options,
+//! network namespaces, containers, owners of sockets, and reasons for load failures.
 
 pub mod atomic_file;
 pub mod clock;
@@ -18,10 +17,10 @@ mod unit;
 
 pub use clock::Ticks;
 pub use containers::{
-    Container, ContainerChoice, ContainerLabel, ContainerLabelError, ContainerName,
-    ContainerNameError, Containers, Described, RuntimeFiles,
+    Container, ContainerChoice, ContainerInfo, ContainerLabel, ContainerLabelError, ContainerName,
+    ContainerNameError, Containers, RuntimeFiles,
 };
 pub use offloads::{Offload, interface_request};
-pub use owners::{Known, Owners, Socket, SocketOwner, process_began, socket_owners};
+pub use owners::{Cache, Owners, Socket, SocketOwner, process_start_time, socket_owners};
 pub use tcp_info::TcpInfo;
 pub use unit::{Unit, cgroup_units};

@@ -1,5 +1,4 @@
-//! What a network device does in the place of the protocols above it (ethtool's old interface,
-//! which every kernel and device has).
+//! Offloads of a network device (ethtool's ioctl interface, which every kernel and device has).
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -28,8 +27,8 @@ impl Offload {
         Self::GenericReceive,
     ];
 
-    /// The command that sets it (`ETHTOOL_STXCSUM` and others of `linux/ethtool.h`); the one that
-    /// asks for it is the number before.
+    /// The command that sets it (`ETHTOOL_STXCSUM` and others of `linux/ethtool.h`); the number
+    /// before is the command that reads it.
     fn command(self) -> u32 {
         match self {
             Self::TxChecksum => 0x17,
@@ -44,7 +43,7 @@ impl Offload {
     /// # Errors
     /// The kernel's, ENODEV without such a device.
     pub fn is_on(self, device: &str) -> io::Result<bool> {
-        ask(device, self.command() - 1, 0).map(|answer| answer != 0)
+        ethtool(device, self.command() - 1, 0).map(|answer| answer != 0)
     }
 
     /// Has a device of the calling thread's network namespace not do this.
@@ -53,7 +52,7 @@ impl Offload {
     /// The kernel's: ENODEV without such a device, EOPNOTSUPP where it can do nothing else, EPERM
     /// without CAP_NET_ADMIN.
     pub fn switch_off(self, device: &str) -> io::Result<()> {
-        ask(device, self.command(), 0).map(drop)
+        ethtool(device, self.command(), 0).map(drop)
     }
 }
 
@@ -64,7 +63,7 @@ struct Value {
     data: u32,
 }
 
-fn ask(device: &str, command: u32, data: u32) -> io::Result<u32> {
+fn ethtool(device: &str, command: u32, data: u32) -> io::Result<u32> {
     let mut value = Value { command, data };
     let mut request = interface_request(device)?;
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
@@ -79,10 +78,11 @@ fn ask(device: &str, command: u32, data: u32) -> io::Result<u32> {
     }
 }
 
-/// A request that names a network device, for `ioctl(2)`, with zeroes for all that is asked of it.
+/// A zeroed request for a network device, for `ioctl(2)`.
 ///
 /// # Errors
-/// ENODEV for what no device can be called.
+///
+/// ENODEV for an invalid device name.
 pub fn interface_request(device: &str) -> Result<libc::ifreq, Errno> {
     let is_name = device.len() < libc::IFNAMSIZ && !device.contains('\0');
     if !is_name {
@@ -90,8 +90,8 @@ pub fn interface_request(device: &str) -> Result<libc::ifreq, Errno> {
     }
     // SAFETY: plain integers and a union of such, for which all zeroes is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (place, byte) in request.ifr_name.iter_mut().zip(device.bytes()) {
-        *place = byte.cast_signed();
+    for (slot, byte) in request.ifr_name.iter_mut().zip(device.bytes()) {
+        *slot = byte.cast_signed();
     }
     Ok(request)
 }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_devices_offloads_are_seen_and_switched_off() {
+    fn device_offloads_are_read_and_disabled() {
         if !Uid::effective().is_root() {
             println!("left out without root");
             return;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_device_that_is_not_there_nothing_is_told() {
+    fn offload_of_missing_device_is_enodev() {
         for name in ["", "none", "a-name-that-is-too-long", "l\0o"] {
             let error = Offload::TxChecksum.is_on(name).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::ENODEV), "{name}");

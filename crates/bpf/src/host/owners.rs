@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::host::unit::unit_of;
 use crate::host::{RuntimeFiles, Unit, cgroup_units};
 
-/// A socket, as far as it is to be told whose it is.
+/// The identity of a socket, to find its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Socket {
     /// The inode by which processes have it open, if one has.
@@ -23,10 +23,10 @@ pub struct Socket {
 pub struct Owners {
     /// Where cgroups are, if they are mounted.
     mount: Option<PathBuf>,
-    processes: Known<SocketOwner>,
-    units: Known<Unit>,
+    processes: Cache<SocketOwner>,
+    units: Cache<Unit>,
     files: RuntimeFiles,
-    /// What containers are called, by their ids.
+    /// Names of containers, by their ids.
     containers: HashMap<String, String>,
 }
 
@@ -36,22 +36,22 @@ impl Owners {
     pub fn new(mount: Option<PathBuf>) -> Self {
         Self {
             mount,
-            processes: Known::default(),
-            units: Known::default(),
+            processes: Cache::default(),
+            units: Cache::default(),
             files: RuntimeFiles::default(),
             containers: HashMap::new(),
         }
     }
 
-    /// Looks whose these sockets are, as [`Known::look`] does: that goes through all processes, and
+    /// Looks whose these sockets are, as [`Cache::refresh`] does: that goes through all processes, and
     /// all cgroups.
-    pub fn look(&mut self, sockets: &[Socket]) {
+    pub fn refresh(&mut self, sockets: &[Socket]) {
         let inodes: Vec<_> = sockets.iter().filter_map(|it| it.inode).collect();
         let cgroups: Vec<_> = sockets.iter().filter_map(|it| it.cgroup).collect();
         let mount = self.mount.as_deref();
         let units = || mount.map(cgroup_units).unwrap_or_default();
-        let processes_are_others = self.processes.look(&inodes, socket_owners);
-        if self.units.look(&cgroups, units) || processes_are_others {
+        let has_new_processes = self.processes.refresh(&inodes, socket_owners);
+        if self.units.refresh(&cgroups, units) || has_new_processes {
             self.name_containers();
         }
     }
@@ -64,8 +64,8 @@ impl Owners {
             Unit::Managed(_) => None,
         });
         let ids: BTreeSet<_> = ids.collect();
-        let described = self.files.describe(ids.iter().copied());
-        let named = ids.into_iter().zip(described);
+        let infos = self.files.describe(ids.iter().copied());
+        let named = ids.into_iter().zip(infos);
         let named = named.filter_map(|(id, it)| Some((id.to_owned(), it.name()?.to_owned())));
         self.containers = named.collect();
     }
@@ -76,19 +76,19 @@ impl Owners {
         self.processes.of(socket.inode?)
     }
 
-    /// The container or unit in words, a container by its name where its runtime's files tell. It is
-    /// that of the process, which may not be that of the socket; or that of the socket, where no
-    /// process is known that has it open.
+    /// The container or unit in words; a container by its name if its runtime's files have it. It
+    /// belongs to the process, or to the socket if no process is known to have it open. The two may
+    /// differ.
     #[must_use]
     pub fn unit(&self, socket: Socket) -> Option<String> {
         let unit = match self.process(socket) {
             Some(owner) => owner.unit.as_ref(),
             None => self.units.of(socket.cgroup?),
         };
-        unit.map(|unit| self.words(unit))
+        unit.map(|unit| self.describe(unit))
     }
 
-    fn words(&self, unit: &Unit) -> String {
+    fn describe(&self, unit: &Unit) -> String {
         let name = match unit {
             Unit::Container(id) => self.containers.get(id),
             Unit::Managed(_) => None,
@@ -102,20 +102,19 @@ impl Owners {
 pub struct SocketOwner {
     /// The process's id, as this process sees it.
     pub pid: u32,
-    /// The process's name (`comm`), at most 15 bytes; may hold any character, and U+FFFD for bytes
-    /// that are no UTF-8.
+    /// The process's name (`comm`), at most 15 bytes; any characters, with U+FFFD for invalid
+    /// UTF-8.
     pub process: String,
-    /// The container or unit that the process is of, if its cgroup tells.
+    /// The container or unit of the process, from its cgroup.
     pub unit: Option<Unit>,
 }
 
-/// Whose sockets are: of the processes that have each one open and can be seen from here the one
-/// that has run longest, by the socket's inode. So a child that inherited a socket, and may not even
-/// have begun its own program, is not taken for its owner. A process that comes or goes meanwhile may
-/// be missing.
+/// Finds the owner of each socket by inode: the oldest visible process that has it open. A child
+/// that inherited a socket, and may not have called exec yet, is therefore not its owner. Processes
+/// that start or end meanwhile may be missing.
 #[must_use]
 pub fn socket_owners() -> HashMap<u64, SocketOwner> {
-    let mut owners: HashMap<u64, (Age, SocketOwner)> = HashMap::new();
+    let mut owners: HashMap<u64, (StartOrder, SocketOwner)> = HashMap::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let path = process.path();
         let pid = process.file_name().to_str().and_then(|it| it.parse().ok());
@@ -127,16 +126,17 @@ pub fn socket_owners() -> HashMap<u64, SocketOwner> {
         if sockets.is_empty() {
             continue;
         }
-        if let (Ok(name), Some(began)) = (fs::read(path.join("comm")), process_began(&path)) {
+        if let (Ok(name), Some(started)) = (fs::read(path.join("comm")), process_start_time(&path))
+        {
             let owner = SocketOwner {
                 pid,
                 process: String::from_utf8_lossy(name.trim_ascii_end()).into_owned(),
                 unit: unit_of(&path),
             };
             for inode in sockets {
-                let known = owners.get(&inode);
-                if known.is_none_or(|(oldest, _)| (began, pid) < *oldest) {
-                    owners.insert(inode, ((began, pid), owner.clone()));
+                let cache = owners.get(&inode);
+                if cache.is_none_or(|(oldest, _)| (started, pid) < *oldest) {
+                    owners.insert(inode, ((started, pid), owner.clone()));
                 }
             }
         }
@@ -145,9 +145,9 @@ pub fn socket_owners() -> HashMap<u64, SocketOwner> {
     owners.map(|(inode, (_, owner))| (inode, owner)).collect()
 }
 
-/// When a process began, in ticks since boot, and its id: a parent's is below its child's but where
-/// ids began anew within one tick.
-type Age = (u64, u32);
+/// A process's start time in ticks since boot, and its id: a parent sorts before its child, unless
+/// ids wrap within one tick.
+type StartOrder = (u64, u32);
 
 /// The inode of the socket that a descriptor stands for, which reads `socket:[12345]`.
 fn inode(descriptor: &Path) -> Option<u64> {
@@ -156,55 +156,57 @@ fn inode(descriptor: &Path) -> Option<u64> {
     inode.strip_suffix(']')?.parse().ok()
 }
 
-/// When a process began, in ticks since boot: the field `starttime` of `stat` in its folder of /proc.
-/// With its number it is the process's alone. `None` if there is none.
+/// The start time of a process in ticks since boot: the field `starttime` of `stat` in its folder
+/// of /proc. With the PID it is unique. `None` if the process does not exist.
 #[must_use]
-pub fn process_began(folder: &Path) -> Option<u64> {
-    const BEHIND_THE_NAME: usize = 19;
+pub fn process_start_time(folder: &Path) -> Option<u64> {
+    const FIELDS_AFTER_NAME: usize = 19;
     let stat = fs::read(folder.join("stat")).ok()?;
     // The name, the second field, may hold anything.
     let name_ends = stat.iter().rposition(|&it| it == b')')?;
     let rest = str::from_utf8(&stat[name_ends + 1..]).ok()?;
-    rest.split_whitespace().nth(BEHIND_THE_NAME)?.parse().ok()
+    rest.split_whitespace().nth(FIELDS_AFTER_NAME)?.parse().ok()
 }
 
-/// How often it is looked at most.
-const LOOK_EVERY: Duration = Duration::from_secs(3);
+/// Minimum time between two refreshes.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(3);
 
-/// What is known by now of things that come and go, by their numbers, where to find that out takes
-/// long: it is looked again where some are new, and some seconds after the last time.
+/// A cache of lookups that take long, by number: refreshed when new numbers appear, but at most
+/// every few seconds.
 #[derive(Debug)]
-pub struct Known<T> {
-    /// `None` of what was not found.
+pub struct Cache<T> {
+    /// `None` for a number that was not found.
     all: HashMap<u64, Option<T>>,
-    looked: Option<Instant>,
+    refreshed_at: Option<Instant>,
 }
 
-impl<T> Default for Known<T> {
+impl<T> Default for Cache<T> {
     fn default() -> Self {
         Self {
             all: HashMap::new(),
-            looked: None,
+            refreshed_at: None,
         }
     }
 }
 
-impl<T: Clone> Known<T> {
-    /// Looks for what is to be known of the things with these numbers, one or more times each, if some
-    /// are new and it is time; what was known of others is forgotten then. True if it has looked.
-    pub fn look(&mut self, numbers: &[u64], find: impl FnOnce() -> HashMap<u64, T>) -> bool {
-        let is_due = self.looked.is_none_or(|it| it.elapsed() >= LOOK_EVERY);
+impl<T: Clone> Cache<T> {
+    /// Looks up these numbers if some are new and the interval has passed; drops others. Returns
+    /// true if it has refreshed.
+    pub fn refresh(&mut self, numbers: &[u64], find: impl FnOnce() -> HashMap<u64, T>) -> bool {
+        let is_due = self
+            .refreshed_at
+            .is_none_or(|it| it.elapsed() >= REFRESH_INTERVAL);
         if !is_due || numbers.iter().all(|it| self.all.contains_key(it)) {
             return false;
         }
         let found = find();
         let numbers = numbers.iter();
         self.all = numbers.map(|it| (*it, found.get(it).cloned())).collect();
-        self.looked = Some(Instant::now());
+        self.refreshed_at = Some(Instant::now());
         true
     }
 
-    /// What is known of the thing with this number.
+    /// The cached value of this number.
     #[must_use]
     pub fn of(&self, number: u64) -> Option<&T> {
         self.all.get(&number)?.as_ref()
@@ -227,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_is_of_its_process_and_one_that_nobody_has_open_of_none() {
+    fn open_socket_has_owner_and_closed_socket_none() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let link = fs::read_link(format!("/proc/self/fd/{}", listener.as_raw_fd())).unwrap();
         let digits = link
@@ -240,7 +242,7 @@ mod tests {
         };
         let (own, closed) = (socket(digits.parse().ok()), socket(None));
         let mut owners = Owners::new(None);
-        owners.look(&[own, closed]);
+        owners.refresh(&[own, closed]);
         assert_eq!(owners.process(own).map(|it| it.pid), Some(process::id()));
         assert_eq!(owners.process(closed), None);
         assert_eq!(owners.unit(closed), None);
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_of_this_process_is_its_own_though_children_share_it() {
+    fn shared_socket_belongs_to_parent_process() {
         let (socket, inode) = listening();
         let share = || {
             let socket = OwnedFd::from(socket.try_clone().unwrap());
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_whose_name_is_no_text_is_an_owner_like_others() {
+    fn owner_with_non_utf8_name_is_reported() {
         let (socket, inode) = listening();
         let mut child = Command::new("sh")
             .args(["-c", r"printf 'ga) \377me' > /proc/$$/comm; read line"])
@@ -293,19 +295,19 @@ mod tests {
     }
 
     #[test]
-    fn it_is_looked_where_some_are_new_and_not_at_once_again() {
-        let mut known = Known::default();
+    fn cache_refreshes_for_new_keys_at_most_every_interval() {
+        let mut cache = Cache::default();
         let found = || HashMap::from([(1, "one"), (2, "two")]);
-        assert!(!known.look(&[], found));
-        assert!(known.look(&[1, 3, 3], found));
+        assert!(!cache.refresh(&[], found));
+        assert!(cache.refresh(&[1, 3, 3], found));
         assert_eq!(
-            (known.of(1), known.of(2), known.of(3)),
+            (cache.of(1), cache.of(2), cache.of(3)),
             (Some(&"one"), None, None)
         );
-        assert!(!known.look(&[1, 2, 3], found));
-        known.looked = Instant::now().checked_sub(LOOK_EVERY);
-        assert!(!known.look(&[3], || panic!("it is known that there is none")));
-        assert!(known.look(&[2], found));
-        assert_eq!(known.all().collect::<Vec<_>>(), [&"two"]);
+        assert!(!cache.refresh(&[1, 2, 3], found));
+        cache.refreshed_at = Instant::now().checked_sub(REFRESH_INTERVAL);
+        assert!(!cache.refresh(&[3], || panic!("it is known that there is none")));
+        assert!(cache.refresh(&[2], found));
+        assert_eq!(cache.all().collect::<Vec<_>>(), [&"two"]);
     }
 }

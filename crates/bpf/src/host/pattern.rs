@@ -1,5 +1,5 @@
-//! Names with shells' wildcards: `*`, `?` and `[...]`. A backslash stands for itself: systemd's names
-//! of cgroups have it.
+//! Names with shell wildcards: `*`, `?` and `[...]`. A backslash is literal, because systemd's
+//! cgroup names contain it.
 
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -12,7 +12,7 @@ pub fn is_pattern(name: &OsStr) -> bool {
     name.as_bytes().iter().any(|byte| b"*?[".contains(byte))
 }
 
-/// What in a folder has a name like this, in order; wildcards do not stand for a dot in front.
+/// The entries of a folder that match a name, in order; wildcards do not match a leading dot.
 #[must_use]
 pub fn matching(folder: &Path, pattern: &OsStr) -> Vec<PathBuf> {
     if !is_pattern(pattern) {
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wildcards_are_those_of_shells() {
+    fn pattern_wildcards_match_as_in_shells() {
         let folder = Path::new("/proc/self");
         let names = |pattern: &str| -> Vec<_> {
             let found = matching(folder, OsStr::new(pattern));
@@ -68,13 +68,13 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_stand_for_parts_of_a_path_alone() {
+    fn path_wildcards_do_not_match_slash() {
         assert!(text_is_like("a/b", "a*") && !path_is_like("a/b", "a*"));
         assert!(path_is_like("a/b", "*/b"));
     }
 
     #[test]
-    fn a_backslash_stands_for_itself() {
+    fn backslash_in_pattern_is_literal() {
         let name = r"app-org.example\x2dgame-1.scope";
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(name)).unwrap();

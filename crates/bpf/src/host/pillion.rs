@@ -1,6 +1,6 @@
-//! pillion's socket options, as in `include/pillion.h`, which says what each means.
+//! pillion's socket options, as documented in `include/pillion.h`.
 //!
-//! A module to copy for programs that have none of pillion's own: it needs nothing but `libc`.
+//! Other programs may copy this module: it depends only on `libc`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -9,9 +9,9 @@ use libc::{c_int, c_void, socklen_t};
 
 /// Ask for bundling: 1, or decline it: 0.
 pub const BUNDLE: c_int = 0x7069_6c01;
-/// Previous segments that ride along at most; 0: as many as the rules allow.
+/// Maximum number of previous segments in a bundle; 0: as many as the rules allow.
 pub const MAX_PACKETS: c_int = 0x7069_6c02;
-/// Payload of a segment with its bundle at most, in bytes; 0: as the rules have it.
+/// Maximum payload of a segment with its bundle, in bytes; 0: as the rules configure it.
 pub const MAX_BYTES: c_int = 0x7069_6c03;
 /// Option whose value is a set of [`ADAPTIVE`], [`WAIT_FOR_LOSS`] and [`REACT_CWR`].
 pub const MODE: c_int = 0x7069_6c04;
@@ -24,16 +24,16 @@ pub const REACT_CWR: c_int = 4;
 /// Option that gives [`Stats`]; it can only be read.
 pub const STATS: c_int = 0x7069_6c05;
 
-/// [`Stats::standing`] of a connection that is not bundled.
+/// [`Stats::state`] of a connection that is not bundled.
 pub const OFF: u32 = 0;
-/// [`Stats::standing`] of a connection that is bundled because the rules have it so.
+/// [`Stats::state`] of a connection that the rules bundle.
 pub const BY_RULE: u32 = 1;
-/// [`Stats::standing`] of a connection that is bundled because its application asked.
+/// [`Stats::state`] of a connection bundled on request of its application.
 pub const BY_APPLICATION: u32 = 2;
-/// [`Stats::standing`] of a connection whose bundling the rules refuse.
+/// [`Stats::state`] of a connection whose bundling the rules refuse.
 pub const REFUSED: u32 = 3;
 
-/// What became of a connection's segments, since pillion bundles it.
+/// Counters and state of a connection since pillion added it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -52,9 +52,9 @@ pub struct Stats {
     /// Reductions of the congestion window for hidden losses.
     pub reactions: u64,
     /// Microseconds that bundles saved against retransmissions, at least.
-    pub saved_us: u64,
+    pub time_saved_us: u64,
     /// Whether the connection is bundled: [`OFF`], [`BY_RULE`], [`BY_APPLICATION`] or [`REFUSED`].
-    pub standing: u32,
+    pub state: u32,
     /// The last segment's outcome, an `enum pillion_last`; 1: it was bundled.
     pub last: u32,
     /// The rule that decided, the first being 1; 0: none.
@@ -74,7 +74,8 @@ pub struct Stats {
 /// Sets one of pillion's socket options.
 ///
 /// # Errors
-/// `ENOPROTOOPT` where no pillion is at work, `EPERM` where its rules refuse, `EINVAL`.
+///
+/// `ENOPROTOOPT` if no pillion is running, `EPERM` if its rules refuse, `EINVAL`.
 pub fn set(socket: &impl AsFd, option: c_int, value: c_int) -> io::Result<()> {
     // SAFETY: the value lives across the call and has the length stated.
     let result = unsafe {
@@ -92,17 +93,19 @@ pub fn set(socket: &impl AsFd, option: c_int, value: c_int) -> io::Result<()> {
 /// Reads one of pillion's socket options.
 ///
 /// # Errors
-/// `ENOPROTOOPT` where no pillion is at work.
+///
+/// `ENOPROTOOPT` if no pillion is running.
 pub fn get(socket: &impl AsFd, option: c_int) -> io::Result<c_int> {
     let mut value: c_int = 0;
     read(socket, option, (&raw mut value).cast(), size_of_val(&value))?;
     Ok(value)
 }
 
-/// Reads what became of the connection. An older pillion leaves the last fields zero.
+/// Reads the connection's counters. An older pillion leaves the last fields zero.
 ///
 /// # Errors
-/// `ENOPROTOOPT` where no pillion is at work, `ENOTCONN` without a connection.
+///
+/// `ENOPROTOOPT` if no pillion is running, `ENOTCONN` without a connection.
 pub fn stats(socket: &impl AsFd) -> io::Result<Stats> {
     let mut stats = Stats::default();
     read(socket, STATS, (&raw mut stats).cast(), size_of_val(&stats))?;
@@ -112,7 +115,7 @@ pub fn stats(socket: &impl AsFd) -> io::Result<Stats> {
 /// Reads a socket option; `value` points to `length` bytes of integers that may be written.
 fn read(socket: &impl AsFd, option: c_int, value: *mut c_void, length: usize) -> io::Result<()> {
     let mut length = length as socklen_t;
-    // SAFETY: as both callers have it, and the length lives across the call.
+    // SAFETY: both callers pass a valid value, and the length lives across the call.
     let result = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),

@@ -1,4 +1,4 @@
-//! Socket options that nix has no names for.
+//! Socket options that nix does not have.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -26,19 +26,21 @@ pub fn set(socket: impl AsFd, (level, number): Name, value: &impl ?Sized) -> Res
     Errno::result(result).map(drop)
 }
 
-/// Reads a socket option of so many bytes; those that the kernel leaves out are 0.
+/// Reads a socket option of `BYTES` bytes, padded with 0.
 ///
 /// # Errors
+///
 /// The kernel's.
 pub fn get<const BYTES: usize>(socket: impl AsFd, name: Name) -> Result<[u8; BYTES], Errno> {
     let mut value = [0; BYTES];
     read(socket, name, &mut value).map(|_| value)
 }
 
-/// Reads a socket option into `value`, as much of it as there is room for. Gives the length that the
-/// kernel says it has, in bytes: of some options that is more.
+/// Reads a socket option into `value`, as much as fits. Returns the length that the kernel reports,
+/// in bytes, which may be larger.
 ///
 /// # Errors
+///
 /// The kernel's.
 pub fn read(socket: impl AsFd, (level, number): Name, value: &mut [u8]) -> Result<usize, Errno> {
     let mut length = value.len() as socklen_t;
@@ -73,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_set_is_read() {
+    fn socket_option_reads_back() {
         const PRIORITY: Name = (libc::SOL_SOCKET, libc::SO_PRIORITY);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         set(&socket, PRIORITY, &5).unwrap();

@@ -7,8 +7,8 @@ use crate::host::socket_option;
 /// Bytes of room for the kernel's answer: more than any kernel writes.
 const ROOM: usize = 512;
 
-/// What the kernel tells of a TCP connection (`TCP_INFO`). A field that the running kernel does not
-/// have is `None`.
+/// The kernel's information about a TCP connection (`TCP_INFO`). A field that the running kernel
+/// does not have is `None`.
 #[derive(Debug, Clone, Copy)]
 pub struct TcpInfo<'a>(&'a [u8]);
 
@@ -53,11 +53,11 @@ impl<'a> TcpInfo<'a> {
         snd_mss: u32 = 16,
         /// Packets sent and unacknowledged.
         unacked: u32 = 24,
-        /// Of the packets sent and unacknowledged, those that SACK reports.
+        /// Packets that SACK reports, sent and unacknowledged.
         sacked: u32 = 28,
-        /// Of the packets sent and unacknowledged, those deemed lost.
+        /// Packets counted as lost, sent and unacknowledged.
         lost: u32 = 32,
-        /// Of the packets sent and unacknowledged, those that were retransmitted.
+        /// Packets retransmitted and unacknowledged.
         retrans: u32 = 36,
         /// Smoothed round-trip time in microseconds.
         rtt_us: u32 = 68,
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_those_of_the_connection() {
+    fn tcp_info_reads_live_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut there, _) = listener.accept().unwrap();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_beyond_what_the_kernel_wrote_are_none() {
+    fn tcp_info_fields_beyond_kernel_length_are_none() {
         let info = TcpInfo::new(&[0; 104]);
         assert_eq!((info.total_retrans(), info.segs_out()), (Some(0), None));
         assert_eq!(TcpInfo::new(&[]).ca_state(), None);

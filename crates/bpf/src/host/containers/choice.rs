@@ -4,12 +4,12 @@ use std::str::FromStr;
 use super::Container;
 use crate::host::pattern::{path_is_like, text_is_like};
 
-/// What a user calls containers: a name, with shells' wildcards if so wanted, or the digits of an id.
-/// Of a pod's containers it is POD, NAMESPACE/POD or NAMESPACE/POD/CONTAINER.
+/// A user's name for containers: a name with optional shell wildcards, or the first digits of an
+/// id. For a pod's containers: POD, NAMESPACE/POD or NAMESPACE/POD/CONTAINER.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContainerName(String);
 
-/// A text that is no [`ContainerName`].
+/// An invalid [`ContainerName`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "expected a container's name as in web-*, or of a pod's POD, NAMESPACE/POD or \
@@ -37,23 +37,23 @@ impl fmt::Display for ContainerName {
 }
 
 impl ContainerName {
-    fn is_of(&self, container: &Container) -> bool {
-        /// Digits that an id begins with are no name unless there are so many.
+    fn matches(&self, container: &Container) -> bool {
+        /// Minimum digits of an id prefix.
         const DIGITS: usize = 12;
-        let names = &container.described.names;
+        let names = &container.info.names;
         let is_id = self.0.len() >= DIGITS && container.id.starts_with(&self.0);
         is_id || names.iter().any(|name| path_is_like(name, &self.0))
     }
 }
 
-/// A label or annotation of containers: its key, and its value with shells' wildcards if so wanted.
+/// A label or annotation of containers: its key, and its value with optional shell wildcards.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContainerLabel {
     key: String,
     value: String,
 }
 
-/// A text that is no [`ContainerLabel`].
+/// An invalid [`ContainerLabel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected a label and its value as in app=game; app=* is any value")]
 pub struct ContainerLabelError;
@@ -79,13 +79,13 @@ impl fmt::Display for ContainerLabel {
 }
 
 impl ContainerLabel {
-    fn is_of(&self, container: &Container) -> bool {
-        let value = container.described.labels.get(&self.key);
+    fn matches(&self, container: &Container) -> bool {
+        let value = container.info.labels.get(&self.key);
         value.is_some_and(|value| text_is_like(value, &self.value))
     }
 }
 
-/// Chooses containers that have one of the names and one of the labels; an empty list is no condition.
+/// Chooses containers that have one of the names and one of the labels; an empty list matches all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContainerChoice {
     /// The names.
@@ -95,7 +95,7 @@ pub struct ContainerChoice {
 }
 
 impl ContainerChoice {
-    /// True if nothing is asked of containers, so that what is chosen need not be in any.
+    /// True if there is no condition, so that sockets need not be in a container.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty() && self.labels.is_empty()
@@ -104,8 +104,8 @@ impl ContainerChoice {
     /// True if this container is chosen.
     #[must_use]
     pub fn has(&self, container: &Container) -> bool {
-        let has_name = || self.names.iter().any(|name| name.is_of(container));
-        let has_label = || self.labels.iter().any(|label| label.is_of(container));
+        let has_name = || self.names.iter().any(|name| name.matches(container));
+        let has_label = || self.labels.iter().any(|label| label.matches(container));
         !self.is_empty()
             && (self.names.is_empty() || has_name())
             && (self.labels.is_empty() || has_label())
@@ -113,11 +113,11 @@ impl ContainerChoice {
 }
 
 impl fmt::Display for ContainerChoice {
-    /// As what follows "container", as in "called web".
+    /// As what follows "container", as in "named web".
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let names: Vec<_> = self.names.iter().map(ToString::to_string).collect();
         let labels: Vec<_> = self.labels.iter().map(ToString::to_string).collect();
-        let called = (!names.is_empty()).then(|| format!("called {}", names.join(" or ")));
+        let called = (!names.is_empty()).then(|| format!("named {}", names.join(" or ")));
         let labelled = (!labels.is_empty()).then(|| format!("labelled {}", labels.join(" or ")));
         let both: Vec<_> = [called, labelled].into_iter().flatten().collect();
         f.write_str(&both.join(" and "))
@@ -127,12 +127,12 @@ impl fmt::Display for ContainerChoice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::Described;
+    use crate::host::ContainerInfo;
 
     fn container(digit: &str, names: &[&str], label: (&str, &str)) -> Container {
         Container {
             id: digit.repeat(64),
-            described: Described {
+            info: ContainerInfo {
                 names: names.iter().map(|it| (*it).to_owned()).collect(),
                 labels: [(label.0.to_owned(), label.1.to_owned())].into(),
             },
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_wildcards_and_those_of_pods_have_parts() {
+    fn container_names_match_wildcards_and_pod_parts() {
         assert_eq!(chosen(&["web-*"], &[]), ["web-1", "web-2"]);
         assert_eq!(chosen(&["web-2", "web-[1]"], &[]), ["web-1", "web-2"]);
         for pod in ["game", "prod/ga*", "prod/*/server", "cccccccccccc"] {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_has_to_hold_beside_a_name() {
+    fn container_choice_requires_name_and_label() {
         assert_eq!(chosen(&[], &["app=web*"]), ["web-1"]);
         assert_eq!(chosen(&["web-*"], &["app=d?", "x=*"]), ["web-2"]);
         assert!(chosen(&["game"], &["app=*"]).is_empty());

@@ -1,5 +1,5 @@
-//! Containers that run: by their cgroups, which every runtime names after the container's id, and by
-//! what the runtime's own files say of that id.
+//! Running containers, found by their cgroups, which every runtime names after the container's id,
+//! and described by the runtime's files.
 
 mod choice;
 mod runtime_files;
@@ -12,24 +12,24 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::Uid;
 
-use crate::host::unit::{SHOWN, below, cgroup_path, container_id};
+use crate::host::unit::{SHORT_ID_DIGITS, cgroup_path, children, container_id};
 
 pub use choice::{
     ContainerChoice, ContainerLabel, ContainerLabelError, ContainerName, ContainerNameError,
 };
-pub use runtime_files::{Described, RuntimeFiles};
+pub use runtime_files::{ContainerInfo, RuntimeFiles};
 
 /// A container that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
     /// Its id, 64 hexadecimal digits.
     pub id: String,
-    /// What its runtime's files say of it.
-    pub described: Described,
+    /// Names and labels from its runtime's files.
+    pub info: ContainerInfo,
     /// The kernel's id of its cgroup (v2).
     pub cgroup: u64,
-    /// A process in it, by its id here; `None` if none can be seen from this PID namespace, or there
-    /// is none, as at its beginning and its end.
+    /// The PID of a process in it; `None` if no process is visible from this PID namespace, as
+    /// during start and stop.
     pub process: Option<u32>,
     /// Whether it has processes that cannot be seen from this PID namespace, and no others.
     pub is_hidden: bool,
@@ -37,7 +37,7 @@ pub struct Container {
 
 impl fmt::Display for Container {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(self.described.name().unwrap_or(&self.id[..SHOWN]))
+        f.write_str(self.info.name().unwrap_or(&self.id[..SHORT_ID_DIGITS]))
     }
 }
 
@@ -46,51 +46,51 @@ impl fmt::Display for Container {
 pub struct Containers {
     files: RuntimeFiles,
     running: Vec<Container>,
-    in_version_1: Vec<Container>,
+    cgroup1_only: Vec<Container>,
 }
 
 impl Containers {
-    /// Looks for those with cgroups below this folder of the cgroup v2 file system, and for those that
-    /// have one below this of cgroup v1 alone, where that is mounted as well.
-    pub fn look(&mut self, mount: &Path, version_1: Option<&Path>) -> &[Container] {
-        let mut folders = folders_of_containers(mount);
+    /// Finds containers with cgroups below `mount` (cgroup v2), and those that only have one below
+    /// `version_1` (cgroup v1).
+    pub fn refresh(&mut self, mount: &Path, version_1: Option<&Path>) -> &[Container] {
+        let mut folders = container_folders(mount);
         let there = folders.len();
-        folders.extend(version_1.map_or_else(Vec::new, |it| left_in(it, &folders)));
-        let described = self.files.describe(folders.iter().map(|it| it.id.as_str()));
-        let folders = folders.into_iter().zip(described);
-        let all = folders.map(|(it, described)| {
+        folders.extend(version_1.map_or_else(Vec::new, |it| cgroup1_only_folders(it, &folders)));
+        let info = self.files.describe(folders.iter().map(|it| it.id.as_str()));
+        let folders = folders.into_iter().zip(info);
+        let all = folders.map(|(it, info)| {
             let process = self.process(&it);
             Container {
                 process,
                 is_hidden: process.is_none() && is_hidden(&it.path),
                 id: it.id,
-                described,
+                info,
                 cgroup: it.cgroup,
             }
         });
         let mut all: Vec<_> = all.collect();
-        self.in_version_1 = all.split_off(there);
+        self.cgroup1_only = all.split_off(there);
         self.running = all;
         &self.running
     }
 
-    /// Those that run, as of the last look, and have cgroups of version 1 alone: what is attached to
-    /// cgroups of version 2 cannot tell their sockets from others.
+    /// Containers with cgroups of version 1 only, as of the last refresh: programs at cgroups of
+    /// version 2 cannot identify their sockets.
     #[must_use]
-    pub fn in_version_1(&self) -> &[Container] {
-        &self.in_version_1
+    pub fn cgroup1_only(&self) -> &[Container] {
+        &self.cgroup1_only
     }
 
-    /// Those that were found at the last look.
+    /// The containers of the last refresh.
     #[must_use]
     pub fn running(&self) -> &[Container] {
         &self.running
     }
 
-    /// What of the runtimes' files may not be read, if there is any.
+    /// A file of a runtime that is not readable, if any.
     #[must_use]
-    pub fn forbidden(&self) -> Option<&Path> {
-        self.files.forbidden()
+    pub fn unreadable_path(&self) -> Option<&Path> {
+        self.files.unreadable_path()
     }
 
     /// The same process as at the last look, as long as it is there.
@@ -98,7 +98,7 @@ impl Containers {
         let before = self.running.iter().find(|it| it.cgroup == at.cgroup);
         let is_there = |process: &u32| {
             let path = cgroup_path(Path::new(&format!("/proc/{process}")));
-            // Where the path begins depends on this process's cgroup namespace.
+            // The start of the path depends on this process's cgroup namespace.
             path.is_some_and(|path| path.iter().any(|part| Some(part) == at.path.file_name()))
         };
         let before = before.and_then(|it| it.process).filter(is_there);
@@ -113,16 +113,16 @@ struct Folder {
     cgroup: u64,
 }
 
-/// The cgroups that are called after containers. What another user may make is none: whoever has a
-/// cgroup delegated, as each user session of systemd has, can call one within it after any container.
-fn folders_of_containers(mount: &Path) -> Vec<Folder> {
+/// The cgroups named after containers. Cgroups in folders of other users are excluded: a user with
+/// a delegated cgroup, as in each systemd user session, could name one after any container.
+fn container_folders(mount: &Path) -> Vec<Folder> {
     let mut found = Vec::new();
     let mut folders = vec![mount.to_owned()];
     while let Some(folder) = folders.pop() {
         if !is_trusted(&folder) {
             continue;
         }
-        for (path, cgroup) in below(&folder) {
+        for (path, cgroup) in children(&folder) {
             let id = path.file_name().and_then(|it| container_id(it.to_str()?));
             if let Some(id) = id.map(str::to_owned) {
                 found.push(Folder {
@@ -138,45 +138,46 @@ fn folders_of_containers(mount: &Path) -> Vec<Folder> {
     found
 }
 
-/// The cgroups of this hierarchy of version 1 that are called after containers other than these. Those
-/// that are empty may be left over.
-fn left_in(hierarchy: &Path, but: &[Folder]) -> Vec<Folder> {
-    let known: HashSet<_> = but.iter().map(|it| it.id.as_str()).collect();
-    let mut found = folders_of_containers(hierarchy);
+/// The cgroups of this v1 hierarchy that are named after other containers. Empty ones are skipped,
+/// because they may be left over.
+fn cgroup1_only_folders(hierarchy: &Path, except: &[Folder]) -> Vec<Folder> {
+    let known: HashSet<_> = except.iter().map(|it| it.id.as_str()).collect();
+    let mut found = container_folders(hierarchy);
     found.retain(|it| !known.contains(it.id.as_str()) && first_process(&it.path).is_some());
     found
 }
 
-/// Whether root alone, or this process's own user, can make cgroups in this one.
+/// True if only root, or this process's user, can create cgroups in this one.
 fn is_trusted(folder: &Path) -> bool {
     fs::metadata(folder).is_ok_and(|it| [0, Uid::effective().as_raw()].contains(&it.uid()))
 }
 
-/// The oldest process of a cgroup, as far as ids tell; else one of a cgroup below that is no
-/// container's.
+/// The process of a cgroup with the lowest id; otherwise one of a child that is not a container's
+/// cgroup.
 fn first_process(folder: &Path) -> Option<u32> {
     let first = processes(folder).into_iter().filter(|id| *id != 0).min();
-    first.or_else(|| inner(folder).find_map(|path| first_process(&path)))
+    first.or_else(|| child_folders(folder).find_map(|path| first_process(&path)))
 }
 
-/// Whether a cgroup, or one below that is no container's, has a process that cannot be seen from here.
+/// True if a cgroup, or a child that is not a container's, has a process that is not visible from
+/// here.
 fn is_hidden(folder: &Path) -> bool {
-    processes(folder).contains(&0) || inner(folder).any(|path| is_hidden(&path))
+    processes(folder).contains(&0) || child_folders(folder).any(|path| is_hidden(&path))
 }
 
-/// The processes of a cgroup. Those that cannot be seen from here are 0.
+/// The processes of a cgroup; invisible ones are 0.
 fn processes(folder: &Path) -> Vec<u32> {
     let ids = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
     ids.lines().filter_map(|it| it.parse().ok()).collect()
 }
 
-/// The cgroups below one that are no containers'.
-fn inner(folder: &Path) -> impl Iterator<Item = PathBuf> {
+/// The children of a cgroup that are not containers' cgroups.
+fn child_folders(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let is_containers = |path: &PathBuf| {
         let name = path.file_name().and_then(|it| it.to_str());
         name.is_some_and(|it| container_id(it).is_some())
     };
-    let folders = below(folder).map(|(path, _)| path);
+    let folders = children(folder).map(|(path, _)| path);
     folders.filter(move |path| !is_containers(path))
 }
 
@@ -187,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn containers_are_found_by_their_cgroups() {
+    fn containers_are_found_by_cgroup() {
         let mount = tempfile::tempdir().unwrap();
         let mount = mount.path();
         let id = |digit: &str| digit.repeat(64);
@@ -203,7 +204,7 @@ mod tests {
         make(&format!("machine.slice/libpod-{b}.scope/{c}"), "0\n");
         make(&format!("system.slice/docker-{d}.scope"), "");
         let mut containers = Containers::default();
-        let found = containers.look(mount, None).iter();
+        let found = containers.refresh(mount, None).iter();
         let found: Vec<_> = found
             .map(|it| (it.id.clone(), it.process, it.is_hidden))
             .collect();
@@ -220,11 +221,11 @@ mod tests {
         assert_eq!(last.cgroup, fs::metadata(&folder).unwrap().ino());
         assert_eq!(last.to_string(), "aaaaaaaaaaaa");
         fs::remove_dir_all(folder).unwrap();
-        assert_eq!(containers.look(mount, None).len(), 3);
+        assert_eq!(containers.refresh(mount, None).len(), 3);
     }
 
     #[test]
-    fn those_with_cgroups_of_version_1_alone_are_found_apart() {
+    fn cgroup1_only_containers_are_listed_separately() {
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path);
         let [a, b, c] = ["a", "b", "c"].map(|digit| digit.repeat(64));
@@ -241,14 +242,17 @@ mod tests {
         let version_1 = at("systemd");
         let ids =
             |found: &[Container]| -> Vec<_> { found.iter().map(|it| it.id.clone()).collect() };
-        assert_eq!(ids(containers.look(&at("unified"), Some(&version_1))), [a]);
-        assert_eq!(ids(containers.in_version_1()), [b]);
-        containers.look(&at("unified"), None);
-        assert!(containers.in_version_1().is_empty());
+        assert_eq!(
+            ids(containers.refresh(&at("unified"), Some(&version_1))),
+            [a]
+        );
+        assert_eq!(ids(containers.cgroup1_only()), [b]);
+        containers.refresh(&at("unified"), None);
+        assert!(containers.cgroup1_only().is_empty());
     }
 
     #[test]
-    fn what_another_user_calls_after_a_container_is_none() {
+    fn cgroup_of_unprivileged_user_is_not_a_container() {
         if !Uid::effective().is_root() {
             println!("left out without root");
             return;
@@ -271,7 +275,7 @@ mod tests {
             chown(at(path), Some(1000), Some(1000)).unwrap();
         }
         let mut containers = Containers::default();
-        let found = containers.look(mount.path(), None).iter();
+        let found = containers.refresh(mount.path(), None).iter();
         let found: Vec<_> = found.map(|it| it.id.clone()).collect();
         assert_eq!(found, ["b".repeat(64)]);
     }

@@ -1,5 +1,5 @@
-//! What container runtimes' own files say of containers: Docker's, those of containerd (Kubernetes,
-//! nerdctl), and the storage that Podman and CRI-O share.
+//! The files of container runtimes: Docker's, those of containerd (Kubernetes, nerdctl), and the
+//! storage of Podman and CRI-O.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -7,20 +7,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use pillion_stats::names::without_steering;
+use pillion_stats::names::sanitized;
 use serde::Deserialize;
 
-/// What a runtime's files say of a container.
+/// Names and labels of a container from its runtime's files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Described {
-    /// What it is called; of a pod's container POD, NAMESPACE/POD and NAMESPACE/POD/CONTAINER.
+pub struct ContainerInfo {
+    /// The container's names; for a pod's container POD, NAMESPACE/POD and NAMESPACE/POD/CONTAINER.
     pub names: Vec<String>,
     /// Its labels and annotations.
     pub labels: BTreeMap<String, String>,
 }
 
-impl Described {
-    /// The most telling name, if there is one.
+impl ContainerInfo {
+    /// The most specific name, if there is one.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.names.last().map(String::as_str)
@@ -31,16 +31,16 @@ impl Described {
 #[derive(Debug)]
 pub struct RuntimeFiles {
     root: PathBuf,
-    read: HashMap<PathBuf, (Stamp, Said)>,
-    forbidden: Option<PathBuf>,
+    read: HashMap<PathBuf, (Stamp, ContainerFacts)>,
+    unreadable_path: Option<PathBuf>,
 }
 
 /// When a file was changed last, and its size.
 type Stamp = (SystemTime, u64);
 
-/// What one file says: names by containers' ids, and labels of the one container that it is of.
+/// The content of one file: names by container id, and labels of its container.
 #[derive(Debug, Clone, Default)]
-struct Said {
+struct ContainerFacts {
     names: HashMap<String, Vec<String>>,
     labels: BTreeMap<String, String>,
 }
@@ -58,40 +58,40 @@ impl RuntimeFiles {
         Self {
             root: root.to_owned(),
             read: HashMap::new(),
-            forbidden: None,
+            unreadable_path: None,
         }
     }
 
-    /// What is known of these containers, by their ids, in their order; what was read of others is
-    /// forgotten.
-    pub fn describe<'a>(&mut self, ids: impl Iterator<Item = &'a str>) -> Vec<Described> {
-        let before = std::mem::take(&mut self.read);
-        self.forbidden = None;
+    /// Returns the names and labels of these containers, in order of their ids; drops cached files
+    /// of others.
+    pub fn describe<'a>(&mut self, ids: impl Iterator<Item = &'a str>) -> Vec<ContainerInfo> {
+        let previous = std::mem::take(&mut self.read);
+        self.unreadable_path = None;
         let folders = self.folders();
-        ids.map(|id| self.describe_one(id, &folders, &before))
+        ids.map(|id| self.describe_one(id, &folders, &previous))
             .collect()
     }
 
-    /// What may not be read, if there is any.
+    /// A file that is not readable, if any.
     #[must_use]
-    pub fn forbidden(&self) -> Option<&Path> {
-        self.forbidden.as_deref()
+    pub fn unreadable_path(&self) -> Option<&Path> {
+        self.unreadable_path.as_deref()
     }
 
     fn describe_one(
         &mut self,
         id: &str,
         folders: &[Folder],
-        before: &HashMap<PathBuf, (Stamp, Said)>,
-    ) -> Described {
-        let mut all = Described::default();
+        previous: &HashMap<PathBuf, (Stamp, ContainerFacts)>,
+    ) -> ContainerInfo {
+        let mut all = ContainerInfo::default();
         for folder in folders {
             for (path, parse) in folder.files(id) {
-                if let Some(said) = self.said(path, id, parse, before) {
+                if let Some(facts) = self.facts(path, id, parse, previous) {
                     if all.names.is_empty() {
-                        all.names = said.names.get(id).cloned().unwrap_or_default();
+                        all.names = facts.names.get(id).cloned().unwrap_or_default();
                     }
-                    let labels = said.labels.iter();
+                    let labels = facts.labels.iter();
                     all.labels
                         .extend(labels.map(|(key, value)| (key.clone(), value.clone())));
                 }
@@ -100,59 +100,59 @@ impl RuntimeFiles {
         all
     }
 
-    fn said(
+    fn facts(
         &mut self,
         path: PathBuf,
         id: &str,
         parse: Parse,
-        before: &HashMap<PathBuf, (Stamp, Said)>,
-    ) -> Option<&Said> {
-        let stamp = self.noting(&path, fs::metadata(&path))?;
+        previous: &HashMap<PathBuf, (Stamp, ContainerFacts)>,
+    ) -> Option<&ContainerFacts> {
+        let stamp = self.note_unreadable(&path, fs::metadata(&path))?;
         let stamp = (stamp.modified().ok()?, stamp.len());
-        let is_same = |read: &&(Stamp, Said)| read.0 == stamp;
+        let is_same = |read: &&(Stamp, ContainerFacts)| read.0 == stamp;
         if !self.read.get(&path).is_some_and(|it| is_same(&it)) {
-            let read = match before.get(&path).filter(is_same) {
+            let read = match previous.get(&path).filter(is_same) {
                 Some(known) => known.clone(),
                 None => {
-                    let text = self.noting(&path, fs::read(&path))?;
-                    // What is being written is read again once it has changed.
+                    let text = self.note_unreadable(&path, fs::read(&path))?;
+                    // A file that is being written is read again after its next change.
                     (stamp, parse(id, &text).unwrap_or_default())
                 }
             };
             self.read.insert(path.clone(), read);
         }
-        self.read.get(&path).map(|(_, said)| said)
+        self.read.get(&path).map(|(_, facts)| facts)
     }
 
-    fn noting<T>(&mut self, path: &Path, result: io::Result<T>) -> Option<T> {
-        let is_forbidden = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-        if result.as_ref().err().is_some_and(is_forbidden) {
-            self.forbidden = Some(path.to_owned());
+    fn note_unreadable<T>(&mut self, path: &Path, result: io::Result<T>) -> Option<T> {
+        let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        if result.as_ref().err().is_some_and(is_denied) {
+            self.unreadable_path = Some(path.to_owned());
         }
         result.ok()
     }
 
-    /// Where the runtimes that there are keep something of their containers.
+    /// The folders of the installed runtimes with files about containers.
     fn folders(&self) -> Vec<Folder> {
         let below = |path: &str| self.root.join(path);
-        // What was moved elsewhere may have left old files behind.
+        // An old folder may remain after a move.
         let moved = docker_data_root(&self.root).into_iter();
         let docker = moved.chain([below("var/lib/docker")]);
         let mut all: Vec<_> = docker.flat_map(|it| docker_folders(&it)).collect();
         // A driver of storage has a folder of its own, as in `overlay-containers`.
-        let storage = inside(&below("var/lib/containers/storage"));
+        let storage = entries(&below("var/lib/containers/storage"));
         let is_of_containers = |path: &PathBuf| path.to_string_lossy().ends_with("-containers");
         all.extend(storage.filter(is_of_containers).map(Folder::Storage));
         for state in ["run/containerd", "run/k3s/containerd"] {
             let tasks = below(state).join("io.containerd.runtime.v2.task");
             // Its own namespaces are `moby`, `k8s.io` and so on.
-            all.extend(inside(&tasks).map(Folder::Tasks));
+            all.extend(entries(&tasks).map(Folder::Tasks));
         }
         all
     }
 }
 
-/// Where Docker keeps everything, if its own file says so.
+/// Docker's data folder, if its configuration sets one.
 fn docker_data_root(root: &Path) -> Option<PathBuf> {
     #[derive(Deserialize)]
     #[serde(rename_all = "kebab-case")]
@@ -164,8 +164,8 @@ fn docker_data_root(root: &Path) -> Option<PathBuf> {
     Some(root.join(path.strip_prefix("/").ok()?))
 }
 
-/// Where Docker keeps what it says of containers: apart for those whose users it maps to others of the
-/// host (`userns-remap`), in a folder that is called after these, as in `231072.231072`.
+/// Docker's container folders. With mapped users (`userns-remap`) they are in a subfolder named
+/// after user and group, as in `231072.231072`.
 fn docker_folders(data_root: &Path) -> Vec<Folder> {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit());
     let is_remapped = |path: &PathBuf| {
@@ -173,30 +173,30 @@ fn docker_folders(data_root: &Path) -> Vec<Folder> {
         let parts = name.and_then(|it| it.split_once('.'));
         parts.is_some_and(|(user, group)| is_number(user) && is_number(group))
     };
-    let remapped = inside(data_root).filter(is_remapped);
+    let remapped = entries(data_root).filter(is_remapped);
     let roots = [data_root.to_owned()].into_iter().chain(remapped);
     roots
         .map(|it| Folder::Docker(it.join("containers")))
         .collect()
 }
 
-fn inside(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path())
 }
 
-/// Where a runtime keeps something of its containers.
+/// A folder of a runtime with files about containers.
 enum Folder {
     Docker(PathBuf),
     Storage(PathBuf),
     Tasks(PathBuf),
 }
 
-/// What a file says of the container with an id.
-type Parse = fn(&str, &[u8]) -> serde_json::Result<Said>;
+/// Parses a file for the container with an id.
+type Parse = fn(&str, &[u8]) -> serde_json::Result<ContainerFacts>;
 
 impl Folder {
-    /// The files that may say something of a container; what says a name most surely comes first.
+    /// The files that may describe a container; the most reliable source of a name first.
     fn files(&self, id: &str) -> Vec<(PathBuf, Parse)> {
         match self {
             Self::Docker(folder) => vec![(folder.join(id).join("config.v2.json"), docker)],
@@ -210,7 +210,7 @@ impl Folder {
 }
 
 /// Docker's `config.v2.json`.
-fn docker(id: &str, text: &[u8]) -> serde_json::Result<Said> {
+fn docker(id: &str, text: &[u8]) -> serde_json::Result<ContainerFacts> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
     struct File {
@@ -224,14 +224,14 @@ fn docker(id: &str, text: &[u8]) -> serde_json::Result<Said> {
     }
     let file: File = serde_json::from_slice(text)?;
     let name = file.name.trim_start_matches('/');
-    Ok(Said {
-        names: [(id.to_owned(), names_by(name))].into(),
+    Ok(ContainerFacts {
+        names: [(id.to_owned(), names_from(name))].into(),
         labels: file.config.labels.unwrap_or_default(),
     })
 }
 
 /// `containers.json` of the storage, which is of all containers.
-fn storage(_: &str, text: &[u8]) -> serde_json::Result<Said> {
+fn storage(_: &str, text: &[u8]) -> serde_json::Result<ContainerFacts> {
     #[derive(Deserialize)]
     struct Stored {
         id: String,
@@ -240,17 +240,17 @@ fn storage(_: &str, text: &[u8]) -> serde_json::Result<Said> {
     }
     let all: Vec<Stored> = serde_json::from_slice(text)?;
     let names = all.into_iter().filter_map(|it| {
-        let name = names_by(it.names.first()?);
+        let name = names_from(it.names.first()?);
         Some((it.id, name))
     });
-    Ok(Said {
+    Ok(ContainerFacts {
         names: names.collect(),
         labels: BTreeMap::new(),
     })
 }
 
 /// `config.json` of an OCI bundle, by its annotations.
-fn bundle(id: &str, text: &[u8]) -> serde_json::Result<Said> {
+fn bundle(id: &str, text: &[u8]) -> serde_json::Result<ContainerFacts> {
     #[derive(Deserialize)]
     struct Bundle {
         #[serde(default)]
@@ -274,32 +274,32 @@ fn bundle(id: &str, text: &[u8]) -> serde_json::Result<Said> {
         let [namespace, pod, container] = keys.map(|key| labels.get(key));
         Some(names_in(namespace?, pod?, container.map(String::as_str)))
     });
-    let own = || labels.get("nerdctl/name").map(|name| names_by(name));
+    let own = || labels.get("nerdctl/name").map(|name| names_from(name));
     let names = pod.or_else(own);
-    Ok(Said {
+    Ok(ContainerFacts {
         names: names.map(|it| (id.to_owned(), it)).into_iter().collect(),
         labels,
     })
 }
 
-/// The names of a container that its runtime calls so. Kubernetes has those of its containers say all:
+/// The names of a container by its runtime's name. For Kubernetes that name is
 /// `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`.
-fn names_by(name: &str) -> Vec<String> {
+fn names_from(name: &str) -> Vec<String> {
     let parts: Vec<_> = name.split('_').collect();
     match parts[..] {
         ["k8s", container, pod, namespace, _, _] => {
-            // That which holds the pod's namespaces.
+            // The container that holds the pod's namespaces.
             let container = Some(container).filter(|it| *it != "POD");
             names_in(namespace, pod, container)
         }
-        _ => vec![without_steering(name)],
+        _ => vec![sanitized(name)],
     }
 }
 
 fn names_in(namespace: &str, pod: &str, container: Option<&str>) -> Vec<String> {
-    let (namespace, pod) = (without_steering(namespace), without_steering(pod));
+    let (namespace, pod) = (sanitized(namespace), sanitized(pod));
     let in_namespace = format!("{namespace}/{pod}");
-    let container = container.map(|it| format!("{in_namespace}/{}", without_steering(it)));
+    let container = container.map(|it| format!("{in_namespace}/{}", sanitized(it)));
     [pod, in_namespace].into_iter().chain(container).collect()
 }
 

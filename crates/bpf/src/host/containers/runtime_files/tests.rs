@@ -25,19 +25,19 @@ impl Host {
     }
 }
 
-fn one(files: &mut RuntimeFiles, id: &str) -> Described {
+fn one(files: &mut RuntimeFiles, id: &str) -> ContainerInfo {
     files.describe([id].into_iter()).remove(0)
 }
 
 #[test]
-fn docker_tells_name_and_labels() {
+fn docker_files_give_name_and_labels() {
     let host = Host::new();
     let web = json!({
         "ID": "1", "Name": "/web",
         "Config": {"Hostname": "x", "Labels": {"app": "game"}},
     });
     host.write("var/lib/docker/containers/1/config.v2.json", &web);
-    // What Docker has containerd run has no name there.
+    // Docker's containers have no name in containerd's files.
     let task = json!({"ociVersion": "1.0", "process": {"args": ["sh"]}});
     let tasks = "run/containerd/io.containerd.runtime.v2.task";
     host.write(&format!("{tasks}/moby/1/config.json"), &task);
@@ -53,7 +53,7 @@ fn docker_tells_name_and_labels() {
 }
 
 #[test]
-fn dockers_files_are_found_where_it_maps_users_and_where_it_is_told_to_keep_them() {
+fn docker_files_are_found_with_userns_remap_and_data_root() {
     let host = Host::new();
     let named = |name: &str| json!({"Name": name, "Config": {}});
     let data = "var/lib/docker";
@@ -67,8 +67,8 @@ fn dockers_files_are_found_where_it_maps_users_and_where_it_is_told_to_keep_them
         host.write(&format!("{path}/config.v2.json"), &named(name));
     }
     let names = |ids: &[&str]| -> Vec<_> {
-        let described = host.files().describe(ids.iter().copied()).into_iter();
-        described.map(|it| it.names.join(" ")).collect()
+        let infos = host.files().describe(ids.iter().copied()).into_iter();
+        infos.map(|it| it.names.join(" ")).collect()
     };
     assert_eq!(
         names(&["1", "2", "3", "4"]),
@@ -80,7 +80,7 @@ fn dockers_files_are_found_where_it_maps_users_and_where_it_is_told_to_keep_them
 }
 
 #[test]
-fn podmans_storage_tells_the_name_and_the_bundle_its_annotations() {
+fn podman_files_give_name_and_annotations() {
     let host = Host::new();
     let folder = "var/lib/containers/storage/overlay-containers";
     let all = json!([{"id": "1", "names": ["we\u{1b}b"], "layer": "x"}, {"id": "2"}]);
@@ -92,12 +92,12 @@ fn podmans_storage_tells_the_name_and_the_bundle_its_annotations() {
     assert_eq!(found.names, ["we?b"]);
     assert_eq!(found.labels["team"], "red");
     for unknown in ["2", "3"] {
-        assert_eq!(one(&mut files, unknown), Described::default());
+        assert_eq!(one(&mut files, unknown), ContainerInfo::default());
     }
 }
 
 #[test]
-fn pods_are_told_by_annotations_of_containerd_and_by_names_of_cri_o() {
+fn pods_are_named_by_containerd_and_crio_files() {
     let host = Host::new();
     let names = ["game-7d", "prod/game-7d", "prod/game-7d/server"];
     let containerd = json!({"annotations": {
@@ -145,7 +145,7 @@ fn pods_are_told_by_annotations_of_containerd_and_by_names_of_cri_o() {
 }
 
 #[test]
-fn a_file_is_read_again_once_it_has_changed() {
+fn changed_runtime_file_is_read_again() {
     let host = Host::new();
     let path = "var/lib/docker/containers/1/config.v2.json";
     let named = |name: &str| json!({"Name": name, "Config": {}});
@@ -157,26 +157,26 @@ fn a_file_is_read_again_once_it_has_changed() {
     host.write(path, &named("/renamed"));
     assert_eq!(one(&mut files, "1").names, ["renamed"]);
     host.write(path, &json!("half"));
-    assert_eq!(one(&mut files, "1"), Described::default());
+    assert_eq!(one(&mut files, "1"), ContainerInfo::default());
     files.describe([].into_iter());
     assert!(files.read.is_empty());
 }
 
 #[test]
-fn what_may_not_be_read_is_told() {
+fn unreadable_runtime_file_is_reported() {
     let host = Host::new();
     host.write("var/lib/docker/containers/1/config.v2.json", &json!({}));
     let mut files = host.files();
     one(&mut files, "1");
-    assert_eq!(files.forbidden(), None);
+    assert_eq!(files.unreadable_path(), None);
     let folder = host.0.path().join("var/lib/docker/containers");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o000)).unwrap();
     let as_another = || {
-        // Of this thread alone; root has no more rights then than others.
+        // Only for this thread; root then has no more rights than others.
         setfsuid(Uid::from_raw(65_534));
         one(&mut files, "1");
     };
     thread::scope(|scope| scope.spawn(as_another).join()).unwrap();
-    assert!(files.forbidden().is_some());
+    assert!(files.unreadable_path().is_some());
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Reads the options of a TCP header, in whatever order they stand.
- */
-#ifndef PILLION_TCP_OPTIONS_H
-#define PILLION_TCP_OPTIONS_H
+/* Parses the options of a TCP header, in any order. */
+#ifndef PILLION_OPTION_PARSER_H
+#define PILLION_OPTION_PARSER_H
 
 #include "segment.h"
 
@@ -12,7 +10,7 @@
 #define TCP_OPT_SACK	   5
 #define TCP_OPT_TIMESTAMPS 8
 #define TCP_OPT_MPTCP	   30
-#define TCP_OPT_ACCECN0	   172 /* RFC 9768; they tell of what was received */
+#define TCP_OPT_ACCECN0	   172 /* RFC 9768; counters of received segments */
 #define TCP_OPT_ACCECN1	   174
 /*
  * Not assigned, and never on a wire: a report of duplicates that is not for TCP
@@ -24,20 +22,20 @@
 #define SACK_HEADER	  2
 #define SACK_BLOCK	  8
 #define SACK_BLOCKS	  4 /* that find room */
-#define OPTIONS_MAX	  40 /* all of a header's */
+#define MAX_OPTIONS	  40 /* all of a header's */
 #define OPTIONS_BUFFER	  64 /* a power of two */
 
 /* The first word of Linux's timestamps: two NOPs, kind, length. */
 #define ALIGNED_TIMESTAMPS 0x0101080a
 #define ALIGNED_LENGTH	   12
 
-struct tcp_options {
+struct header_options {
 	__u32 len;
 	__u8 bytes[OPTIONS_BUFFER];
 };
 
-/* Where options stand in tcp_options.bytes; a length of 0: they do not. */
-struct options_found {
+/* Positions of options in header_options.bytes; length 0: absent. */
+struct option_positions {
 	__u8 sack;
 	__u8 sack_len;
 	__u8 nops; /* right before it */
@@ -45,16 +43,20 @@ struct options_found {
 	__u8 dsack_len;
 	__u8 has_timestamps;
 	__u8 timestamps;
-	__u8 has_others; /* that cover or describe the payload, for all we know;
-			  * HAS_MPTCP: one at least is MPTCP's */
+	/*
+	 * options that may cover or describe the payload; HAS_MPTCP: at least
+	 * one is MPTCP's
+	 */
+	__u8 has_others;
 };
 
 #define HAS_OTHERS 1
 #define HAS_MPTCP  2
 
-/* The header's len bytes of options, of which there is at least one word. */
+/* Loads len bytes of options, at least one word. */
 static __always_inline int load_options(struct __sk_buff *skb, __u32 at,
-					__u64 len, struct tcp_options *options)
+					__u64 len,
+					struct header_options *options)
 {
 	options->len = len;
 	len--;
@@ -62,27 +64,27 @@ static __always_inline int load_options(struct __sk_buff *skb, __u32 at,
 	return bpf_skb_load_bytes(skb, at, options->bytes, len + 1);
 }
 
-static __always_inline __u8 option_byte(const struct tcp_options *options,
+static __always_inline __u8 option_byte(const struct header_options *options,
 					__u32 at)
 {
 	return options->bytes[at & (OPTIONS_BUFFER - 1)];
 }
 
 /*
- * Finds the options of a header. Returns -1 where a length is wrong: then what
- * follows is not known. A global function, as the verifier is to look at the
- * loop once.
+ * Finds the options of a header. Returns -1 for an invalid length, because the
+ * rest cannot be parsed then. A global function, so that the verifier checks
+ * the loop once.
  */
-__noinline int find_options(const struct tcp_options *options,
-			    struct options_found *found)
+__noinline int find_options(const struct header_options *options,
+			    struct option_positions *found)
 {
 	__u8 kind, len, nops = 0;
 	__u32 at = 0, i;
 
 	if (!options || !found)
 		return -1;
-	for (i = 0; i < OPTIONS_MAX && at < options->len; i++) {
-		/* It is no more; the verifier need not follow what it is. */
+	for (i = 0; i < MAX_OPTIONS && at < options->len; i++) {
+		/* A no-op that spares the verifier from tracking the value. */
 		BOUND(at, OPTIONS_BUFFER);
 		kind = option_byte(options, at);
 		if (kind == TCP_OPT_END)
@@ -118,9 +120,9 @@ __noinline int find_options(const struct tcp_options *options,
 }
 
 /*
- * The timestamp of a packet that this host's TCP sends, which puts it first
- * among the options; 0: it has none. A global function, as the verifier is not
- * to follow each case.
+ * Returns the timestamp of a packet from this host's TCP, which puts it first
+ * among the options; 0 if there is none. A global function, so that the
+ * verifier does not follow every case.
  */
 __noinline int own_timestamp(struct __sk_buff *skb, __u32 tcp, __u32 payload)
 {
@@ -134,9 +136,9 @@ __noinline int own_timestamp(struct __sk_buff *skb, __u32 tcp, __u32 payload)
 }
 
 /*
- * Only options that have nothing to do with the payload pass: MD5, AO, MPTCP
- * and whatever comes next cover or describe it. *varying is how many bytes they
- * take that come and go, and so are not in tp->mss_cache.
+ * Returns true if no option covers or describes the payload, as MD5, AO and
+ * MPTCP do. *varying is set to the bytes of options that are not in every
+ * segment, and therefore not in tp->mss_cache.
  */
 static __always_inline bool options_are_plain(struct __sk_buff *skb,
 					      const struct segment *seg,
@@ -144,8 +146,8 @@ static __always_inline bool options_are_plain(struct __sk_buff *skb,
 {
 	__be32 *first = (void *)(long)skb->data + seg->tcp + TCP_HLEN;
 	__u32 len = seg->payload - seg->tcp - TCP_HLEN;
-	struct options_found found = {};
-	struct tcp_options options = {};
+	struct option_positions found = {};
+	struct header_options options = {};
 
 	*varying = 0;
 	if (!len)
@@ -161,4 +163,4 @@ static __always_inline bool options_are_plain(struct __sk_buff *skb,
 	return true;
 }
 
-#endif /* PILLION_TCP_OPTIONS_H */
+#endif /* PILLION_OPTION_PARSER_H */
