@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 use pillion_trace::input::{self, Input};
 use pillion_trace::pair;
 use pillion_trace::{
-    Analysis, Connection, Counts, Direction, Endpoint, Flags, Observer, Packet, Passage, Range,
-    SackBlocks, Timestamps,
+    Analysis, Connection, DeliveryStats, Direction, DirectionCounts, Endpoint, Flags, Observer,
+    Packet, Range, SackBlocks, Timestamps,
 };
 
 /// Maximum packets to read from an input; only a compressed input can have more.
@@ -78,7 +78,7 @@ pub fn headers(data: &[u8]) {
     container(&[&header, frame].concat());
 }
 
-fn sum(counts: &input::Counts) -> u64 {
+fn sum(counts: &input::InputCounts) -> u64 {
     counts.tcp
         + counts.other_link
         + counts.not_ip
@@ -125,7 +125,7 @@ pub fn flows(data: &[u8]) {
     }
     let total = (here.len() + there.len()) as u64;
     let (here, there) = (here.into_iter(), there.into_iter());
-    let (sums, _) = pair::analyse(here, there, &pair::Options::default(), Sums::default());
+    let (sums, _) = pair::analyse(here, there, &pair::PairOptions::default(), Sums::default());
     assert_eq!(
         sums.packets + sums.arrived,
         total,
@@ -217,10 +217,10 @@ struct Sums {
 
 impl Observer for Sums {
     fn range(&mut self, connection: &Connection, direction: Direction, range: &Range) {
-        assert!(range.begin < range.end, "{range:?}");
+        assert!(range.start < range.end, "{range:?}");
         let place = (connection.number, direction);
         let end = self.ends.insert(place, range.end);
-        assert!(end.is_none_or(|end| end <= range.begin), "{range:?}");
+        assert!(end.is_none_or(|end| end <= range.start), "{range:?}");
     }
 
     fn finished(&mut self, connection: &Connection) {
@@ -228,31 +228,31 @@ impl Observer for Sums {
             let half = connection.half_connection(direction);
             self.packets += half.counts.packets + half.counts.repeated_packets;
             bytes_add_up(&half.counts);
-            if let Some(passage) = half.passage() {
-                fates_add_up(&half.counts, passage);
-                self.arrived += passage.delivered_packets
-                    + passage.duplicated_packets
-                    + passage.unmatched_packets;
+            if let Some(delivery_stats) = half.delivery_stats() {
+                dispositions_add_up(&half.counts, delivery_stats);
+                self.arrived += delivery_stats.delivered_packets
+                    + delivery_stats.duplicated_packets
+                    + delivery_stats.unmatched_packets;
             }
         }
     }
 }
 
-fn bytes_add_up(counts: &Counts) {
+fn bytes_add_up(counts: &DirectionCounts) {
     let bytes = counts.new_bytes + counts.bundled_bytes + counts.retransmitted_bytes;
     assert_eq!(bytes, counts.payload_bytes);
     let packets = counts.new_packets + counts.bundled_packets + counts.retransmitted_packets;
     assert_eq!(packets, counts.data_packets);
 }
 
-fn fates_add_up(counts: &Counts, passage: &Passage) {
-    let fates = passage.delivered_packets
-        + passage.unseen_packets
-        + passage.lost_packets
-        + passage.unknown_packets;
-    assert_eq!(fates + counts.stray_packets, counts.packets);
-    assert!(passage.bundle_hits + passage.bundle_misses <= counts.bundled_packets);
-    let runs: u64 = passage.loss_runs.iter().sum();
-    assert!(runs <= passage.lost_packets);
-    assert_eq!(runs == 0, passage.lost_packets == 0);
+fn dispositions_add_up(counts: &DirectionCounts, delivery_stats: &DeliveryStats) {
+    let packets = delivery_stats.delivered_packets
+        + delivery_stats.unseen_packets
+        + delivery_stats.lost_packets
+        + delivery_stats.unknown_packets;
+    assert_eq!(packets + counts.stray_packets, counts.packets);
+    assert!(delivery_stats.bundle_hits + delivery_stats.bundle_misses <= counts.bundled_packets);
+    let runs: u64 = delivery_stats.loss_runs.iter().sum();
+    assert!(runs <= delivery_stats.lost_packets);
+    assert_eq!(runs == 0, delivery_stats.lost_packets == 0);
 }

@@ -1,9 +1,8 @@
-//! Numbers and how they are shown.
+//! Numbers and their presentation.
 //!
-//! * [`measure`]: what a measure is; distributions, quantiles, intervals of confidence.
-//! * [`report`]: tables, figures, CSV, and pages of them.
-//! * [`names`]: names that anybody can give, shown so that no terminal or page takes them for orders; and
-//!   those of an experiment's runs.
+//! * [`measure`]: measures, distributions, quantiles, confidence intervals.
+//! * [`report`]: tables, figures, CSV, and HTML pages.
+//! * [`names`]: user-controlled names without terminal control characters.
 
 pub mod measure;
 pub mod names;

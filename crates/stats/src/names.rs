@@ -1,29 +1,29 @@
-//! Names: those that anybody can give (devices, processes, containers, cgroups), told so that no terminal
-//! or page takes them for orders; and those of an experiment's runs.
+//! User-controlled names (devices, processes, containers, cgroups) without characters that a
+//! terminal or page interprets.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// Whether a terminal or a page takes a character for an order rather than for a sign: it controls
-/// (Unicode category Cc), parts lines or paragraphs, or turns the direction of the text around it
-/// (Unicode Standard Annex 9, sections 2.1 to 2.6). A name that anybody can give may hold any.
+/// Whether a terminal or page interprets a character instead of showing it. True for control
+/// characters (Unicode category Cc), line and paragraph separators, and bidirectional controls
+/// (Unicode Standard Annex 9, sections 2.1 to 2.6).
 #[must_use]
-pub fn is_steering(character: char) -> bool {
+pub fn is_terminal_control(character: char) -> bool {
     let turns = matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}')
         || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let parts = matches!(character, '\u{2028}' | '\u{2029}');
     character.is_control() || turns || parts
 }
 
-/// A name without what a terminal or a page would take for something else than a name.
+/// Replaces each control character of a name by `?`.
 #[must_use]
-pub fn without_steering(name: &str) -> String {
-    let plain = |it: char| if is_steering(it) { '?' } else { it };
+pub fn sanitized(name: &str) -> String {
+    let plain = |it: char| if is_terminal_control(it) { '?' } else { it };
     name.chars().map(plain).collect()
 }
 
-/// A name as one word for people, from which the bytes can be told: what is no UTF-8, and what
-/// would steer a terminal, as `\xNN`, and a backslash twice.
+/// A name as one printable word from which the bytes can be recovered. Invalid UTF-8 and control
+/// characters become `\xNN`; a backslash is doubled.
 #[must_use]
 pub fn escaped(name: &OsStr) -> String {
     let mut text = String::with_capacity(name.len());
@@ -31,7 +31,7 @@ pub fn escaped(name: &OsStr) -> String {
         for character in chunk.valid().chars() {
             match character {
                 '\\' => text.push_str("\\\\"),
-                character if is_steering(character) => {
+                character if is_terminal_control(character) => {
                     let mut bytes = [0; 4];
                     escape(&mut text, character.encode_utf8(&mut bytes).as_bytes());
                 }
@@ -54,14 +54,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn different_names_stay_different_and_none_steers_a_terminal() {
-        let told = |name: &[u8]| escaped(OsStr::from_bytes(name));
-        assert_eq!(told(b"eth0.7"), "eth0.7");
-        assert_eq!(told("grün".as_bytes()), "grün");
-        assert_eq!(told(b"B\xfc"), r"B\xfc");
-        assert_eq!(told(br"B\xfc"), r"B\\xfc");
-        assert_eq!(told(b"\x1b[2J"), r"\x1b[2J");
-        assert_eq!(told("\u{85}".as_bytes()), r"\xc2\x85");
-        assert_eq!(told("\u{202e}".as_bytes()), r"\xe2\x80\xae");
+    fn escaped_names_stay_distinct_without_control_characters() {
+        let escape_bytes = |name: &[u8]| escaped(OsStr::from_bytes(name));
+        assert_eq!(escape_bytes(b"eth0.7"), "eth0.7");
+        assert_eq!(escape_bytes("grün".as_bytes()), "grün");
+        assert_eq!(escape_bytes(b"B\xfc"), r"B\xfc");
+        assert_eq!(escape_bytes(br"B\xfc"), r"B\\xfc");
+        assert_eq!(escape_bytes(b"\x1b[2J"), r"\x1b[2J");
+        assert_eq!(escape_bytes("\u{85}".as_bytes()), r"\xc2\x85");
+        assert_eq!(escape_bytes("\u{202e}".as_bytes()), r"\xe2\x80\xae");
     }
 }

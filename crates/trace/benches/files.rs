@@ -1,5 +1,5 @@
-//! Two traces of 1.1 million packets each, from the file to all measures, and what tcptrace and
-//! tshark need for one of them, if they are installed: `cargo bench -p pillion-trace --bench files`.
+//! Measures two traces of 1.1 million packets each, from file to results. Also runs tcptrace and
+//! tshark on one of them, if installed: `cargo bench -p pillion-trace --bench files`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,32 +15,32 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 const PACKETS: usize = 1_100_000;
-/// Says that the traces are to be written.
+/// Argument that requests writing the traces.
 const WRITE: &str = "write";
-/// The best of so many rounds.
+/// Number of rounds; the best counts.
 const ROUNDS: usize = 3;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     match &files[..] {
         [word, here, there] if word == Path::new(WRITE) => Ok(write_traces(PACKETS, here, there)?),
-        [here, there] if here.exists() => two(here, there),
+        [here, there] if here.exists() => measure_pair(here, there),
         [here] if here.exists() => one(here),
         _ => compare(),
     }
 }
 
-/// A round of its own process: memory is counted for each.
-fn two(here: &Path, there: &Path) -> Result<(), Box<dyn std::error::Error>> {
+/// Runs one round in its own process, because memory is measured per process.
+fn measure_pair(here: &Path, there: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let (here, there) = (input::open(here)?, input::open(there)?);
-    let meter = Meter::new(measure::Options::default());
-    let (meter, finding) = pair::analyse(here, there, &pair::Options::default(), meter);
-    black_box(meter.finish_pair(&finding.clock));
+    let meter = Meter::new(measure::MeterOptions::default());
+    let (meter, summary) = pair::analyse(here, there, &pair::PairOptions::default(), meter);
+    black_box(meter.finish_pair(&summary.clock));
     Ok(())
 }
 
 fn one(trace: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let mut analysis = Analysis::new(Meter::new(measure::Options::default()));
+    let mut analysis = Analysis::new(Meter::new(measure::MeterOptions::default()));
     for packet in input::open(trace)? {
         analysis.packet(&packet);
     }
@@ -51,19 +51,19 @@ fn one(trace: &Path) -> Result<(), Box<dyn std::error::Error>> {
 fn compare() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let [here, there] = ["here", "there"].map(|name| folder.path().join(name));
-    // The most memory that a process had is also said of those that it starts, so this one must
-    // not be the one that needs much.
+    // The kernel's peak memory of a process includes that of its parent at the fork, so this
+    // process must stay small.
     let own = std::env::current_exe()?;
-    Cost::of(Command::new(&own).arg(WRITE).args([&here, &there]))?;
+    ResourceUsage::measure(Command::new(&own).arg(WRITE).args([&here, &there]))?;
     let count = |trace: &Path| -> io::Result<usize> {
         Ok(input::open(trace).map_err(io::Error::other)?.count())
     };
     let (sent, all) = (count(&here)?, count(&here)? + count(&there)?);
-    let (one, two) = ([here.as_path()], [here.as_path(), there.as_path()]);
-    println!("| what | traces | million packets/s | per CPU second | most memory, MB |");
+    let (one, measure_pair) = ([here.as_path()], [here.as_path(), there.as_path()]);
+    println!("| program | traces | million packets/s | per CPU second | peak memory, MB |");
     println!("|---|---|---|---|---|");
     row("pillion", Command::new(&own).args(one), 1, sent);
-    row("pillion", Command::new(&own).args(two), 2, all);
+    row("pillion", Command::new(&own).args(measure_pair), 2, all);
     row(
         "tcptrace -l -r",
         Command::new("tcptrace").args(["-l", "-r"]).args(one),
@@ -81,32 +81,34 @@ fn compare() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn row(name: &str, command: &mut Command, traces: usize, packets: usize) {
-    let rounds: Vec<Cost> = (0..ROUNDS).map_while(|_| Cost::of(command).ok()).collect();
-    let least = |of: fn(&Cost) -> Duration| rounds.iter().map(of).min();
-    let (Some(time), Some(cpu)) = (least(|cost| cost.time), least(|cost| cost.cpu)) else {
+    let rounds: Vec<ResourceUsage> = (0..ROUNDS)
+        .map_while(|_| ResourceUsage::measure(command).ok())
+        .collect();
+    let fastest = |of: fn(&ResourceUsage) -> Duration| rounds.iter().map(of).min();
+    let (Some(time), Some(cpu)) = (fastest(|cost| cost.time), fastest(|cost| cost.cpu)) else {
         println!("| {name} | {traces} | is not installed | | |");
         return;
     };
     let rate = |time: Duration| packets as f64 / time.as_secs_f64() / 1e6;
-    let most = rounds.iter().map(|cost| cost.memory_kb).max().unwrap_or(0);
+    let peak = rounds.iter().map(|cost| cost.memory_kb).max().unwrap_or(0);
     println!(
         "| {name} | {traces} | {:.2} | {:.2} | {:.0} |",
         rate(time),
         rate(cpu),
-        most as f64 / 1e3
+        peak as f64 / 1e3
     );
 }
 
-/// What a command took.
-struct Cost {
+/// Resources that a command used.
+struct ResourceUsage {
     time: Duration,
     cpu: Duration,
     memory_kb: i64,
 }
 
-impl Cost {
-    fn of(command: &mut Command) -> io::Result<Self> {
-        let begin = Instant::now();
+impl ResourceUsage {
+    fn measure(command: &mut Command) -> io::Result<Self> {
+        let start = Instant::now();
         let child = command
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -122,7 +124,7 @@ impl Cost {
         assert_eq!(status, 0, "{command:?} failed");
         let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
         Ok(Self {
-            time: begin.elapsed(),
+            time: start.elapsed(),
             cpu: Duration::from_secs_f64(seconds(usage.ru_utime) + seconds(usage.ru_stime)),
             memory_kb: usage.ru_maxrss,
         })
@@ -131,7 +133,7 @@ impl Cost {
 
 const MS: u64 = 1_000_000;
 const ONE_WAY: u64 = 20 * MS;
-/// From a loss until it is retransmitted.
+/// Time from a loss to its retransmission.
 const REPAIR: u64 = 100 * MS;
 const THIN: u16 = 20;
 const GREEDY: u16 = 5;
@@ -139,7 +141,7 @@ const GREEDY: u16 = 5;
 const SEGMENT: u32 = 1448;
 const MESSAGE: u32 = 120;
 
-/// One packet at its sender, as much of it as differs between packets.
+/// One packet at its sender: the fields that differ between packets.
 struct Packet {
     at_ns: u64,
     stream: u16,
@@ -150,25 +152,25 @@ struct Packet {
     sack: Option<(u32, u32)>,
 }
 
-/// Writes about so many packets to each of two files.
+/// Writes about this many packets to each of two files.
 fn write_traces(packets: usize, here: &Path, there: &Path) -> io::Result<()> {
     let mut random = Pcg64::seed_from_u64(1);
     // In 30 ms a thin stream sends one packet and receives one, a greedy one 30 and about 21.
-    let beats = packets as u64 / (2 * u64::from(THIN) + 51 * u64::from(GREEDY));
+    let ticks = packets as u64 / (2 * u64::from(THIN) + 51 * u64::from(GREEDY));
     let mut all = Vec::new();
     for stream in 0..THIN + GREEDY {
         let (every, size) = match stream {
             0..THIN => (30 * MS, MESSAGE),
             _ => (MS, SEGMENT),
         };
-        let segments = beats * 30 * MS / every;
+        let segments = ticks * 30 * MS / every;
         all.extend(conversation(stream, segments, every, size, &mut random));
     }
     trace(&mut all, true, here)?;
     trace(&mut all, false, there)
 }
 
-/// One stream: data at regular times, each loss retransmitted once, and an ACK for each arrival.
+/// One stream: data at regular times, each loss retransmitted once, and one ACK per arrival.
 fn conversation(
     stream: u16,
     segments: u64,
@@ -210,7 +212,7 @@ fn conversation(
         while let Some(end) = early.remove(&next) {
             next = end;
         }
-        // In order, every second segment of a greedy stream is acknowledged.
+        // A greedy stream acknowledges every second segment that arrives in order.
         waiting = early.is_empty() && payload == SEGMENT && !waiting;
         if !waiting {
             packets.push(Packet {
@@ -227,7 +229,7 @@ fn conversation(
     packets
 }
 
-/// Writes the headers of what one end sees.
+/// Writes the headers that one end sees.
 fn trace(all: &mut [Packet], at_sender: bool, path: &Path) -> io::Result<()> {
     let seen_ns = |packet: &Packet| {
         let arrives = packet.data != at_sender;

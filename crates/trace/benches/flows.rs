@@ -1,6 +1,6 @@
-//! Packets per second of CPU time, and memory for each connection, of the analysis alone, on
-//! packets made in memory: `cargo bench -p pillion-trace --bench flows`; of some streams alone with
-//! a part of their name behind it, as in `-- "400 thin"`.
+//! Packets per second of CPU time, and memory per connection, of the analysis of packets in memory:
+//! `cargo bench -p pillion-trace --bench flows`. A part of a name selects streams, as in `-- "400
+//! thin"`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
@@ -14,7 +14,7 @@ use pillion_trace::{
     Analysis, Connection, Direction, Endpoint, Flags, Observer, Packet, Range, SackBlocks, pair,
 };
 
-/// The least that a measure does.
+/// The smallest observer that measures latency.
 #[derive(Default)]
 struct Latency {
     sum_ns: i64,
@@ -26,7 +26,7 @@ impl Observer for Latency {
     }
 }
 
-/// Of this process; unlike time on the clock, it hardly depends on what else runs.
+/// CPU time of this process; unlike wall-clock time, it hardly depends on other processes.
 fn cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
         .expect("Linux always has CLOCK_PROCESS_CPUTIME_ID")
@@ -37,10 +37,10 @@ fn cpu_time() -> Duration {
 static HEAP: Counting = Counting;
 
 fn main() {
-    let wanted = std::env::args()
+    let name_filter = std::env::args()
         .skip(1)
         .find(|argument| argument != "--bench");
-    let wanted = wanted.unwrap_or_default();
+    let name_filter = name_filter.unwrap_or_default();
     println!(
         "| traces | streams | measures | packets | million packets per CPU second | KiB a stream |"
     );
@@ -55,7 +55,7 @@ fn main() {
         (10_000, "10,000 thin", Kind::Thin),
         (10_000, "10,000 thin, bundling", Kind::Bundled),
     ] {
-        if !name.contains(&wanted) {
+        if !name.contains(&name_filter) {
             continue;
         }
         let packets = packets_of(kind, streams, 1_100_000);
@@ -73,16 +73,16 @@ fn main() {
         drop(packets);
         let count = here.len() + there.len();
         row("two", "ACK latency", count, &|| {
-            black_box(two(&here, &there, Latency::default()));
+            black_box(measure_pair(&here, &there, Latency::default()));
         });
         row("two", "all", count, &|| {
-            black_box(two(&here, &there, meter()));
+            black_box(measure_pair(&here, &there, meter()));
         });
     }
 }
 
 fn meter() -> Meter {
-    Meter::new(measure::Options::default())
+    Meter::new(measure::MeterOptions::default())
 }
 
 fn one<O: Observer>(packets: &[Packet], observer: O) -> O {
@@ -93,26 +93,26 @@ fn one<O: Observer>(packets: &[Packet], observer: O) -> O {
     analysis.finish()
 }
 
-fn two<O: Observer>(here: &[Packet], there: &[Packet], observer: O) -> O {
+fn measure_pair<O: Observer>(here: &[Packet], there: &[Packet], observer: O) -> O {
     let (here, there) = (here.iter().copied(), there.iter().copied());
-    pair::analyse(here, there, &pair::Options::default(), observer).0
+    pair::analyse(here, there, &pair::PairOptions::default(), observer).0
 }
 
-fn row(what: [&str; 3], streams: u64, packets: usize, analyse: &dyn Fn()) {
-    let held = most_during(analyse);
+fn row(labels: [&str; 3], streams: u64, packets: usize, analyse: &dyn Fn()) {
+    let allocated = peak_during(analyse);
     let best = (0..3)
         .map(|_| {
-            let begin = cpu_time();
+            let start = cpu_time();
             analyse();
-            cpu_time() - begin
+            cpu_time() - start
         })
         .min()
         .expect("there are three");
     let rate = packets as f64 / best.as_secs_f64() / 1e6;
-    let held = held as f64 / streams as f64 / 1024.0;
+    let allocated = allocated as f64 / streams as f64 / 1024.0;
     println!(
-        "| {} | {packets} | {rate:.1} | {held:.1} |",
-        what.join(" | ")
+        "| {} | {packets} | {rate:.1} | {allocated:.1} |",
+        labels.join(" | ")
     );
 }
 
@@ -120,19 +120,19 @@ fn row(what: [&str; 3], streams: u64, packets: usize, analyse: &dyn Fn()) {
 enum Kind {
     /// 120 bytes each 30 ms, acknowledged 150 ms later.
     Thin,
-    /// Thin streams of which each segment has the one before it with it.
+    /// Thin streams; each segment bundles the previous one.
     Bundled,
-    /// 1,448 bytes each 1 ms, an ACK for two; one in a hundred is retransmitted after 150 ms, with
-    /// duplicate ACKs until then.
+    /// 1,448 bytes each 1 ms, one ACK per two segments. One in a hundred is retransmitted after 150
+    /// ms, with duplicate ACKs until then.
     Greedy,
-    /// 1,448 bytes each 25 microseconds, an ACK for two, and each packet with data is changed on the
-    /// way, as by what rewrites windows.
+    /// 1,448 bytes each 25 microseconds, one ACK per two segments. Each data packet is changed on
+    /// the path, as by a middlebox that rewrites windows.
     Changed,
 }
 
 const MS: i64 = 1_000_000;
 
-/// The packets of so many streams, at most 25,000, interleaved; about `count` of them.
+/// About `count` packets of this many streams (at most 25,000), interleaved.
 fn packets_of(kind: Kind, streams: u64, count: usize) -> Vec<Packet> {
     let per_stream = count as u64 / streams;
     let mut all: Vec<Packet> = (0..streams)
@@ -149,8 +149,7 @@ fn packets_of(kind: Kind, streams: u64, count: usize) -> Vec<Packet> {
     all
 }
 
-/// The traces at both ends, 20 ms from each other, of which each misses every tenth packet that
-/// the other shows first.
+/// The traces at both ends, 20 ms apart. Each misses every tenth packet that the other shows first.
 fn both_ends(kind: Kind, packets: &[Packet]) -> [Vec<Packet>; 2] {
     let from_client = |packet: &Packet| packet.to.port == 80;
     let lost = |packet: &Packet| packet.number.is_multiple_of(10);
@@ -188,7 +187,7 @@ fn thin(stream: u64, messages: u64, bundled: bool) -> Vec<Packet> {
     packets
 }
 
-/// `every_ns`: between two segments; one of so many is retransmitted.
+/// `every_ns`: time between two segments. One segment in a fixed number is retransmitted.
 fn greedy(stream: u64, count: u64, every_ns: i64, one_of: u64) -> Vec<Packet> {
     let segments = count * 2 / 3;
     let lost = |segment: u64| segment % one_of == 50;
@@ -197,7 +196,7 @@ fn greedy(stream: u64, count: u64, every_ns: i64, one_of: u64) -> Vec<Packet> {
         let at_ns = segment as i64 * every_ns + stream as i64;
         let seq = segment as u32 * 1448;
         packets.push(data(stream, at_ns, seq, 1448));
-        // The segment that holds the cumulative ACK back while this one arrives, if any.
+        // The missing segment, if any, that stops the cumulative ACK when this one arrives.
         let missing = (segment.saturating_sub(50)..=segment).find(|&segment| lost(segment));
         match missing {
             None if segment % 2 == 1 => {
@@ -256,32 +255,32 @@ fn ends(stream: u64) -> (Endpoint, Endpoint) {
     (client.into(), server.into())
 }
 
-/// The system's allocator, which counts.
+/// The system's allocator with counters.
 struct Counting;
 
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: the system's allocator does all of it.
+// SAFETY: every call is forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), Relaxed) + layout.size();
-        MOST.fetch_max(held, Relaxed);
-        // SAFETY: the caller's promise.
+        let allocated = ALLOCATED.fetch_add(layout.size(), Relaxed) + layout.size();
+        PEAK.fetch_max(allocated, Relaxed);
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise.
+        ALLOCATED.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(memory, layout) }
     }
 }
 
-/// The most bytes that were held during `work`, beyond those held before.
-fn most_during(work: impl FnOnce()) -> usize {
-    let before = HELD.load(Relaxed);
-    MOST.store(before, Relaxed);
+/// Peak bytes allocated during `work`, above those allocated before.
+fn peak_during(work: impl FnOnce()) -> usize {
+    let before = ALLOCATED.load(Relaxed);
+    PEAK.store(before, Relaxed);
     work();
-    MOST.load(Relaxed) - before
+    PEAK.load(Relaxed) - before
 }

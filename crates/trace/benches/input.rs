@@ -1,5 +1,5 @@
-//! How many packets are read of a trace that lies in the page cache, in a second of one core's
-//! time: what other processes take of it does not count.
+//! Packets per second of one core's time read from a trace in the page cache. Time of other
+//! processes does not count.
 //!
 //! `cargo bench -p pillion-trace --bench input`, with `-- --json` for machines.
 
@@ -56,7 +56,7 @@ fn main() {
     }
 }
 
-/// The best of several rounds: others share the caches.
+/// The best of several rounds, because other processes share the caches.
 fn rate(trace: &[u8]) -> f64 {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("trace");

@@ -1,4 +1,4 @@
-//! Events that the analysis reports, and the terms in which it describes them.
+//! Events that the analysis reports, and their terms.
 
 use std::ops::AddAssign;
 
@@ -37,13 +37,13 @@ pub enum PathDirection {
     ToSender,
 }
 
-/// One of two traces, or the end at which it was taken.
+/// One of two traces, or its end of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// The one at the sender, or the only one.
+    /// At the sender, or the only trace.
     Sender,
-    /// The one at the receiver.
+    /// At the receiver.
     Receiver,
 }
 
@@ -56,56 +56,56 @@ impl Side {
     }
 }
 
-/// By how much the clock of the trace at the receiver is ahead of the one at the sender.
+/// Offset of the clock of the receiver's trace from that of the sender's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ahead {
-    /// Both are the same clock.
-    Never,
-    /// About so many nanoseconds.
-    About(i64),
+pub enum ClockOffset {
+    /// One clock took both traces.
+    SameClock,
+    /// The receiver's clock is ahead by about this many nanoseconds.
+    Estimated(i64),
 }
 
-/// A packet as its sender's trace shows it.
+/// A packet in the trace at its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sent {
+pub struct SentPacket {
     /// The packet's direction.
     pub direction: Direction,
     /// [`Packet::number`](crate::Packet::number).
     pub packet: u64,
-    /// When it was captured, in nanoseconds since 1970.
+    /// Capture time, in nanoseconds since 1970.
     pub at_ns: i64,
-    /// What the packet was for.
+    /// Purpose of the packet.
     pub class: Class,
-    /// The packet's PSH flag: the sender had no more to send at that time.
+    /// The packet's PSH flag: the sender had no more data at that time.
     pub push: bool,
     /// Position of the packet's first byte of payload.
-    pub begin: i64,
-    /// Position behind the packet's payload.
+    pub start: i64,
+    /// Position after the packet's payload.
     pub end: i64,
-    /// Bytes never sent before.
+    /// Bytes sent for the first time.
     pub new_bytes: u64,
-    /// Bytes sent before.
+    /// Bytes that had been sent before.
     pub old_bytes: u64,
     /// The packet's size on the wire with link header, in bytes.
     pub wire_bytes: u32,
-    /// Packets with new bytes that were sent before it and not acknowledged.
+    /// Packets with new bytes sent earlier and not yet acknowledged.
     pub in_flight: u32,
-    /// Bytes that were sent before it and not acknowledged.
+    /// Bytes sent earlier and not yet acknowledged.
     pub bytes_in_flight: u64,
 }
 
-/// What a packet was for.
+/// Purpose of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// New bytes alone.
+    /// Only new bytes.
     New,
-    /// New bytes, and some that were sent before.
+    /// New bytes, and bytes sent before.
     Bundled,
-    /// Bytes that were sent before, alone.
+    /// Only bytes sent before.
     Retransmission {
-        /// 1 if none of the bytes had been sent more than once, 2 if some had been sent twice,
-        /// and so on, bundled copies counted as well; 0 if the copies before it are not known:
-        /// they were acknowledged, or were sent before the trace began.
+        /// 1 if none of the bytes had been sent more than once, 2 if some had been sent twice, and
+        /// so on; bundled copies count as well. 0 if earlier copies are unknown: acknowledged, or
+        /// sent before the trace started.
         nth: u32,
     },
     /// A probe of an idle connection.
@@ -116,14 +116,14 @@ pub enum Class {
     Control,
 }
 
-/// A packet as the trace at its receiver shows it.
+/// A packet in the trace at its receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arrived {
+pub struct ArrivedPacket {
     /// The packet's direction.
     pub direction: Direction,
     /// [`Packet::number`](crate::Packet::number) in that trace.
     pub packet: u64,
-    /// When it was captured there, by that trace's clock.
+    /// Capture time by that trace's clock.
     pub at_ns: i64,
     /// Bytes of payload.
     pub payload_bytes: u32,
@@ -131,33 +131,33 @@ pub struct Arrived {
     pub wire_bytes: u32,
 }
 
-/// An ACK as the trace shows it at the sender of what it acknowledges.
+/// An ACK in the trace at the sender of the acknowledged data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Acked {
-    /// The direction of what the ACK acknowledges; the ACK itself went the other way.
+pub struct ReceivedAck {
+    /// The direction of the acknowledged data; the ACK itself has the opposite direction.
     pub direction: Direction,
     /// [`Packet::number`](crate::Packet::number).
     pub packet: u64,
-    /// When it was captured, in nanoseconds since 1970.
+    /// Capture time, in nanoseconds since 1970.
     pub at_ns: i64,
-    /// All before this position is acknowledged.
+    /// All bytes before this position are acknowledged.
     pub position: i64,
-    /// Bytes that it acknowledged first.
+    /// Bytes that it acknowledged for the first time.
     pub bytes: u64,
-    /// Bytes that its SACK blocks covered first.
+    /// Bytes that its SACK blocks covered for the first time.
     pub sacked_bytes: u64,
-    /// A duplicate ACK: of RFC 5681, section 2; if it has SACK blocks, of RFC 6675, section 2, one
-    /// that reports bytes, or the FIN, which no block had reported.
+    /// A duplicate ACK by RFC 5681, section 2. With SACK blocks, RFC 6675, section 2 applies: it
+    /// must report bytes, or the FIN, for the first time.
     pub duplicate: bool,
-    /// Bytes that it says came twice (RFC 2883), by position.
+    /// Bytes that it reports as received twice (RFC 2883), by position.
     pub dsack: Option<(i64, i64)>,
-    /// The time since the last packet was sent that it acknowledged, in nanoseconds, if that
-    /// was sent only once and was not bundled.
+    /// Time since the transmission of the last packet that it acknowledged, in nanoseconds. Only if
+    /// that packet was sent once and not bundled.
     pub rtt_ns: Option<i64>,
 }
 
 impl Class {
-    /// Whether it is new, bundled or retransmitted payload; a probe's is none.
+    /// Whether it is new, bundled or retransmitted payload; false for probes.
     #[must_use]
     pub fn carries_data(self) -> bool {
         matches!(
@@ -167,22 +167,22 @@ impl Class {
     }
 }
 
-/// What became of a packet on its way from one trace to the other.
+/// Disposition of a packet between the two traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fate {
+pub struct Disposition {
     /// The packet's direction in its connection.
     pub direction: Direction,
     /// The packet's direction between the two traces.
     pub path_direction: PathDirection,
     /// [`Packet::number`](crate::Packet::number) in the trace at its sender.
     pub packet: u64,
-    /// When the packet was captured there, by that trace's clock.
+    /// Capture time at the sender, by that trace's clock.
     pub sent_ns: i64,
-    /// What the packet was for.
+    /// Purpose of the packet.
     pub class: Class,
     /// Position of the packet's first byte of payload.
-    pub begin: i64,
-    /// Position behind the packet's payload.
+    pub start: i64,
+    /// Position after the packet's payload.
     pub end: i64,
     /// Bytes of the packet's payload that had been sent before.
     pub old_bytes: u64,
@@ -195,28 +195,28 @@ pub struct Fate {
 pub enum Arrival {
     /// The packet arrived.
     Delivered {
-        /// When, by the clock of the trace at its receiver.
+        /// Arrival time by the clock of the trace at its receiver.
         at_ns: i64,
         /// [`Packet::number`](crate::Packet::number) in that trace.
         packet: u64,
-        /// Bytes that the receiver did not have, of those that were sent before: what a bundle
-        /// or a retransmission repaired.
+        /// Bytes sent before that the receiver did not have: repaired by the bundle or
+        /// retransmission.
         repaired_bytes: u64,
     },
-    /// The packet arrived, at a time that is not known: what it carried was acknowledged, nothing
-    /// else carried that, and the trace at its receiver does not show it.
+    /// The packet arrived at an unknown time. Its bytes were acknowledged, no other packet carried
+    /// them, and the receiver's trace does not show it.
     Unseen,
     /// The packet did not arrive, or the trace misses it.
     Lost,
-    /// Nothing tells: the other trace does not cover that time, segments were joined or cut on
-    /// the way, or what it carried arrived unseen and others carried that as well. What is known
-    /// of bytes is exact all the same.
+    /// Unknown: the other trace does not cover that time, segments were joined or split on the
+    /// path, or several packets carried bytes that arrived unseen. Byte counts are exact
+    /// nevertheless.
     Unknown,
 }
 
-impl Fate {
-    /// The packet's time on the way by two clocks that need not agree, in nanoseconds:
-    /// [`Clock`](crate::pair::Clock) makes a delay of it.
+impl Disposition {
+    /// Transit time by two unsynchronised clocks, in nanoseconds. [`Clock`](crate::pair::Clock)
+    /// converts it to a delay.
     #[must_use]
     pub fn raw_delay_ns(&self) -> Option<i64> {
         match self.arrival {
@@ -226,13 +226,13 @@ impl Fate {
     }
 }
 
-/// How the packets of one direction fared between the two traces, packets that a trace shows
-/// twice left out.
+/// Delivery of one direction's packets between the two traces. Copies that a trace shows twice are
+/// excluded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Passage {
+pub struct DeliveryStats {
     /// Packets that arrived.
     pub delivered_packets: u64,
-    /// Packets that arrived, as ACKs show, and that the trace at the receiver misses.
+    /// Packets that arrived according to ACKs, but are missing in the receiver's trace.
     pub unseen_packets: u64,
     /// Packets that did not arrive.
     pub lost_packets: u64,
@@ -240,27 +240,27 @@ pub struct Passage {
     pub lost_data_packets: u64,
     /// The payload of lost data packets.
     pub lost_bytes: u64,
-    /// Packets of which it cannot be told.
+    /// Packets of unknown disposition.
     pub unknown_packets: u64,
-    /// Packets that arrived once more.
+    /// Additional copies that arrived.
     pub duplicated_packets: u64,
-    /// Packets that arrived and were not sent like that: segments joined or cut on the way, or
-    /// missed by the trace at the sender.
+    /// Arrived packets that were not sent in this form: joined or split on the path, or missing in
+    /// the sender's trace.
     pub unmatched_packets: u64,
     /// Bytes that arrived for the first time.
     pub delivered_bytes: u64,
-    /// Bytes that were acknowledged and whose arrival the trace does not show.
+    /// Acknowledged bytes whose arrival is not in the receiver's trace.
     pub unseen_bytes: u64,
-    /// Bundles of which a redundant byte was one that the receiver did not have.
+    /// Bundles with a redundant byte that the receiver did not have.
     pub bundle_hits: u64,
-    /// Bundles that arrived and of which it had all of the redundant bytes.
+    /// Bundles that arrived although the receiver had all of their redundant bytes.
     pub bundle_misses: u64,
-    /// Redundant bytes in bundles that the receiver did not have.
+    /// Redundant bytes of bundles that the receiver did not have.
     pub repaired_bytes: u64,
-    /// Redundant bytes in bundles that arrived and that it had.
+    /// Redundant bytes of arrived bundles that the receiver had.
     pub needless_bytes: u64,
-    /// Runs of losses by length: how many were 1, 2, ... packets long in the order of sending;
-    /// the last counts all longer ones.
+    /// Runs of losses by length: the number of runs of 1, 2, ... packets in order of transmission.
+    /// The last entry counts all longer runs.
     pub loss_runs: [u64; 16],
     /// The longest run of losses, in packets.
     pub longest_loss_run: u32,
@@ -268,17 +268,17 @@ pub struct Passage {
     run: u32,
 }
 
-impl Passage {
-    /// Counts a packet's fate; to be called in the order of sending.
+impl DeliveryStats {
+    /// Counts a packet's disposition; call in order of transmission.
     #[inline]
-    pub(crate) fn count(&mut self, fate: &Fate) {
-        let data = fate.class.carries_data();
-        match fate.arrival {
+    pub(crate) fn count(&mut self, disposition: &Disposition) {
+        let data = disposition.class.carries_data();
+        match disposition.arrival {
             Arrival::Lost => {
                 self.lost_packets += 1;
                 self.lost_data_packets += u64::from(data);
                 self.lost_bytes += if data {
-                    fate.begin.abs_diff(fate.end)
+                    disposition.start.abs_diff(disposition.end)
                 } else {
                     0
                 };
@@ -289,30 +289,30 @@ impl Passage {
             Arrival::Unseen => self.unseen_packets += 1,
             Arrival::Delivered { repaired_bytes, .. } => {
                 self.delivered_packets += 1;
-                if fate.class == Class::Bundled {
+                if disposition.class == Class::Bundled {
                     self.bundle_hits += u64::from(repaired_bytes > 0);
                     self.bundle_misses += u64::from(repaired_bytes == 0);
                     self.repaired_bytes += repaired_bytes;
-                    self.needless_bytes += fate.old_bytes.saturating_sub(repaired_bytes);
+                    self.needless_bytes += disposition.old_bytes.saturating_sub(repaired_bytes);
                 }
             }
         }
         self.end_run();
     }
 
-    /// Ends the run of losses that may be going on.
+    /// Ends the current run of losses, if any.
     pub(crate) fn end_run(&mut self) {
         if let Some(longer) = self.run.checked_sub(1) {
-            let place = (longer as usize).min(self.loss_runs.len() - 1);
-            self.loss_runs[place] += 1;
+            let index = (longer as usize).min(self.loss_runs.len() - 1);
+            self.loss_runs[index] += 1;
             self.longest_loss_run = self.longest_loss_run.max(self.run);
             self.run = 0;
         }
     }
 }
 
-impl AddAssign for Passage {
-    /// Of runs that are over.
+impl AddAssign for DeliveryStats {
+    /// Adds counters; runs of losses must have ended.
     fn add_assign(&mut self, other: Self) {
         self.delivered_packets += other.delivered_packets;
         self.unseen_packets += other.unseen_packets;

@@ -1,110 +1,112 @@
-use crate::connection::{Connection, LEAD, Repeats, Table, doubled};
+use crate::connection::{
+    Connection, ConnectionTable, DETECTION_PACKETS, RepeatDetector, shows_all_twice,
+};
 use crate::event::{Direction, Side};
 use crate::observer::Observer;
 use crate::observer::Period;
-use crate::observer::Since;
+use crate::observer::PeriodFilter;
 use crate::packet::Packet;
 use crate::packet::fingerprint;
 
 /// The analysis of one trace.
 ///
-/// Give it the packets in the order of the file; the [`Observer`] is told what they mean. Both
-/// directions are analysed as if the trace had been taken at their sender; how true that is of
-/// either depends on where it was taken.
+/// Feed it the packets in the order of the file; it reports events to the [`Observer`]. Both
+/// directions are analysed as if the trace had been taken at their sender. The accuracy of this
+/// depends on where the trace was taken.
 #[derive(Debug)]
 pub struct Analysis<O> {
-    table: Table,
-    observer: Since<O>,
+    table: ConnectionTable,
+    observer: PeriodFilter<O>,
     period: Period,
-    /// What was captured then or later is left out.
+    /// Packets captured at this time or later are ignored.
     until_ns: i64,
-    over: Vec<Connection>,
-    /// The first packets, until they show whether the trace has every packet twice.
+    superseded: Vec<Connection>,
+    /// The first packets, stored until they show whether the trace has every packet twice.
     lead: Option<Vec<Packet>>,
-    repeats: Repeats,
+    repeats: RepeatDetector,
 }
 
 impl<O: Observer> Analysis<O> {
-    /// Begins.
+    /// Creates an analysis of the whole trace.
     pub fn new(observer: O) -> Self {
-        Self::of(observer, Period::default())
+        Self::with_period(observer, Period::default())
     }
 
-    /// Begins, of a part of the trace.
-    pub fn of(observer: O, period: Period) -> Self {
+    /// Creates an analysis of a period of the trace.
+    pub fn with_period(observer: O, period: Period) -> Self {
         Self {
-            table: Table::new(false),
-            observer: Since::new(observer, i64::MIN),
+            table: ConnectionTable::new(false),
+            observer: PeriodFilter::new(observer, i64::MIN),
             period,
             until_ns: i64::MAX,
-            over: Vec::new(),
+            superseded: Vec::new(),
             lead: Some(Vec::new()),
-            repeats: Repeats::new(false),
+            repeats: RepeatDetector::new(false),
         }
     }
 
-    /// Takes the next packet.
+    /// Processes the next packet.
     #[inline]
     pub fn packet(&mut self, packet: &Packet) {
         match &mut self.lead {
-            None => self.enter(packet),
+            None => self.process(packet),
             Some(lead) => {
                 lead.push(*packet);
-                if lead.len() == LEAD {
-                    self.begin();
+                if lead.len() == DETECTION_PACKETS {
+                    self.start();
                 }
             }
         }
     }
 
-    /// Enters the first packets.
+    /// Processes the stored first packets.
     #[cold]
-    fn begin(&mut self) {
+    fn start(&mut self) {
         if let Some(lead) = self.lead.take() {
-            let begin_ns = lead.first().map_or(0, |first| first.at_ns);
-            self.observer.begin_at(self.period.from_ns(begin_ns));
-            self.until_ns = self.period.until_ns(begin_ns);
-            self.repeats = Repeats::new(doubled(lead.iter()));
+            let start_ns = lead.first().map_or(0, |first| first.at_ns);
+            self.observer.start_at(self.period.from_ns(start_ns));
+            self.until_ns = self.period.until_ns(start_ns);
+            self.repeats = RepeatDetector::new(shows_all_twice(lead.iter()));
             for packet in &lead {
-                self.enter(packet);
+                self.process(packet);
             }
         }
     }
 
-    fn enter(&mut self, packet: &Packet) {
+    fn process(&mut self, packet: &Packet) {
         if packet.at_ns >= self.until_ns {
             return;
         }
         match self.table.current(Side::Sender, packet) {
-            Some((slot, direction)) => self.enter_in(slot, direction, packet),
-            None => self.perhaps_new(packet),
+            Some((slot, direction)) => self.process_in(slot, direction, packet),
+            None => self.find_or_open(packet),
         }
-        while let Some(connection) = self.table.expired(packet.at_ns) {
-            end(connection, &mut self.observer);
+        while let Some(connection) = self.table.take_expired(packet.at_ns) {
+            finish_connection(connection, &mut self.observer);
         }
     }
 
-    /// Enters a packet that may open a connection.
+    /// Processes a packet that may open a connection.
     #[inline(never)]
-    fn perhaps_new(&mut self, packet: &Packet) {
+    fn find_or_open(&mut self, packet: &Packet) {
         let found = self
             .table
-            .find(Side::Sender, packet, packet.at_ns, &mut self.over);
-        for connection in self.over.drain(..) {
-            end(connection, &mut self.observer);
+            .find(Side::Sender, packet, packet.at_ns, &mut self.superseded);
+        for connection in self.superseded.drain(..) {
+            finish_connection(connection, &mut self.observer);
         }
         if let Some(found) = found {
             if let Some((earlier, direction)) = found.earlier {
-                self.enter_in(found.slot, direction, &earlier);
+                self.process_in(found.slot, direction, &earlier);
             }
-            self.enter_in(found.slot, found.direction, packet);
+            self.process_in(found.slot, found.direction, packet);
         }
     }
 
     #[inline]
-    fn enter_in(&mut self, slot: usize, direction: Direction, packet: &Packet) {
+    fn process_in(&mut self, slot: usize, direction: Direction, packet: &Packet) {
         if let Some(connection) = self.table.get_mut(slot)
-            && see(
+            && process_packet(
                 connection,
                 direction,
                 packet,
@@ -116,39 +118,39 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// What it has been told so far; nothing before the first thousand packets.
+    /// The observer, which has seen nothing before the first thousand packets.
     pub fn observer(&self) -> &O {
         &self.observer.observer
     }
 
-    /// Ends: shows the observer what is left, and gives it back.
+    /// Reports the remaining connections and returns the observer.
     pub fn finish(mut self) -> O {
-        self.begin();
+        self.start();
         let mut observer = self.observer;
-        for connection in self.table.into_rest() {
-            end(connection, &mut observer);
+        for connection in self.table.into_remaining() {
+            finish_connection(connection, &mut observer);
         }
         observer.observer
     }
 }
 
-/// Enters a packet; whether the connection is closed now and was not before.
-fn see<O: Observer>(
+/// Processes a packet. True if it closes the connection.
+fn process_packet<O: Observer>(
     connection: &mut Connection,
     direction: Direction,
     packet: &Packet,
-    repeats: &mut Repeats,
-    observer: &mut Since<O>,
+    repeats: &mut RepeatDetector,
+    observer: &mut PeriodFilter<O>,
 ) -> bool {
-    let whose = (connection.number, direction);
-    if repeats.is_repeat(whose, packet, fingerprint(packet)) {
+    let stream = (connection.number, direction);
+    if repeats.is_repeat(stream, packet, fingerprint(packet)) {
         let counts = &mut connection.half_connection_mut(direction).counts;
         counts.repeated_packets += 1;
         return false;
     }
-    connection.sees(packet.at_ns, observer.begin_ns());
-    connection.learn(direction, packet);
-    connection.open_and_close(direction, packet);
+    connection.observe_time(packet.at_ns, observer.start_ns());
+    connection.learn_numbering(direction, packet);
+    connection.update_state(direction, packet);
     if let Some(sent) = connection.sent(direction, packet) {
         observer.sent(connection, &sent);
     }
@@ -163,11 +165,11 @@ fn see<O: Observer>(
             connection.drop_first_range(direction);
         }
     }
-    connection.closes_now()
+    connection.newly_closed()
 }
 
-/// Shows what is left of a connection.
-fn end<O: Observer>(mut connection: Connection, observer: &mut Since<O>) {
+/// Reports the rest of a connection.
+fn finish_connection<O: Observer>(mut connection: Connection, observer: &mut PeriodFilter<O>) {
     for direction in Direction::BOTH {
         while let Some(range) = connection.first_range(direction) {
             observer.range(&connection, direction, range);

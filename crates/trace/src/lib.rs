@@ -1,9 +1,9 @@
 //! Packet traces of TCP connections, taken at one end or at both.
 //!
-//! [`input`] reads them. [`Analysis`] takes the [`Packet`]s of one trace and tells an
-//! [`Observer`] what they mean: each packet sent, each ACK, each [`Range`] of bytes with all its
-//! copies, each [`Connection`]. [`pair::analyse`] does so with two traces, and tells what became
-//! of each packet between them. [`measure::Meter`] is the observer that measures all of it.
+//! [`input`] reads them. [`Analysis`] processes the [`Packet`]s of one trace and reports to an
+//! [`Observer`]: each packet sent, each ACK, each [`Range`] of bytes with its copies, each
+//! [`Connection`]. [`pair::analyse`] does the same with two traces and also reports each packet's
+//! disposition. [`measure::Meter`] is the observer that measures all of it.
 
 mod connection;
 mod event;
@@ -24,25 +24,28 @@ mod ranges;
 #[cfg(test)]
 mod script;
 
-pub use connection::{Connection, Counts, HalfConnection, Handshake, Outcome, Start};
+pub use connection::{
+    Connection, ConnectionOutcome, DirectionCounts, HalfConnection, Handshake, Start,
+};
 pub use event::{
-    Acked, Ahead, Arrival, Arrived, Class, Direction, Fate, Passage, PathDirection, Sent, Side,
+    Arrival, ArrivedPacket, Class, ClockOffset, DeliveryStats, Direction, Disposition,
+    PathDirection, ReceivedAck, SentPacket, Side,
 };
 pub use flows::Analysis;
-pub use observer::{Observer, Period, When};
+pub use observer::{Observer, Period, TimePoint};
 pub use packet::{Endpoint, Flags, Packet, SackBlocks, Timestamps};
-pub use ranges::{Bringer, Copy, CopyKind, Delivery, Range, Readable};
+pub use ranges::{CopyKind, Delivery, FirstArrival, Range, ReadTime, SentCopy};
 
-/// Has the processor fetch something while it is busy with what comes before: a trace of many
-/// connections has each of them in memory by the time of its next packet, and no longer in a cache.
+/// Prefetches a value while earlier packets are processed. In a trace of many connections, a
+/// connection has left the cache by the time of its next packet.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-pub(crate) fn prefetch<T>(what: &T) {
+pub(crate) fn prefetch<T>(value: &T) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    let begin = std::ptr::from_ref(what).cast::<i8>();
+    let start = std::ptr::from_ref(value).cast::<i8>();
     for line in 0..size_of::<T>().div_ceil(64) {
-        // SAFETY: a prefetch changes nothing but caches, and ignores addresses that are not mapped.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(begin.wrapping_add(line * 64)) };
+        // SAFETY: a prefetch only affects caches and ignores unmapped addresses.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line * 64)) };
     }
 }
 

@@ -1,49 +1,50 @@
-//! The observer of an analysis, and the part of a trace that it is shown.
+//! The observer of an analysis, and the period that it observes.
 
 use crate::connection::Connection;
-use crate::event::{Acked, Ahead, Arrived, Direction, Fate, PathDirection, Sent};
+use crate::event::{
+    ArrivedPacket, ClockOffset, Direction, Disposition, PathDirection, ReceivedAck, SentPacket,
+};
 use crate::ranges::Range;
 
-/// Is told what the analysis finds, as soon as it is certain. All methods do nothing unless
-/// implemented.
+/// Receives the events of the analysis as soon as they are certain. All methods do nothing by
+/// default.
 ///
-/// Of each connection come first its packets and ACKs in the order of the trace, each byte range
-/// once it is finished, and at the end the connection itself, with all that was counted.
+/// Per connection, packets and ACKs come in trace order. Each byte range follows once it is
+/// finished, and at last the connection with its counters.
 pub trait Observer {
-    /// By how much the clock of the trace at the receiver is ahead of the other; told before all
-    /// else, and whenever a better estimate is known. Of one trace it is never told.
-    fn clocks(&mut self, ahead: Ahead) {
+    /// Reports the clock offset of the receiver's trace: before everything else, and again with
+    /// each better estimate. Not called with one trace.
+    fn clocks(&mut self, ahead: ClockOffset) {
         let _ = ahead;
     }
 
     /// A packet left its sender.
-    fn sent(&mut self, connection: &Connection, sent: &Sent) {
+    fn sent(&mut self, connection: &Connection, sent: &SentPacket) {
         let _ = (connection, sent);
     }
 
-    /// A packet reached its receiver, whether or not its sender's trace shows it. Of one trace it
-    /// is never told.
-    fn arrived(&mut self, connection: &Connection, arrived: &Arrived) {
+    /// A packet reached its receiver, whether or not the sender's trace shows it. Not called with
+    /// one trace.
+    fn arrived(&mut self, connection: &Connection, arrived: &ArrivedPacket) {
         let _ = (connection, arrived);
     }
 
-    /// An ACK reached the sender of what it acknowledges.
-    fn acked(&mut self, connection: &Connection, acked: &Acked) {
+    /// An ACK reached the sender of the acknowledged data.
+    fn acked(&mut self, connection: &Connection, acked: &ReceivedAck) {
         let _ = (connection, acked);
     }
 
-    /// All is known of a range of bytes; ranges come in order of position.
+    /// A byte range is finished; ranges come in order of position.
     fn range(&mut self, connection: &Connection, direction: Direction, range: &Range) {
         let _ = (connection, direction, range);
     }
 
-    /// The fate of a packet between the traces at the sender and at the receiver; the fates of
-    /// one direction come in the order of sending.
-    fn fate(&mut self, connection: &Connection, fate: &Fate) {
-        let _ = (connection, fate);
+    /// The disposition of a packet between the two traces; per direction in order of transmission.
+    fn disposition(&mut self, connection: &Connection, disposition: &Disposition) {
+        let _ = (connection, disposition);
     }
 
-    /// No more will come of a connection; its ranges have been shown.
+    /// A connection is finished, after its ranges.
     fn finished(&mut self, connection: &Connection) {
         let _ = connection;
     }
@@ -51,61 +52,61 @@ pub trait Observer {
 
 impl Observer for () {}
 
-/// A part of a trace, by time.
+/// A period of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Period {
-    /// What was sent before is left out. It is read all the same, so that nothing is lost of what
-    /// was in flight then: a latency belongs to the part in which it began.
-    pub from: Option<When>,
-    /// What was captured then or later is left out.
-    pub until: Option<When>,
+    /// Earlier packets are read but not counted, so data in flight stays known. A latency belongs
+    /// to the period in which it started.
+    pub from: Option<TimePoint>,
+    /// Packets captured at this time or later are ignored.
+    pub until: Option<TimePoint>,
 }
 
 /// A point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum TimePoint {
     /// In nanoseconds since 1970.
     At(i64),
-    /// In nanoseconds since the first TCP packet of the trace, of two that of the sender's.
+    /// In nanoseconds since the first TCP packet of the trace; with two traces, of the sender's.
     After(i64),
 }
 
-impl When {
-    fn ns(self, begin_ns: i64) -> i64 {
+impl TimePoint {
+    fn ns(self, start_ns: i64) -> i64 {
         match self {
             Self::At(ns) => ns,
-            Self::After(ns) => begin_ns.saturating_add(ns),
+            Self::After(ns) => start_ns.saturating_add(ns),
         }
     }
 }
 
 impl Period {
-    /// The period's first nanosecond since 1970, by the clock of a trace that began at `begin_ns`;
-    /// `i64::MIN` where it begins with the trace.
+    /// The first nanosecond of the period since 1970, for a trace that started at `start_ns`;
+    /// `i64::MIN` without a start.
     #[must_use]
-    pub fn from_ns(&self, begin_ns: i64) -> i64 {
-        self.from.map_or(i64::MIN, |from| from.ns(begin_ns))
+    pub fn from_ns(&self, start_ns: i64) -> i64 {
+        self.from.map_or(i64::MIN, |from| from.ns(start_ns))
     }
 
-    /// The first nanosecond that it has no more; `i64::MAX` where it ends with the trace.
+    /// The first nanosecond after the period; `i64::MAX` without an end.
     #[must_use]
-    pub fn until_ns(&self, begin_ns: i64) -> i64 {
-        self.until.map_or(i64::MAX, |until| until.ns(begin_ns))
+    pub fn until_ns(&self, start_ns: i64) -> i64 {
+        self.until.map_or(i64::MAX, |until| until.ns(start_ns))
     }
 }
 
-/// Tells an observer what belongs to a part of a trace that begins later than the trace, for all
-/// before it is read as well: what was sent, arrived or was acknowledged then or later, and of what
-/// lasts, such as the latency of a range, what was first sent then.
+/// Forwards only events that belong to a period, because earlier packets are read as well. A packet
+/// or ACK belongs to the period of its capture. A latency or other duration belongs to that of its
+/// first transmission.
 #[derive(Debug)]
-pub(crate) struct Since<O> {
+pub(crate) struct PeriodFilter<O> {
     pub(crate) observer: O,
-    /// By the clock of either trace.
+    /// Start of the period by the clock of each trace.
     from_ns: [i64; 2],
 }
 
-impl<O> Since<O> {
-    /// `from_ns`: by the clock of the trace at the sender; `i64::MIN` of all.
+impl<O> PeriodFilter<O> {
+    /// `from_ns`: by the clock of the sender's trace; `i64::MIN` for the whole trace.
     pub(crate) fn new(observer: O, from_ns: i64) -> Self {
         Self {
             observer,
@@ -113,31 +114,31 @@ impl<O> Since<O> {
         }
     }
 
-    /// Has the part begin then, by the clock of the trace at the sender.
-    pub(crate) fn begin_at(&mut self, from_ns: i64) {
+    /// Sets the start of the period, by the clock of the sender's trace.
+    pub(crate) fn start_at(&mut self, from_ns: i64) {
         self.from_ns = [from_ns; 2];
     }
 
-    /// When the part begins, by the clock of the trace at the sender.
+    /// Start of the period, by the clock of the sender's trace.
     #[inline]
-    pub(crate) fn begin_ns(&self) -> i64 {
+    pub(crate) fn start_ns(&self) -> i64 {
         self.from_ns[0]
     }
 
-    /// Whether a connection has had a packet in the part, so that it counts.
+    /// Whether a connection has had a packet in the period.
     #[inline]
-    fn has_come_to(&self, connection: &Connection) -> bool {
-        connection.last_ns >= self.begin_ns()
+    fn has_reached(&self, connection: &Connection) -> bool {
+        connection.last_ns >= self.start_ns()
     }
 
-    /// Whether what leaves in a direction at that time belongs to the part; the time is by the
-    /// clock of the trace there.
+    /// Whether a departure in a direction belongs to the period; the time is by the clock at its
+    /// sender.
     #[inline]
     fn has_sent(&self, connection: &Connection, direction: Direction, at_ns: i64) -> bool {
         at_ns >= self.from_ns[connection.path_direction(direction) as usize]
     }
 
-    /// Whether what arrives in a direction at that time belongs to the part.
+    /// Whether an arrival in a direction belongs to the period.
     #[inline]
     pub(crate) fn has_arrived(
         &self,
@@ -148,14 +149,14 @@ impl<O> Since<O> {
         self.has_sent(connection, direction.reverse(), at_ns)
     }
 
-    /// Whether a fate belongs to the part: the packet was sent in it.
+    /// Whether a disposition belongs to the period: the packet was sent in it.
     #[inline]
-    pub(crate) fn has_fate(&self, fate: &Fate) -> bool {
-        fate.sent_ns >= self.from_ns[fate.path_direction as usize]
+    pub(crate) fn has_disposition(&self, disposition: &Disposition) -> bool {
+        disposition.sent_ns >= self.from_ns[disposition.path_direction as usize]
     }
 
-    /// Whether a range does: it was first sent in the part, or, where the trace does not show that,
-    /// arrived or was acknowledged in it.
+    /// Whether a range belongs to the period: first sent in it, or arrived or acknowledged in it if
+    /// its transmission is not in the trace.
     #[inline]
     pub(crate) fn has_range(
         &self,
@@ -174,9 +175,9 @@ impl<O> Since<O> {
     }
 }
 
-impl<O: Observer> Observer for Since<O> {
-    fn clocks(&mut self, ahead: Ahead) {
-        if let Ahead::About(ahead_ns) = ahead
+impl<O: Observer> Observer for PeriodFilter<O> {
+    fn clocks(&mut self, ahead: ClockOffset) {
+        if let ClockOffset::Estimated(ahead_ns) = ahead
             && self.from_ns[0] > i64::MIN
         {
             self.from_ns[PathDirection::ToSender as usize] =
@@ -186,27 +187,27 @@ impl<O: Observer> Observer for Since<O> {
     }
 
     #[inline]
-    fn sent(&mut self, connection: &Connection, sent: &Sent) {
-        if self.has_come_to(connection) {
+    fn sent(&mut self, connection: &Connection, sent: &SentPacket) {
+        if self.has_reached(connection) {
             self.observer.sent(connection, sent);
         }
     }
 
     #[inline]
-    fn arrived(&mut self, connection: &Connection, arrived: &Arrived) {
-        if self.has_come_to(connection) {
+    fn arrived(&mut self, connection: &Connection, arrived: &ArrivedPacket) {
+        if self.has_reached(connection) {
             self.observer.arrived(connection, arrived);
         }
     }
 
     #[inline]
-    fn acked(&mut self, connection: &Connection, acked: &Acked) {
-        if self.has_come_to(connection) {
+    fn acked(&mut self, connection: &Connection, acked: &ReceivedAck) {
+        if self.has_reached(connection) {
             let sent_in_it = |rtt_ns: &i64| {
                 let sent_ns = acked.at_ns.saturating_sub(*rtt_ns);
                 self.has_sent(connection, acked.direction, sent_ns)
             };
-            let acked = Acked {
+            let acked = ReceivedAck {
                 rtt_ns: acked.rtt_ns.filter(sent_in_it),
                 ..*acked
             };
@@ -222,14 +223,14 @@ impl<O: Observer> Observer for Since<O> {
     }
 
     #[inline]
-    fn fate(&mut self, connection: &Connection, fate: &Fate) {
-        if self.has_fate(fate) {
-            self.observer.fate(connection, fate);
+    fn disposition(&mut self, connection: &Connection, disposition: &Disposition) {
+        if self.has_disposition(disposition) {
+            self.observer.disposition(connection, disposition);
         }
     }
 
     fn finished(&mut self, connection: &Connection) {
-        if self.has_come_to(connection) {
+        if self.has_reached(connection) {
             self.observer.finished(connection);
         }
     }
@@ -240,10 +241,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_count_from_1970_or_from_the_first_packet() {
+    fn period_times_are_absolute_or_relative() {
         let period = Period {
-            from: Some(When::After(10)),
-            until: Some(When::At(120)),
+            from: Some(TimePoint::After(10)),
+            until: Some(TimePoint::At(120)),
         };
         assert_eq!((period.from_ns(100), period.until_ns(100)), (110, 120));
         let all = Period::default();

@@ -1,4 +1,4 @@
-//! A TCP segment, its fingerprint, and sequence numbers without their wrap.
+//! TCP segments, fingerprints, and sequence numbers without wrap.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -6,20 +6,20 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use foldhash::fast::FixedState;
 
-/// One TCP segment as a trace shows it.
+/// A TCP segment in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// The packet's number in the file, from 1, packets that are not TCP counted as well.
+    /// The packet's number in the file, from 1; packets without TCP count as well.
     pub number: u64,
-    /// When the packet was captured, in nanoseconds since 1970.
+    /// Capture time, in nanoseconds since 1970.
     pub at_ns: i64,
-    /// The interface that captured the packet, as far as the file tells: equal numbers are one.
+    /// The capturing interface, if the file names it. Equal numbers are one interface.
     pub interface: u32,
-    /// Who sent it.
+    /// Source address and port.
     pub from: Endpoint,
-    /// To whom.
+    /// Destination address and port.
     pub to: Endpoint,
-    /// Length of the whole packet on the wire in bytes, link header included.
+    /// Wire length in bytes, link header included.
     pub frame_len: u32,
     /// IP and TCP headers together in bytes.
     pub header_len: u16,
@@ -27,17 +27,17 @@ pub struct Packet {
     pub payload_len: u32,
     /// Sequence number of the first byte of payload, or of SYN or FIN.
     pub seq: u32,
-    /// What it acknowledges, if it has the ACK flag.
+    /// Acknowledgement number, if the ACK flag is set.
     pub ack: Option<u32>,
     /// SYN, FIN, RST, PSH.
     pub flags: Flags,
     /// The window field, not scaled.
     pub window: u16,
-    /// IPv4 identification; IPv6 has none.
+    /// IPv4 identification; `None` for IPv6.
     pub ip_id: Option<u16>,
     /// The timestamps option (RFC 7323).
     pub timestamps: Option<Timestamps>,
-    /// The SACK option (RFC 2018, 2883), as it stands.
+    /// The SACK option (RFC 2018, 2883), unchanged.
     pub sack: SackBlocks,
     /// Maximum segment size of a SYN, in bytes.
     pub mss: Option<u16>,
@@ -54,16 +54,16 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// The flags of a segment that matter to an analysis.
+/// The flags of a segment that the analysis uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags {
     /// Opens a connection; takes one sequence number.
     pub syn: bool,
     /// Ends one direction; takes one sequence number.
     pub fin: bool,
-    /// Breaks the connection.
+    /// Resets the connection.
     pub rst: bool,
-    /// The sender had no more to send at that time.
+    /// The sender had no more data at that time.
     pub psh: bool,
 }
 
@@ -76,7 +76,7 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
-/// Up to four SACK blocks, first to last as on the wire.
+/// Up to four SACK blocks in wire order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SackBlocks {
     blocks: [(u32, u32); 4],
@@ -84,8 +84,8 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// Adds a block, its left and its right edge; a fifth has no place in a TCP header and
-    /// is left out.
+    /// Adds a block by its left and right edge. A fifth block does not fit into a TCP header and is
+    /// ignored.
     pub fn push(&mut self, left: u32, right: u32) {
         if let Some(slot) = self.blocks.get_mut(usize::from(self.count)) {
             *slot = (left, right);
@@ -102,7 +102,7 @@ impl SackBlocks {
 }
 
 impl PartialEq for Endpoint {
-    /// Ports first, which mostly differ, and addresses as numbers.
+    /// Compares ports first, which usually differ, and addresses as numbers.
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         let number = |end: &Self| u128::from_ne_bytes(end.address);
@@ -111,7 +111,7 @@ impl PartialEq for Endpoint {
 }
 
 impl Hash for Endpoint {
-    /// Hashes two numbers, which takes less time than byte after byte.
+    /// Hashes two numbers, which is faster than hashing bytes.
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u128(u128::from_ne_bytes(self.address));
@@ -151,15 +151,15 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Where a stream's sequence numbers begin. A position counts from there in 64 bits: the SYN
-/// stands at 0, the first byte of payload at 1.
+/// Initial sequence number of a stream. Positions count from it in 64 bits: the SYN is at 0, the
+/// first byte of payload at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Numbering {
     initial: u32,
 }
 
-/// No two bytes under way are further apart, since no window is larger (RFC 7323, section 2.3).
-pub(crate) const LARGEST_WINDOW: i64 = 1 << 30;
+/// Maximum distance of two bytes in transit, because no window is larger (RFC 7323, section 2.3).
+pub(crate) const MAX_WINDOW: i64 = 1 << 30;
 
 impl Numbering {
     pub(crate) fn new(initial: u32) -> Self {
@@ -175,8 +175,7 @@ impl Numbering {
         self.initial.wrapping_add(position as u32)
     }
 
-    /// The position that a sequence number means, of all that it could mean the one that is
-    /// closest to `near`.
+    /// The position of a sequence number closest to `near`.
     #[inline]
     pub(crate) fn position(self, near: i64, number: u32) -> i64 {
         let distance = number.wrapping_sub(self.number(near)) as i32;
@@ -184,8 +183,8 @@ impl Numbering {
     }
 }
 
-/// Of all of a packet's header that the network leaves alone; addresses and ports are not part
-/// of it, as a NAT changes them.
+/// Hash of all header fields that the network leaves unchanged. Addresses and ports are excluded,
+/// because NAT changes them.
 pub(crate) fn fingerprint(packet: &Packet) -> u64 {
     let flags = packet.flags;
     let flags = u64::from(flags.syn)
@@ -218,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fifth_sack_block_is_left_out() {
+    fn fifth_sack_block_is_ignored() {
         let mut sack = SackBlocks::default();
         for i in 0..5 {
             sack.push(i, i + 1);
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_reads_as_the_address_that_it_was_made_of() {
+    fn endpoint_displays_its_socket_address() {
         for text in ["192.0.2.1:80", "[2001:db8::1]:443"] {
             let address: SocketAddr = text.parse().unwrap();
             assert_eq!(Endpoint::from(address).to_string(), text);
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_go_on_where_sequence_numbers_wrap() {
+    fn positions_continue_across_sequence_wrap() {
         let numbering = Numbering::new(u32::MAX - 1);
         assert_eq!(numbering.position(0, u32::MAX), 1);
         assert_eq!(numbering.position(1, 9), 11);
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_far_behind_the_wrap_is_an_old_one() {
+    fn number_before_wrap_is_an_old_position() {
         let numbering = Numbering::new(0);
         let near = 3 * (1 << 32) + 10;
         assert_eq!(numbering.position(near, u32::MAX), near - 11);

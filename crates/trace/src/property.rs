@@ -1,4 +1,4 @@
-//! Invariants that hold for whatever packets traces have.
+//! Invariants for arbitrary packets.
 
 use std::collections::HashMap;
 
@@ -6,14 +6,15 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::measure::catalogue::distributions;
-use crate::measure::{Measures, Meter, Options, Results};
+use crate::measure::{Measures, Meter, MeterOptions, Results};
 use crate::pair;
 use crate::script::{Record, Script};
 use crate::{
-    Analysis, Connection, Counts, Direction, Flags, Observer, Packet, Period, Range, When,
+    Analysis, Connection, Direction, DirectionCounts, Flags, Observer, Packet, Period, Range,
+    TimePoint,
 };
 
-/// A packet that may mean anything; most are near each other in time and sequence.
+/// An arbitrary packet; most are close in time and sequence number.
 pub(crate) fn any_packet(random: &mut Pcg64Mcg, number: u64) -> Packet {
     let direction = Direction::BOTH[random.random_range(0..2)];
     let mut script = Script::new();
@@ -52,19 +53,19 @@ pub(crate) fn any_packet(random: &mut Pcg64Mcg, number: u64) -> Packet {
 }
 
 #[derive(Default)]
-struct Order {
+struct RangeOrder {
     record: Record,
     ends: HashMap<(u64, Direction), i64>,
 }
 
-impl Observer for Order {
+impl Observer for RangeOrder {
     fn range(&mut self, connection: &Connection, direction: Direction, range: &Range) {
-        assert!(range.begin < range.end);
+        assert!(range.start < range.end);
         let end = self
             .ends
             .entry((connection.number, direction))
             .or_insert(i64::MIN);
-        assert!(*end <= range.begin, "{range:?} begins before {end}");
+        assert!(*end <= range.start, "{range:?} begins before {end}");
         *end = range.end;
     }
 
@@ -74,7 +75,7 @@ impl Observer for Order {
 }
 
 #[test]
-fn whatever_two_traces_hold_every_packet_has_one_fate() {
+fn every_packet_of_random_traces_has_one_disposition() {
     for seed in 0..200 {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let mut traces = [Vec::new(), Vec::new()];
@@ -94,30 +95,35 @@ fn whatever_two_traces_hold_every_packet_has_one_fate() {
         }
         let total = traces.iter().map(Vec::len).sum::<usize>() as u64;
         let [here, there] = traces.map(Vec::into_iter);
-        let (order, _) = pair::analyse(here, there, &pair::Options::default(), Order::default());
-        let (mut fates, mut arrived) = (0, 0);
+        let (order, _) = pair::analyse(
+            here,
+            there,
+            &pair::PairOptions::default(),
+            RangeOrder::default(),
+        );
+        let (mut dispositions, mut arrived) = (0, 0);
         for connection in &order.record.connections {
-            for (counts, passage) in [connection.forward, connection.backward]
+            for (counts, delivery_stats) in [connection.forward, connection.backward]
                 .iter()
-                .zip(&connection.passages)
+                .zip(&connection.delivery_stats)
             {
-                let ends = passage.delivered_packets + passage.lost_packets;
-                let ends = ends + passage.unknown_packets + passage.unseen_packets;
+                let ends = delivery_stats.delivered_packets + delivery_stats.lost_packets;
+                let ends = ends + delivery_stats.unknown_packets + delivery_stats.unseen_packets;
                 assert_eq!(ends + counts.stray_packets, counts.packets, "seed {seed}");
-                fates += counts.packets + counts.repeated_packets;
-                arrived += passage.delivered_packets + passage.duplicated_packets;
-                arrived += passage.unmatched_packets;
+                dispositions += counts.packets + counts.repeated_packets;
+                arrived += delivery_stats.delivered_packets + delivery_stats.duplicated_packets;
+                arrived += delivery_stats.unmatched_packets;
             }
         }
-        assert_eq!(fates + arrived, total, "seed {seed}");
+        assert_eq!(dispositions + arrived, total, "seed {seed}");
     }
 }
 
 #[test]
-fn every_byte_is_new_bundled_or_retransmitted_whatever_comes() {
+fn every_byte_of_random_packets_has_one_class() {
     for seed in 0..300 {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
-        let mut analysis = Analysis::new(Order::default());
+        let mut analysis = Analysis::new(RangeOrder::default());
         let mut packets = 0;
         for number in 0..400 {
             analysis.packet(&any_packet(&mut random, number));
@@ -151,22 +157,24 @@ fn of_any_two_traces(seed: u64) -> Results {
             traces[1].push(packet);
         }
     }
-    let options = Options {
+    let options = MeterOptions {
         slice_ns: [1_000_000, 1_000_000_000, i64::MAX][random.random_range(0..3)],
-        ..Options::default()
+        ..MeterOptions::default()
     };
-    let pair = pair::Options {
+    let pair = pair::PairOptions {
         same_clock: random.random(),
         period: Period {
-            from: [None, Some(When::After(random.random_range(0..300_000_000)))]
-                [random.random_range(0..2)],
+            from: [
+                None,
+                Some(TimePoint::After(random.random_range(0..300_000_000))),
+            ][random.random_range(0..2)],
             until: None,
         },
-        ..pair::Options::default()
+        ..pair::PairOptions::default()
     };
     let [here, there] = traces.map(Vec::into_iter);
-    let (meter, finding) = pair::analyse(here, there, &pair, Meter::new(options));
-    meter.finish_pair(&finding.clock)
+    let (meter, summary) = pair::analyse(here, there, &pair, Meter::new(options));
+    meter.finish_pair(&summary.clock)
 }
 
 fn holds_together(measures: &Measures) {
@@ -181,13 +189,13 @@ fn holds_together(measures: &Measures) {
     if let Some(loss) = &measures.loss {
         let lost = loss.lost_new_packets + loss.lost_bundled_packets;
         let lost = lost + loss.lost_retransmitted_packets;
-        assert_eq!(lost, loss.passage.lost_data_packets);
+        assert_eq!(lost, loss.delivery_stats.lost_data_packets);
         assert_eq!(
             loss.lost_new_bytes + loss.lost_old_bytes,
-            loss.passage.lost_bytes
+            loss.delivery_stats.lost_bytes
         );
-        let runs = loss.passage.loss_runs.iter().sum::<u64>();
-        assert!(runs <= loss.passage.lost_packets);
+        let runs = loss.delivery_stats.loss_runs.iter().sum::<u64>();
+        assert!(runs <= loss.delivery_stats.lost_packets);
     }
     for measure in distributions() {
         let distribution = (measure.of)(measures);
@@ -200,10 +208,10 @@ fn holds_together(measures: &Measures) {
 }
 
 #[test]
-fn whatever_two_traces_hold_the_measures_of_all_are_those_of_each_together() {
+fn totals_of_random_traces_equal_sum_of_connections() {
     for seed in 0..100 {
         let results = of_any_two_traces(seed);
-        let (mut main, mut back) = (Counts::default(), Counts::default());
+        let (mut main, mut back) = (DirectionCounts::default(), DirectionCounts::default());
         for connection in &results.connections {
             holds_together(&connection.main);
             holds_together(&connection.back);

@@ -1,14 +1,15 @@
-//! Conversations written by hand, for tests.
+//! Handwritten conversations for tests.
 
 use crate::Direction::{Backward, Forward};
-use crate::event::{Fate, Passage};
+use crate::event::{DeliveryStats, Disposition};
 use crate::packet::{Endpoint, Flags, Packet, SackBlocks};
-use crate::pair::{self, Finding, Options};
+use crate::pair::{self, PairOptions, PairSummary};
 use crate::{
-    Acked, Connection, Counts, Direction, Handshake, Observer, Outcome, Range, Sent, Side, Start,
+    Connection, ConnectionOutcome, Direction, DirectionCounts, Handshake, Observer, Range,
+    ReceivedAck, SentPacket, Side, Start,
 };
 
-/// The packets of a conversation between a client and a server, in the order written.
+/// The packets of a conversation between client and server, in the order written.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
     pub(crate) packets: Vec<Packet>,
@@ -40,13 +41,13 @@ impl Script {
         }
     }
 
-    /// From here on, so many milliseconds after the beginning.
+    /// Sets the current time, in milliseconds since the start.
     pub(crate) fn at(&mut self, ms: i64) -> &mut Self {
         self.now_ns = ms * MS;
         self
     }
 
-    /// A packet that has its payload at a position; change what it is given as needed.
+    /// Adds a packet with payload at a position, and returns it for changes.
     pub(crate) fn packet(&mut self, direction: Direction, position: i64, len: u32) -> &mut Packet {
         let way = direction as usize;
         let (from, to) = match direction {
@@ -95,7 +96,7 @@ impl Script {
         packet
     }
 
-    /// At 0 ms.
+    /// Adds a handshake at 0 ms.
     pub(crate) fn handshake(&mut self) -> &mut Self {
         self.syn();
         self.syn_ack();
@@ -103,20 +104,20 @@ impl Script {
         self
     }
 
-    /// Payload from the client.
-    pub(crate) fn data(&mut self, begin: i64, end: i64) -> &mut Self {
-        self.packet(Forward, begin, (end - begin) as u32);
+    /// Adds payload from the client.
+    pub(crate) fn data(&mut self, start: i64, end: i64) -> &mut Self {
+        self.packet(Forward, start, (end - start) as u32);
         self
     }
 
-    /// An ACK from the server for all before a position.
+    /// Adds an ACK from the server.
     pub(crate) fn ack(&mut self, position: i64) -> &mut Self {
         self.acks[1] = position;
         self.packet(Backward, 1, 0);
         self
     }
 
-    /// An ACK from the server with SACK blocks, as positions.
+    /// Adds an ACK from the server with SACK blocks, as positions.
     pub(crate) fn sack(&mut self, position: i64, blocks: &[(i64, i64)]) -> &mut Self {
         let initial = self.initial[0];
         self.ack(position);
@@ -127,7 +128,7 @@ impl Script {
         self
     }
 
-    /// FIN both ways, acknowledged, the client's at a position.
+    /// Adds acknowledged FINs of both ends, the client's at a position.
     pub(crate) fn close(&mut self, position: i64) -> &mut Self {
         self.packet(Forward, position, 0).flags.fin = true;
         self.acks[1] = position + 1;
@@ -155,7 +156,7 @@ pub(crate) fn established() -> Script {
     script
 }
 
-/// 100 bytes, acknowledged after 150 ms; then the end.
+/// 100 bytes, acknowledged after 150 ms, then FIN.
 pub(crate) fn one_message() -> Script {
     let mut script = established();
     script.at(200).data(1, 101).at(350).ack(101);
@@ -163,8 +164,8 @@ pub(crate) fn one_message() -> Script {
     script
 }
 
-/// Three messages, of which the second and the third bring the one before along. The first is
-/// to be lost: packet 4.
+/// Three messages; the second and third bundle the previous one. Packet 4, the first, is to be
+/// lost.
 pub(crate) fn repaired_by_a_bundle() -> Script {
     let mut script = established();
     script.at(200).data(1, 101).at(230).data(1, 201);
@@ -173,9 +174,8 @@ pub(crate) fn repaired_by_a_bundle() -> Script {
     script
 }
 
-/// What the traces at both ends show of a conversation whose packets have the times of the one
-/// at the client. The server's clock is ahead by `offset_ns`; packets that `lost` names by number
-/// do not arrive.
+/// The traces at both ends of a conversation, whose times are those at the client. The server's
+/// clock is ahead by `offset_ns`. Packets with numbers in `lost` do not arrive.
 pub(crate) fn carry(
     script: &Script,
     one_way_ns: i64,
@@ -201,46 +201,45 @@ pub(crate) fn carry(
     (here, there)
 }
 
-pub(crate) fn analyse_both(here: &[Packet], there: &[Packet]) -> (Record, Finding) {
+pub(crate) fn analyse_both(here: &[Packet], there: &[Packet]) -> (Record, PairSummary) {
     let (here, there) = (here.iter().copied(), there.iter().copied());
-    pair::analyse(here, there, &Options::default(), Record::default())
+    pair::analyse(here, there, &PairOptions::default(), Record::default())
 }
 
-/// All that an observer was told.
+/// All events of an analysis.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    pub(crate) sent: Vec<Sent>,
-    pub(crate) acked: Vec<Acked>,
+    pub(crate) sent: Vec<SentPacket>,
+    pub(crate) acked: Vec<ReceivedAck>,
     pub(crate) ranges: Vec<(Direction, Range)>,
-    pub(crate) fates: Vec<Fate>,
-    pub(crate) connections: Vec<Final>,
+    pub(crate) dispositions: Vec<Disposition>,
+    pub(crate) connections: Vec<ConnectionRecord>,
 }
 
 /// A connection at its end.
 #[derive(Debug)]
-pub(crate) struct Final {
+pub(crate) struct ConnectionRecord {
     pub(crate) originator: Endpoint,
     pub(crate) main_sender: Endpoint,
     pub(crate) start: Start,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: ConnectionOutcome,
     pub(crate) handshake: Handshake,
-    pub(crate) forward: Counts,
-    pub(crate) backward: Counts,
+    pub(crate) forward: DirectionCounts,
+    pub(crate) backward: DirectionCounts,
     /// Forward and backward.
-    pub(crate) passages: [Passage; 2],
+    pub(crate) delivery_stats: [DeliveryStats; 2],
     pub(crate) has_data: bool,
     pub(crate) only_at: Option<Side>,
 }
 
 impl Record {
     /// The only connection.
-    pub(crate) fn only(&self) -> &Final {
+    pub(crate) fn only(&self) -> &ConnectionRecord {
         assert_eq!(self.connections.len(), 1, "{:?}", self.connections);
         &self.connections[0]
     }
 
-    /// Of the client's bytes: begin, milliseconds of delivery, which copy, milliseconds of
-    /// delivery in order, behind what.
+    /// Client's byte ranges: start, delivery in ms, copy, in-order delivery in ms, missing byte.
     #[expect(
         clippy::type_complexity,
         reason = "tuples are the shortest to compare with"
@@ -257,32 +256,32 @@ impl Record {
                         delivery.at_ns / MS,
                         delivery.copy(),
                         in_order,
-                        delivery.behind,
+                        delivery.waited_for,
                     )
                 });
-                (range.begin, delivery)
+                (range.start, delivery)
             })
             .collect()
     }
 
-    /// Of the client's bytes: begin, end, copies, milliseconds of the ACK.
+    /// Client's byte ranges: start, end, number of copies, ACK in ms.
     pub(crate) fn summary(&self) -> Vec<(i64, i64, usize, Option<i64>)> {
         let forward = self.ranges.iter().filter(|(way, _)| *way == Forward);
         forward
             .map(|(_, range)| {
                 let acked = range.acked_ns.map(|at| at / MS);
-                (range.begin, range.end, range.copies.len(), acked)
+                (range.start, range.end, range.copies.len(), acked)
             })
             .collect()
     }
 }
 
 impl Observer for Record {
-    fn sent(&mut self, _: &Connection, sent: &Sent) {
+    fn sent(&mut self, _: &Connection, sent: &SentPacket) {
         self.sent.push(*sent);
     }
 
-    fn acked(&mut self, _: &Connection, acked: &Acked) {
+    fn acked(&mut self, _: &Connection, acked: &ReceivedAck) {
         self.acked.push(*acked);
     }
 
@@ -290,12 +289,12 @@ impl Observer for Record {
         self.ranges.push((direction, range.clone()));
     }
 
-    fn fate(&mut self, _: &Connection, fate: &Fate) {
-        self.fates.push(*fate);
+    fn disposition(&mut self, _: &Connection, disposition: &Disposition) {
+        self.dispositions.push(*disposition);
     }
 
     fn finished(&mut self, connection: &Connection) {
-        self.connections.push(Final {
+        self.connections.push(ConnectionRecord {
             originator: connection.originator,
             main_sender: match connection.main_direction() {
                 Forward => connection.originator,
@@ -306,10 +305,10 @@ impl Observer for Record {
             handshake: connection.handshake,
             forward: connection.half_connection(Forward).counts,
             backward: connection.half_connection(Backward).counts,
-            passages: Direction::BOTH.map(|way| {
+            delivery_stats: Direction::BOTH.map(|way| {
                 connection
                     .half_connection(way)
-                    .passage()
+                    .delivery_stats()
                     .copied()
                     .unwrap_or_default()
             }),
@@ -319,8 +318,8 @@ impl Observer for Record {
     }
 }
 
-/// A connection of the host at the sender's trace with another one, which that host opened or the
-/// other: 20 messages of the host's, each 20 ms, acknowledged 40 ms later.
+/// A connection of the host at the sender's trace with another host, opened by either. The host
+/// sends 20 messages, each 20 ms, acknowledged 40 ms later.
 pub(crate) fn with(port: u16, other: &str, opened_by_other: bool) -> Script {
     let (host, other) = ("192.0.2.1", format!("{other}:{port}"));
     let mut script = Script::new();
@@ -347,8 +346,8 @@ pub(crate) fn with(port: u16, other: &str, opened_by_other: bool) -> Script {
     script
 }
 
-/// Both traces of these conversations, of which the receiver's shows what `shows` takes, later or
-/// earlier by 20 ms as the host at the sender's trace sends it or not.
+/// Both traces of these conversations. The receiver's shows packets that `shows` accepts, shifted
+/// by 20 ms of delay.
 pub(crate) fn traces(scripts: &[Script], shows: impl Fn(&Packet) -> bool) -> [Vec<Packet>; 2] {
     let mut here: Vec<Packet> = (scripts.iter())
         .flat_map(|script| script.packets.clone())
@@ -368,10 +367,10 @@ pub(crate) fn traces(scripts: &[Script], shows: impl Fn(&Packet) -> bool) -> [Ve
 
 /// A host near the receiver's trace.
 pub(crate) const SHOWN: &str = "198.51.100.1";
-/// A host whose packets that trace does not show.
+/// A host that the receiver's trace does not show.
 pub(crate) const NOT_SHOWN: &str = "203.0.113.1";
 
-/// Whether a packet is of a connection with the host that is shown.
+/// Whether a packet belongs to a connection with the visible host.
 pub(crate) fn is_shown(packet: &Packet) -> bool {
     let shown = endpoint(&format!("{SHOWN}:1")).address;
     [packet.from, packet.to]

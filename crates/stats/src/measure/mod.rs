@@ -1,12 +1,12 @@
-//! What a measure is, and how many values of one are told in few.
+//! Measures and their statistics.
 //!
-//! * [`Measure`]: a name, a label, a unit and a meaning, with where to find it.
-//! * [`Percentile`]: the shares that are told of a distribution, and what they are called.
-//! * [`nearest_rank`]: what a quantile is; [`quantile`] of values in order.
-//! * [`share`]: of a part in the whole.
-//! * [`mean_with_interval`]: a mean over runs, and its interval by Student's t.
-//! * [`bootstrap_interval`], [`bootstrap_tail`]: an interval from resampled values.
-//! * [`Distribution`]: times and sizes, of which as much is kept as quantiles need.
+//! * [`Measure`]: name, label, unit, meaning and accessor.
+//! * [`Percentile`]: the percentiles that reports show.
+//! * [`nearest_rank`], [`quantile`]: quantiles of sorted values.
+//! * [`share`]: ratio of a part to the whole.
+//! * [`mean_with_interval`]: mean over runs with its interval by Student's t.
+//! * [`bootstrap_interval`], [`bootstrap_tail`]: interval from resampled values.
+//! * [`Distribution`]: times and sizes in bounded memory.
 //! * [`thinned`]: a cumulative distribution in few points.
 
 mod distribution;
@@ -17,18 +17,18 @@ use serde::{Serialize, Serializer};
 pub use distribution::{Distribution, Moments};
 pub use inference::{bootstrap_interval, bootstrap_tail, mean_with_interval};
 
-/// A measure: all that is said of it anywhere follows from here.
+/// A measure: the single source of its name, label, unit and meaning.
 #[derive(Debug, Clone, Copy)]
 pub struct Measure<F> {
-    /// The measure's name in JSON and in tables for other tools, with its unit at the end.
+    /// Name in JSON and CSV; ends with the unit.
     pub name: &'static str,
-    /// What people call the measure.
+    /// Label for people.
     pub label: &'static str,
     /// The unit of the measure's values.
     pub unit: Unit,
-    /// What the measure is, in a sentence without a full stop.
+    /// Definition, one sentence without a full stop.
     pub meaning: &'static str,
-    /// Where the measure's value is found.
+    /// Accessor of the measure's value.
     pub of: F,
 }
 
@@ -39,7 +39,7 @@ pub enum Unit {
     Milliseconds,
     /// A size in bytes.
     Bytes,
-    /// A number of things; the label says which.
+    /// A count; the label names the counted items.
     Number,
     /// A rate in bits per second.
     BitPerSecond,
@@ -48,7 +48,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit as it stands behind a number; empty where it needs none.
+    /// The unit's symbol after a number; empty for counts and shares.
     #[must_use]
     pub fn symbol(self) -> &'static str {
         match self {
@@ -78,14 +78,14 @@ impl<F> Serialize for Measure<F> {
     }
 }
 
-/// A percentile that is told of distributions.
+/// A percentile that reports show for distributions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Percentile {
-    /// The percentile's name in JSON, as in `p99_9`.
+    /// Name in JSON, as in `p99_9`.
     pub name: &'static str,
-    /// The percentile's name for people, as in `p99.9`.
+    /// Label for people, as in `p99.9`.
     pub label: &'static str,
-    /// The share of the values that do not exceed the percentile, from 0 to 1.
+    /// The share of values that do not exceed the percentile, from 0 to 1.
     pub share: f64,
 }
 
@@ -103,7 +103,7 @@ impl Percentile {
     /// The largest value.
     pub const MAX: Self = Self::new("max", "max", 1.0);
 
-    /// The percentiles that are told of latencies.
+    /// The percentiles shown for latencies.
     pub const LATENCY: [Self; 6] = [
         Self::P50,
         Self::P90,
@@ -113,7 +113,7 @@ impl Percentile {
         Self::MAX,
     ];
 
-    /// The percentiles that are told of a distribution as a whole.
+    /// The percentiles shown for a complete distribution.
     pub const ALL: [Self; 11] = [
         Self::new("p1", "p1", 0.01),
         Self::new("p5", "p5", 0.05),
@@ -133,55 +133,54 @@ impl Percentile {
     }
 }
 
-/// The share that a part has of the whole; `None` if there is nothing to have a share in.
+/// The share of a part in the whole; `None` if the whole is 0.
 #[must_use]
 pub fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// The rank of the `q` quantile among so many values in order, 1 for the smallest: the rank of the
-/// smallest value that at least a share `q` of them does not exceed (nearest rank, never
-/// interpolated). `q` is limited to 0 to 1; `None` without values or if `q` is NaN.
+/// The rank of the `q` quantile among `count` sorted values, 1 for the smallest. By nearest rank,
+/// it is the smallest value that at least a share `q` does not exceed. `q` is limited to 0 to 1;
+/// `None` without values or if `q` is NaN.
 #[must_use]
 pub fn nearest_rank(q: f64, count: u64) -> Option<u64> {
     if q.is_nan() || count == 0 {
         return None;
     }
-    // 0.07 * 100 is 7.000000000000001 in binary, and its rank is still 7.
+    // In binary, 0.07 * 100 is 7.000000000000001; its rank must still be 7.
     let rank = q * count as f64 * (1.0 - 4.0 * f64::EPSILON);
     Some((rank.ceil() as u64).clamp(1, count))
 }
 
-/// The `q` quantile of values in ascending order, by [`nearest_rank`]: always one of them.
+/// The `q` quantile of ascending values by [`nearest_rank`]; always one of the values.
 #[must_use]
 pub fn quantile<V: Copy>(ascending: &[V], q: f64) -> Option<V> {
     let rank = nearest_rank(q, ascending.len() as u64)?;
     ascending.get(rank as usize - 1).copied()
 }
 
-/// At most this many points describe a curve.
+/// Maximum number of points of a curve.
 const MAX_POINTS: usize = 1000;
-/// Distinct values of the curve's tail, the largest, all of which are kept: the tail is exact.
+/// Number of largest distinct values that are all included, so that the tail is exact.
 const TAIL: usize = 250;
-/// Steps of a linear axis from 0 to 1, each 1/400 of it: the body of the curve moves by less than
-/// one between two points.
+/// Cells of a linear axis from 0 to 1. Between two points, the curve's body moves by less than one
+/// cell.
 const LINEAR_CELLS: f64 = 400.0;
-/// Steps of a log axis from 1 to 1/n, each 1/350 of it, a pixel in a figure of that height: the
-/// body of the curve moves by less than one between two points.
+/// Cells of a log axis from 1 to 1/n, one pixel each in a figure of that height. Between two
+/// points, the curve's body moves by less than one cell.
 const LOG_CELLS: f64 = 350.0;
 
-/// A step of a cumulative distribution: a distinct value, and how many of all values are not
-/// greater.
+/// A step of a cumulative distribution: a distinct value and the number of values not greater.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step<V> {
     /// The value at which the distribution steps.
     pub value: V,
-    /// Number of values that are not greater than this one, itself counted.
+    /// Number of values not greater than this one, itself included.
     pub rank: u64,
 }
 
-/// The cumulative distribution of values, given in order, each with how often it came: at most
-/// 1,000 steps, the tail exact, the body thinned so far that no figure shows it.
+/// The cumulative distribution of ascending values with their counts. At most 1,000 steps: the tail
+/// is exact, the body is thinned below the resolution of a figure.
 #[must_use]
 pub fn thinned<V: Copy>(values: impl IntoIterator<Item = (V, u64)>) -> Vec<Step<V>> {
     let mut rank = 0;
@@ -193,22 +192,22 @@ pub fn thinned<V: Copy>(values: impl IntoIterator<Item = (V, u64)>) -> Vec<Step<
     if steps.len() < MAX_POINTS {
         return steps;
     }
-    // The first step in each cell is kept, not the last: then a large step stays where it is.
+    // Each cell includes its first step, not its last, so that a large step does not move.
     let (body, n) = (steps.len() - TAIL, rank as f64);
     let mut previous = None;
-    let mut kept = Vec::with_capacity(MAX_POINTS);
-    for (place, step) in steps.into_iter().enumerate() {
+    let mut stored = Vec::with_capacity(MAX_POINTS);
+    for (index, step) in steps.into_iter().enumerate() {
         let rank = step.rank as f64;
         let cell = (
             (rank / n * LINEAR_CELLS) as usize,
             ((n / (n - rank)).ln() / n.ln() * LOG_CELLS) as usize,
         );
-        if place >= body || previous != Some(cell) {
-            kept.push(step);
+        if index >= body || previous != Some(cell) {
+            stored.push(step);
         }
         previous = Some(cell);
     }
-    kept
+    stored
 }
 
 #[cfg(test)]
@@ -216,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_labels_say_the_share() {
+    fn percentile_names_and_labels_contain_the_share() {
         for percentile in Percentile::ALL {
             let percent = (percentile.share * 1000.0).round() / 10.0;
             assert_eq!(percentile.label, format!("p{percent}"));
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_is_the_first_that_has_the_share() {
+    fn nearest_rank_is_the_first_that_reaches_the_share() {
         for rank in 1..=100 {
             assert_eq!(nearest_rank(rank as f64 / 100.0, 100), Some(rank));
         }
@@ -239,14 +238,14 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_is_the_value_of_that_rank() {
+    fn quantile_is_the_value_at_nearest_rank() {
         let quantiles = [0.0, 0.5, 0.51, 1.0].map(|q| quantile(&[1, 3, 5, 9], q));
         assert_eq!(quantiles, [1, 3, 5, 9].map(Some));
         assert_eq!(quantile::<u64>(&[], 0.5), None);
     }
 
     #[test]
-    fn few_values_are_all_kept() {
+    fn thinned_keeps_all_of_few_values() {
         let steps = thinned([(10, 2), (20, 1), (30, 1)]);
         let steps: Vec<_> = steps.into_iter().map(|it| (it.value, it.rank)).collect();
         assert_eq!(steps, [(10, 2), (20, 3), (30, 4)]);
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn many_values_keep_their_tail_to_the_last() {
+    fn thinned_keeps_exact_tail_of_many_values() {
         const COUNT: u64 = 1_000_000;
         let steps = thinned((1..=COUNT).map(|value| (value, 1)));
         assert!(steps.len() <= MAX_POINTS, "{} points", steps.len());

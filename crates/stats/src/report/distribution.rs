@@ -1,16 +1,16 @@
-//! Samples to quantiles, CDF and complementary CDF, and the figures of both.
+//! Quantiles, CDF and complementary CDF of samples, and their figures.
 
 use super::figure::{Axis, Figure, Line, SideAxis};
 use crate::measure::{Step, quantile, thinned};
 
-/// The distribution of a set of samples, in whatever unit they have.
+/// Sorted samples in any unit.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Distribution {
+pub struct SortedSamples {
     sorted: Vec<f64>,
 }
 
-impl Distribution {
-    /// Sorts the samples, once. Values that are not finite are left out.
+impl SortedSamples {
+    /// Sorts the samples. Non-finite values are dropped.
     pub fn new(samples: impl IntoIterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = samples.into_iter().collect();
         sorted.retain(|v| v.is_finite());
@@ -34,22 +34,21 @@ impl Distribution {
     }
 
     /// The `q` quantile by nearest rank: the smallest sample that at least a share `q` of the
-    /// samples does not exceed. It is always one of the samples, never interpolated. `q` is
-    /// limited to 0 (the smallest sample) to 1 (the largest); `None` without samples or if `q`
-    /// is NaN.
+    /// samples does not exceed. `q` is limited to 0 (the smallest sample) to 1 (the largest);
+    /// `None` without samples or if `q` is NaN.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         quantile(&self.sorted, q)
     }
 
     /// The CDF as a step curve: from each point's value on, its share of the samples is not
-    /// greater. It begins at share 0. At most 1,000 points: the tail exact, the body thinned so
-    /// far that no figure shows it. Empty without samples.
+    /// greater. Starts at share 0. At most 1,000 points: the tail is exact, the body is thinned
+    /// below the resolution of a figure. Empty without samples.
     pub fn cdf(&self) -> Vec<(f64, f64)> {
         self.curve(|n, rank| rank / n)
     }
 
-    /// The complementary CDF as a step curve: from each point's value on, its share of the
-    /// samples is greater. It begins at share 1 and ends at 0; otherwise like [`Self::cdf`].
+    /// The complementary CDF as a step curve: from each point's value on, its share of the samples
+    /// is greater. Starts at share 1 and ends at 0; otherwise like [`Self::cdf`].
     pub fn ccdf(&self) -> Vec<(f64, f64)> {
         self.curve(|n, rank| (n - rank) / n)
     }
@@ -78,14 +77,14 @@ const PERCENTILES: [(f64, &str); 6] = [
 ];
 
 impl Figure {
-    /// The complementary CDF: over each value of the `quantity`, the share of the samples that is
-    /// greater, on a log scale, so that the tail can be read. `y` names the share, for example
-    /// "share of messages that took longer". The line of each series ends at its largest sample.
+    /// A figure of the complementary CDF: over each value of `quantity`, the share of greater
+    /// samples. The log scale shows the tail. `y` names the share, for example "share of messages
+    /// that took longer". Each line ends at its largest sample.
     pub fn ccdf(
         title: impl Into<String>,
         quantity: Axis,
         y: impl Into<String>,
-        series: &[(&str, &Distribution)],
+        series: &[(&str, &SortedSamples)],
     ) -> Self {
         let largest = series.iter().map(|(_, d)| d.len()).max().unwrap_or(0);
         let min = (largest > 0).then(|| round_down(1.0 / largest as f64));
@@ -107,13 +106,13 @@ impl Figure {
         }
     }
 
-    /// The CDF: over each value of the `quantity`, the share of the samples that is not greater,
-    /// from 0 to 1. `y` names the share, for example "share of messages that took no longer".
+    /// A figure of the CDF: over each value of `quantity`, the share of samples not greater, from 0
+    /// to 1. `y` names the share, for example "share of messages that took no longer".
     pub fn cdf(
         title: impl Into<String>,
         quantity: Axis,
         y: impl Into<String>,
-        series: &[(&str, &Distribution)],
+        series: &[(&str, &SortedSamples)],
     ) -> Self {
         let lines = series.iter().map(|(label, d)| {
             let mut points = from_axis(&quantity, d.cdf(), 0.0);
@@ -137,7 +136,7 @@ impl Figure {
     }
 }
 
-/// The curve from the lower end of the axis on, where that is given.
+/// Extends the curve to the lower end of the axis, if the axis has one.
 fn from_axis(axis: &Axis, mut points: Vec<(f64, f64)>, level: f64) -> Vec<(f64, f64)> {
     if let (Some(start), Some(&(first, _))) = (axis.min, points.first())
         && start < first
@@ -155,7 +154,7 @@ fn percentiles(y: impl Fn(f64) -> f64) -> SideAxis {
     }
 }
 
-/// The next of 1, 2, 5 times a power of ten that is clearly below the share.
+/// The largest of 1, 2, 5 times a power of ten that is at most 95 % of the share.
 fn round_down(share: f64) -> f64 {
     let decade = 10_f64.powf(share.log10().floor());
     let steps = [5.0, 2.0, 1.0, 0.5].map(|s| s * decade);
@@ -173,22 +172,22 @@ mod tests {
     use super::*;
 
     /// The share of the samples that are greater than `x`, NaN without samples.
-    fn share_above(d: &Distribution, x: f64) -> f64 {
+    fn share_above(d: &SortedSamples, x: f64) -> f64 {
         let not_above = d.sorted.partition_point(|v| *v <= x);
         (d.len() - not_above) as f64 / d.len() as f64
     }
 
-    fn long_tail(n: usize) -> Distribution {
+    fn long_tail(n: usize) -> SortedSamples {
         let mut rng = SmallRng::seed_from_u64(7);
-        Distribution::new((0..n).map(|_| {
+        SortedSamples::new((0..n).map(|_| {
             let steps = (-rng.random::<f64>().max(1e-9).ln() / 2.3).floor();
             75.0 + 30.0 * steps * steps + rng.random::<f64>()
         }))
     }
 
     #[test]
-    fn quantiles_are_nearest_rank() {
-        let d = Distribution::new((1..=100).rev().map(f64::from));
+    fn sample_quantiles_are_nearest_rank() {
+        let d = SortedSamples::new((1..=100).rev().map(f64::from));
         for rank in 1..=100 {
             assert_eq!(d.quantile(f64::from(rank) / 100.0), Some(f64::from(rank)));
         }
@@ -202,7 +201,7 @@ mod tests {
 
     #[test]
     fn no_samples_give_no_curve_and_no_quantile() {
-        let d = Distribution::new([f64::NAN, f64::INFINITY]);
+        let d = SortedSamples::new([f64::NAN, f64::INFINITY]);
         assert!(d.is_empty());
         assert_eq!((d.quantile(0.5), d.max()), (None, None));
         assert!(d.cdf().is_empty() && d.ccdf().is_empty());
@@ -210,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn ties_are_one_step() {
-        let d = Distribution::new([75.0, 105.0, 75.0, 75.0]);
+    fn equal_samples_are_one_step() {
+        let d = SortedSamples::new([75.0, 105.0, 75.0, 75.0]);
         assert_eq!(d.cdf(), [(75.0, 0.0), (75.0, 0.75), (105.0, 1.0)]);
         assert_eq!(d.ccdf(), [(75.0, 1.0), (75.0, 0.25), (105.0, 0.0)]);
     }
 
     #[test]
-    fn curves_are_bounded_and_their_tail_is_exact() {
+    fn curves_are_bounded_with_exact_tail() {
         let d = long_tail(200_000);
         let points = d.ccdf();
         assert!(points.len() <= 1000, "{} points", points.len());
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thinned_curve_stays_within_a_pixel() {
+    fn thinned_curve_stays_within_one_pixel() {
         let d = long_tail(200_000);
         let decades = (d.len() as f64).log10();
         let points = d.ccdf();

@@ -1,9 +1,9 @@
-//! A writer for XML and HTML that escapes all it is given.
+//! A writer for XML and HTML that escapes its input.
 
-use crate::names::is_steering;
+use crate::names::is_terminal_control;
 
-/// Text for the inside of an element or a quoted attribute. Characters that XML forbids,
-/// or that steer, become U+FFFD.
+/// Escapes text for an element or a quoted attribute. Characters that XML forbids and control
+/// characters become U+FFFD.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -15,17 +15,17 @@ pub(crate) fn escape(text: &str) -> String {
             '\'' => out.push_str("&#39;"),
             '\t' | '\n' => out.push(c),
             '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
-            c if is_steering(c) => out.push('\u{fffd}'),
+            c if is_terminal_control(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }
     out
 }
 
-/// Attributes of an element: names, which must be our own, and values, which may be anything.
+/// Attributes of an element: trusted names and arbitrary values.
 pub(crate) type Attributes<'a> = [(&'a str, &'a str)];
 
-/// Elements written one after the other.
+/// A document under construction.
 #[derive(Default)]
 pub(crate) struct Markup {
     out: String,
@@ -67,13 +67,13 @@ impl Markup {
         self
     }
 
-    /// Writes markup of our own, or whitespace between elements, as it is.
+    /// Writes trusted markup or whitespace without escaping.
     pub(crate) fn raw(&mut self, markup: &str) -> &mut Self {
         self.out.push_str(markup);
         self
     }
 
-    /// All that was written, with every open element closed.
+    /// Closes all open elements and returns the document.
     pub(crate) fn finish(mut self) -> String {
         while !self.open.is_empty() {
             self.close();

@@ -1,14 +1,14 @@
-//! Tables, figures and the one-file HTML page.
+//! Tables, figures and the single-file HTML page.
 //!
-//! * [`number`]: every number for people is formatted there.
-//! * [`Distribution`]: samples to quantiles, CDF and complementary CDF.
-//! * [`Table`]: for the terminal and for HTML.
+//! * [`number`]: formats every number for people.
+//! * [`SortedSamples`]: quantiles, CDF and complementary CDF of samples.
+//! * [`Table`]: for the terminal, HTML and Markdown.
 //! * [`Figure`]: lines on axes, as SVG.
-//! * [`Choice`]: figures in one place of a page, of which a reader chooses one.
-//! * [`csv_field`]: a field of a file for other tools.
-//! * [`Page`]: one HTML file that needs nothing else, not even a network.
+//! * [`Choice`]: a set of figures of which a reader shows one.
+//! * [`csv_field`]: a field of a CSV file.
+//! * [`Page`]: one HTML file without external resources.
 //!
-//! All output is deterministic: the same input gives the same bytes.
+//! All output is deterministic: equal input gives equal bytes.
 
 mod distribution;
 mod figure;
@@ -17,10 +17,10 @@ pub mod number;
 mod page;
 mod table;
 
-pub use distribution::Distribution;
-pub use figure::{Axis, Figure, Line, Role, STYLES, Scale, Shape, SideAxis, Stream};
+pub use distribution::SortedSamples;
+pub use figure::{Axis, Figure, Line, Role, STYLES, Scale, Shape, SideAxis, StreamKind};
 pub use page::{Choice, Fact, Page, Part};
-pub use table::{Align, Column, Table, columns_of};
+pub use table::{Align, Column, Table, display_width};
 
 /// A text as one field of comma-separated values (RFC 4180).
 #[must_use]

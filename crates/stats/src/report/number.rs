@@ -1,9 +1,9 @@
-//! Numbers as people read them: sensible digits, grouped thousands, "–" where there is none.
+//! Numbers for people: sensible digits, grouped thousands, "–" for missing values.
 //!
-//! Groups and units are joined by no-break spaces, so that a number never wraps.
-//! Every function takes a number or an `Option` of one; `None`, NaN and infinities are [`MISSING`].
+//! No-break spaces join groups and units, so that a number never wraps. Every function takes a
+//! number or an `Option`; `None`, NaN and infinities are [`MISSING`].
 
-/// What stands for a number that is not there.
+/// Placeholder for a missing number.
 pub const MISSING: &str = "–";
 
 const NO_BREAK_SPACE: char = '\u{a0}';
@@ -13,32 +13,32 @@ pub fn millis(ms: impl Into<Option<f64>>) -> String {
     finite(ms).map_or_else(missing, |v| by_size(v, &[(10.0, 2), (1000.0, 1)]))
 }
 
-/// A time in seconds to the millisecond, without its unit: `0.042`, `1 204.500`.
+/// A time in seconds with three decimals, without its unit: `0.042`, `1 204.500`.
 pub fn seconds(s: impl Into<Option<f64>>) -> String {
     finite(s).map_or_else(missing, |v| fixed(v, 3))
 }
 
-/// A number of things: `950`, `24 000`.
+/// A count: `950`, `24 000`.
 pub fn count(n: u64) -> String {
     group(&n.to_string())
 }
 
-/// What so many things are, given in the singular: `connection`, `losses`.
-pub fn plural(n: u64, what: &str) -> String {
-    let ending = match (n, what.ends_with('s')) {
+/// The noun `noun` in the number that `n` requires: `connection`, `losses`.
+pub fn plural(n: u64, noun: &str) -> String {
+    let ending = match (n, noun.ends_with('s')) {
         (1, _) => "",
         (_, true) => "es",
         (_, false) => "s",
     };
-    format!("{what}{ending}")
+    format!("{noun}{ending}")
 }
 
-/// A number of things, for logs: its digits are not grouped. `1 connection`, `20000 losses`.
-pub fn counted(n: u64, what: &str) -> String {
-    format!("{n} {}", plural(n, what))
+/// A count with its noun, for logs, without digit groups: `1 connection`, `20000 losses`.
+pub fn counted(n: u64, noun: &str) -> String {
+    format!("{n} {}", plural(n, noun))
 }
 
-/// A mean of numbers of things: `3.33`, `12.7`, `24 000`; whole ones without decimals.
+/// A mean count: `3.33`, `12.7`, `24 000`; whole numbers without decimals.
 pub fn amount(amount: impl Into<Option<f64>>) -> String {
     let amount = finite(amount);
     match amount.filter(|v| v.fract() == 0.0) {
@@ -129,7 +129,7 @@ fn finite(value: impl Into<Option<f64>>) -> Option<f64> {
     value.into().filter(|v| v.is_finite())
 }
 
-/// As many decimals as the first limit above the rounded value says, none beyond the last limit.
+/// Formats with the decimals of the first limit above the rounded value; none above the last limit.
 fn by_size(value: f64, limits: &[(f64, usize)]) -> String {
     for &(limit, decimals) in limits {
         let unit = 10_f64.powi(decimals as i32);
@@ -148,7 +148,7 @@ fn fixed(value: f64, decimals: usize) -> String {
     }
 }
 
-/// Sets the digits before the decimal point in groups of three.
+/// Groups the digits before the decimal point by three.
 fn group(text: &str) -> String {
     let (sign, digits) = text
         .strip_prefix('-')
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn milliseconds_have_sensible_digits() {
+    fn milliseconds_have_three_significant_digits() {
         let shown = [0.0, 7.514, 9.999, 75.12, 999.96, 1486.4, 1234567.0, -75.1];
         let shown = shown.map(|v| spaced(millis(v)));
         assert_eq!(
@@ -192,13 +192,13 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_told_to_the_millisecond() {
+    fn seconds_have_three_decimals() {
         let shown = [0.0, 0.0421, 1204.5].map(|v| spaced(seconds(v)));
         assert_eq!(shown, ["0.000", "0.042", "1 204.500"]);
     }
 
     #[test]
-    fn sizes_change_unit_before_they_need_four_digits() {
+    fn sizes_change_unit_before_four_digits() {
         let shown = [0.0, 950.0, 999.6, 2.4e6, 24.31e6, 243e6, 999.7e6, 4e18];
         let shown = shown.map(|v| spaced(bytes(v)));
         assert_eq!(
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_and_shares_keep_what_matters() {
+    fn ratios_and_shares_have_two_significant_digits() {
         assert_eq!(
             [0.531, 1.04, 1.999, 4.91, 12.3].map(ratio),
             ["0.53x", "1.04x", "2.0x", "4.9x", "12x"]
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_is_a_dash() {
+    fn missing_numbers_are_dashes() {
         for none in [None, Some(f64::NAN), Some(f64::INFINITY)] {
             let shown = [millis(none), seconds(none), bytes(none), ratio(none)];
             assert_eq!(shown, [MISSING; 4]);
@@ -237,13 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn amounts_have_decimals_only_where_they_need_them() {
+    fn whole_amounts_have_no_decimals() {
         let shown = [3.0, 24_000.0, -2.0, 10.0 / 3.0, 317.25].map(|v| spaced(amount(v)));
         assert_eq!(shown, ["3", "24 000", "\u{2212}2", "3.33", "317.2"]);
     }
 
     #[test]
-    fn counts_are_grouped() {
+    fn counts_are_grouped_by_thousands() {
         assert_eq!(
             [7, 999, 1000, 24_000, 1_234_567].map(|n| spaced(count(n))),
             ["7", "999", "1 000", "24 000", "1 234 567"]

@@ -5,14 +5,14 @@ use unicode_width::UnicodeWidthStr;
 use super::markup::Markup;
 use super::number::MISSING;
 use super::page::anchor;
-use crate::names::is_steering;
+use crate::names::is_terminal_control;
 
-/// How the cells of a column line up.
+/// Alignment of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
-    /// Cells line up at the left, for words.
+    /// Left, for words.
     Left,
-    /// Cells line up at the right, for numbers.
+    /// Right, for numbers.
     Right,
 }
 
@@ -21,13 +21,13 @@ pub enum Align {
 pub struct Column {
     /// What the column shows; may be empty.
     pub header: String,
-    /// The unit of all its cells, shown after the header; empty where there is none.
+    /// The unit of all cells, shown after the header; may be empty.
     pub unit: String,
-    /// How the column's header and cells line up.
+    /// Alignment of header and cells.
     pub align: Align,
-    /// Cells are verdicts: words that a page tells apart by colour as well.
+    /// Cells are verdicts: words that a page also colours.
     pub verdict: bool,
-    /// In how many characters a terminal wraps cells; a page wraps them as it has room.
+    /// Width in characters at which a terminal wraps cells. A page wraps by its own width.
     pub wrap: Option<usize>,
 }
 
@@ -42,7 +42,7 @@ impl Column {
         Self::new(header, Align::Right)
     }
 
-    /// The column, with this unit.
+    /// The column with this unit.
     pub fn unit(self, unit: impl Into<String>) -> Self {
         Self {
             unit: unit.into(),
@@ -50,7 +50,7 @@ impl Column {
         }
     }
 
-    /// The column, of verdicts: `near`, `changed`, `miss` and others.
+    /// The column as verdicts: `near`, `changed`, `miss` and others.
     pub fn verdicts(self) -> Self {
         Self {
             verdict: true,
@@ -58,7 +58,7 @@ impl Column {
         }
     }
 
-    /// The column, whose cells may go on in the next line, after so many characters in a terminal.
+    /// The column with cells that wrap after this many characters in a terminal.
     pub fn wrapped(self, after: usize) -> Self {
         Self {
             wrap: Some(after),
@@ -91,7 +91,7 @@ pub struct Table {
     note: String,
     columns: Vec<Column>,
     rows: Vec<Row>,
-    leads_on: bool,
+    section_links: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,31 +101,31 @@ enum Row {
 }
 
 impl Table {
-    /// A table without rows yet. The caption, which may be empty, is shown in HTML only.
+    /// An empty table. The caption, which may be empty, appears in HTML only.
     pub fn new(caption: impl Into<String>, columns: impl IntoIterator<Item = Column>) -> Self {
         Self {
             caption: caption.into(),
             note: String::new(),
             columns: columns.into_iter().collect(),
             rows: Vec::new(),
-            leads_on: false,
+            section_links: false,
         }
     }
 
-    /// The table, with what there is to know of it below its caption, in HTML only.
+    /// The table with a note below its caption, in HTML only.
     #[must_use]
-    pub fn noted(self, note: impl Into<String>) -> Self {
+    pub fn with_note(self, note: impl Into<String>) -> Self {
         Self {
             note: note.into(),
             ..self
         }
     }
 
-    /// The table, whose sections lead to headings of the page with the same titles.
+    /// The table with links from its sections to page headings of the same title.
     #[must_use]
-    pub fn leading_on(self) -> Self {
+    pub fn with_section_links(self) -> Self {
         Self {
-            leads_on: true,
+            section_links: true,
             ..self
         }
     }
@@ -146,7 +146,7 @@ impl Table {
         self
     }
 
-    /// The table with so many of its columns, the first ones.
+    /// The table with only its first `columns` columns.
     #[must_use]
     pub fn narrowed(mut self, columns: usize) -> Self {
         self.columns.truncate(columns);
@@ -158,7 +158,7 @@ impl Table {
         self
     }
 
-    /// Adds a line that heads the rows after it.
+    /// Adds a heading row for the rows after it.
     pub fn section(&mut self, title: impl Into<String>) -> &mut Self {
         self.rows.push(Row::Section(title.into()));
         self
@@ -175,8 +175,8 @@ const INDENT: &str = "  ";
 const GAP: &str = "   ";
 
 impl Table {
-    /// Aligned UTF-8 text, each line ended by a newline and without trailing spaces. Characters
-    /// that steer are replaced, so a cell cannot steer the terminal.
+    /// Aligned UTF-8 text, each line ended by a newline and without trailing spaces. Control
+    /// characters are replaced, so a cell cannot control the terminal.
     #[must_use]
     pub fn to_text(&self) -> String {
         let headings = self.columns.iter().map(|c| printable(&c.heading()));
@@ -187,11 +187,11 @@ impl Table {
                 let cells = rows.iter().map(|row| match row {
                     Row::Cells(cells) => {
                         let lines = wrapped(&cells[i], self.columns[i].wrap).into_iter();
-                        lines.map(|line| columns_of(&line)).max().unwrap_or(0)
+                        lines.map(|line| display_width(&line)).max().unwrap_or(0)
                     }
                     Row::Section(_) => 0,
                 });
-                cells.max().unwrap_or(0).max(columns_of(&headings[i]))
+                cells.max().unwrap_or(0).max(display_width(&headings[i]))
             })
             .collect();
 
@@ -207,11 +207,11 @@ impl Table {
         if self.is_empty() {
             out += &format!("{INDENT}{NO_DATA}\n");
         }
-        // Plain spaces, so that what is seen can be searched for.
+        // Plain spaces make the output searchable.
         out.replace('\u{a0}', " ")
     }
 
-    /// The rows as they are printed, those below a section's title set in under it.
+    /// The printable rows; rows below a section title are indented.
     fn printable_rows(&self) -> Vec<Row> {
         let mut indent = "";
         let print = |row: &Row| match row {
@@ -230,7 +230,7 @@ impl Table {
         self.rows.iter().map(print).collect()
     }
 
-    /// The lines of a row, of which there are several where cells go on.
+    /// The lines of a row; several if cells wrap.
     fn lines(&self, cells: &[String], widths: &[usize]) -> String {
         let cells = cells.iter().zip(&self.columns);
         let cells = cells.map(|(cell, column)| wrapped(cell, column.wrap));
@@ -250,7 +250,7 @@ impl Table {
             .zip(&self.columns)
             .zip(widths)
             .map(|((cell, column), width)| {
-                let rest = " ".repeat(width.saturating_sub(columns_of(cell)));
+                let rest = " ".repeat(width.saturating_sub(display_width(cell)));
                 match column.align {
                     Align::Left => format!("{cell}{rest}"),
                     Align::Right => format!("{rest}{cell}"),
@@ -261,14 +261,14 @@ impl Table {
     }
 }
 
-/// The columns that a text takes on a terminal, where some characters take two or none.
+/// The width of a text on a terminal. Some characters take two columns or none.
 #[must_use]
-pub fn columns_of(text: &str) -> usize {
+pub fn display_width(text: &str) -> usize {
     text.width()
 }
 
-/// The lines of a cell that goes on after so many characters, set in where it does. A word that is
-/// longer has a line of its own.
+/// Wraps a cell after this many characters and indents further lines. A longer word has its own
+/// line.
 fn wrapped(cell: &str, after: Option<usize>) -> Vec<String> {
     let Some(after) = after else {
         return vec![cell.to_owned()];
@@ -277,16 +277,16 @@ fn wrapped(cell: &str, after: Option<usize>) -> Vec<String> {
     let indent = &cell[..cell.len() - text.len()];
     let mut lines = Vec::new();
     let mut line = indent.to_owned();
-    for (place, word) in text.split(' ').enumerate() {
-        let begins = place == 0;
-        if !begins && columns_of(&line) + 1 + columns_of(word) > after {
+    for (index, word) in text.split(' ').enumerate() {
+        let is_first = index == 0;
+        if !is_first && display_width(&line) + 1 + display_width(word) > after {
             lines.push(std::mem::replace(
                 &mut line,
                 format!("{indent}{INDENT}{word}"),
             ));
             continue;
         }
-        if !begins {
+        if !is_first {
             line.push(' ');
         }
         line.push_str(word);
@@ -295,17 +295,23 @@ fn wrapped(cell: &str, after: Option<usize>) -> Vec<String> {
     lines
 }
 
-/// Text without characters that steer.
+/// Replaces control characters.
 fn printable(text: &str) -> String {
-    let harmless = |c: char| if is_steering(c) { '\u{fffd}' } else { c };
+    let harmless = |c: char| {
+        if is_terminal_control(c) {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
     text.chars().map(harmless).collect()
 }
 
-/// Columns that a terminal wraps after so many characters or more have sentences in them.
+/// A column that wraps at this width or above contains sentences.
 const SENTENCE: usize = 40;
 
 impl Table {
-    /// A `<table>` element; its style is the page's.
+    /// A `<table>` element, styled by the page.
     pub fn to_html(&self) -> String {
         let mut out = Markup::default();
         match self.has_verdicts() {
@@ -332,7 +338,7 @@ impl Table {
             match row {
                 Row::Section(title) => {
                     out.open("th", &[("colspan", &span), ("class", "section")]);
-                    match self.leads_on {
+                    match self.section_links {
                         true => {
                             let to = format!("#{}", anchor(title));
                             out.element("a", &[("href", &*to)], title)
@@ -352,7 +358,8 @@ impl Table {
         out.finish()
     }
 
-    /// A narrow page has each of its rows as lines of their own, with the columns' headings.
+    /// Whether any column has verdicts. On a narrow page, such a table shows each cell on its own
+    /// line with its heading.
     fn has_verdicts(&self) -> bool {
         self.columns.iter().any(|column| column.verdict)
     }
@@ -389,8 +396,8 @@ fn class(align: Align) -> &'static str {
 }
 
 impl Table {
-    /// A table of GitHub Flavored Markdown, each line ended by a newline. Sections are rows of
-    /// their own; the caption is left out. No-break spaces stay, so that numbers do not wrap.
+    /// A GitHub Flavored Markdown table, each line ended by a newline. Sections are separate rows;
+    /// the caption is dropped. No-break spaces remain, so that numbers do not wrap.
     pub fn to_markdown(&self) -> String {
         let headings = self.columns.iter().map(Column::heading);
         let rules = self.columns.iter().map(|column| match column.align {
@@ -416,7 +423,7 @@ fn line(cells: impl IntoIterator<Item = String>) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// Text for a cell: a bar would end the cell, and a line break the row.
+/// Escapes cell text: a bar would end the cell, a line break the row.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace(['\r', '\n'], " ")
 }
@@ -426,7 +433,7 @@ mod tests {
     use super::{Column, Table};
 
     #[test]
-    fn a_table_has_headings_alignment_and_rows() {
+    fn markdown_table_has_headings_alignment_and_rows() {
         let columns = [Column::left(""), Column::right("p50").unit("ms")];
         let mut table = Table::new("caption", columns);
         table.section("loss").row(["plain | TCP", "75.1"]);
@@ -437,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_without_rows_says_so() {
+    fn markdown_table_without_rows_shows_no_data() {
         let table = Table::new("", [Column::left("name")]);
         assert_eq!(table.to_markdown(), "| name |\n| --- |\n| no data |\n");
     }

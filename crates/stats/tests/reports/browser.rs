@@ -1,37 +1,37 @@
-//! What the HTML page promises to those who look at it: in a real browser, where there is one.
+//! Checks the HTML page in a real browser, if one is installed.
 //!
-//! `PILLION_PAGE=FILE cargo test -p pillion-stats --test reports` looks at a page of yours.
+//! `PILLION_PAGE=FILE cargo test -p pillion-stats --test reports` checks another page.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
 use pillion_stats::report::{
-    Axis, Choice, Column, Distribution, Fact, Figure, Line, Page, Part, Table,
+    Axis, Choice, Column, Fact, Figure, Line, Page, Part, SortedSamples, Table,
 };
 use serde_json::Value;
 
 const PROBE: &str = include_str!("probe.js");
-/// Widths in pixels: of a laptop, and of a telephone.
+/// Widths in pixels of a laptop and a phone.
 const WIDTHS: [u32; 2] = [1280, 390];
 
 #[test]
-fn a_page_is_whole_on_wide_and_narrow_screens_and_its_controls_work() {
+fn page_fits_wide_and_narrow_screens_with_working_controls() {
     let Some(browser) = browser() else { return };
     let html = match env::var_os("PILLION_PAGE") {
         Some(file) => fs::read_to_string(file).expect("PILLION_PAGE can be read"),
         None => page().to_html(),
     };
     for width in WIDTHS {
-        assert_eq!(look(&browser, &html, width), "all is well", "{width}");
+        assert_eq!(inspect(&browser, &html, width), "no findings", "{width}");
     }
 }
 
 #[test]
-fn what_is_wrong_with_a_page_is_seen() {
+fn browser_check_detects_faulty_pages() {
     let Some(browser) = browser() else { return };
     let html = page().to_html();
-    let breaks = [
+    let faults = [
         ("<main>", "<main style='min-width: 2000px'>", "2000 wide"),
         (
             "addEventListener(\"click\"",
@@ -61,15 +61,15 @@ fn what_is_wrong_with_a_page_is_seen() {
         ),
         ("  .options { display: none; }", "", "buttons are printed"),
     ];
-    for (intact, broken, complaint) in breaks {
+    for (intact, broken, fault) in faults {
         assert!(html.contains(intact), "{intact}");
-        let said = look(&browser, &html.replace(intact, broken), WIDTHS[0]);
-        assert!(said.contains(complaint), "{complaint}: {said}");
+        let findings = inspect(&browser, &html.replace(intact, broken), WIDTHS[0]);
+        assert!(findings.contains(fault), "{fault}: {findings}");
     }
 }
 
-/// What the probe says of a page that is shown so wide, and what the browser says of its scripts.
-fn look(browser: &Path, html: &str, width: u32) -> String {
+/// The probe's findings on a page of this width, and the browser's messages about its scripts.
+fn inspect(browser: &Path, html: &str, width: u32) -> String {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("host.html");
     let source = html.replace('&', "&amp;").replace('"', "&quot;");
@@ -87,27 +87,27 @@ fn look(browser: &Path, html: &str, width: u32) -> String {
         .output()
         .expect("the browser starts");
     let dom = String::from_utf8_lossy(&out.stdout);
-    let said = dom.split_once("<pre id=\"said\">");
-    let said = said.and_then(|(_, rest)| rest.split_once("</pre>"));
+    let findings = dom.split_once("<pre id=\"findings\">");
+    let findings = findings.and_then(|(_, rest)| rest.split_once("</pre>"));
     let log = String::from_utf8_lossy(&out.stderr);
     let errors = log.lines().filter(|line| line.contains("CONSOLE"));
     let errors: Vec<&str> = errors.collect();
-    match (said, errors.is_empty()) {
-        (Some((said, _)), true) => said.to_owned(),
-        (said, _) => format!("{said:?}\n{}", errors.join("\n")),
+    match (findings, errors.is_empty()) {
+        (Some((findings, _)), true) => findings.to_owned(),
+        (findings, _) => format!("{findings:?}\n{}", errors.join("\n")),
     }
 }
 
-/// Chromium, if it is there; `make test` says if it is not.
+/// Chromium, if installed; `make test` reports if it is missing.
 fn browser() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let mut places = env::split_paths(&path).map(|folder| folder.join("chromium"));
-    places.find(|place| place.is_file())
+    let mut candidates = env::split_paths(&path).map(|folder| folder.join("chromium"));
+    candidates.find(|path| path.is_file())
 }
 
-/// All that a page can hold, with texts as long as they get.
+/// A page with every kind of part and the longest texts.
 fn page() -> Page {
-    let samples = Distribution::new((1..500).map(f64::from));
+    let samples = SortedSamples::new((1..500).map(f64::from));
     let series = [(
         "TCP beside thin streams that are bundled without a limit",
         &samples,
@@ -134,7 +134,7 @@ fn page() -> Page {
         Column::left("because").wrapped(40),
         Column::left("source").wrapped(30),
     ];
-    let mut table = Table::new("Published numbers beside ours", columns).leading_on();
+    let mut table = Table::new("Published numbers beside ours", columns).with_section_links();
     let unbroken = |text: &str| text.replace(' ', "\u{a0}");
     table.section(heading);
     table.row([

@@ -1,14 +1,14 @@
-//! What every figure promises, whatever it is given.
+//! Invariants of every figure for any input.
 
-use pillion_stats::report::{Axis, Distribution, Figure, Line, Page};
+use pillion_stats::report::{Axis, Figure, Line, Page, SortedSamples};
 use roxmltree::Document;
 
 const HOSTILE: &str = "</text></svg><script>alert('&')</script>\u{1b}[31m\u{0}]]>\"";
 
-fn latencies(n: u32, spread: f64) -> Distribution {
-    Distribution::new((0..n).map(|i| {
-        let late = f64::from(n) / f64::from(i + 1);
-        75.0 + spread * (1.0 + late.ln()).floor()
+fn latencies(n: u32, spread: f64) -> SortedSamples {
+    SortedSamples::new((0..n).map(|i| {
+        let tail = f64::from(n) / f64::from(i + 1);
+        75.0 + spread * (1.0 + tail.ln()).floor()
     }))
 }
 
@@ -19,7 +19,7 @@ fn axis() -> Axis {
     }
 }
 
-fn both(series: &[(&str, &Distribution)]) -> [Figure; 2] {
+fn both(series: &[(&str, &SortedSamples)]) -> [Figure; 2] {
     [
         Figure::ccdf("tail", axis(), "share that took longer", series),
         Figure::cdf("body", axis(), "share that took no longer", series),
@@ -35,7 +35,7 @@ fn texts(svg: &str, class: &str) -> Vec<String> {
         .collect()
 }
 
-/// The rectangle of each text as most fonts would set it.
+/// The rectangle of each text in most fonts.
 fn boxes(svg: &str) -> Vec<(String, [f64; 4])> {
     let document = Document::parse(svg).expect("well-formed");
     let texts = document.descendants().filter(|n| n.has_tag_name("text"));
@@ -72,7 +72,7 @@ fn assert_apart(svg: &str) {
     }
 }
 
-/// The wide and the narrow drawing, as a page holds them.
+/// The wide and the narrow drawing of a page.
 fn drawings(figure: &Figure) -> Vec<String> {
     let page = Page {
         parts: vec![figure.clone().into()],
@@ -88,7 +88,7 @@ fn drawings(figure: &Figure) -> Vec<String> {
 }
 
 #[test]
-fn every_line_is_labelled_and_no_text_lies_on_another() {
+fn lines_are_labelled_without_overlapping_text() {
     let (plain, bundled) = (latencies(20_000, 140.0), latencies(20_000, 30.0));
     for mut figure in both(&[("plain TCP", &plain), ("pillion", &bundled)]) {
         figure
@@ -111,7 +111,7 @@ fn every_line_is_labelled_and_no_text_lies_on_another() {
 }
 
 #[test]
-fn crowded_and_equal_lines_still_have_labels_apart() {
+fn crowded_and_equal_lines_have_separate_labels() {
     let d = latencies(500, 30.0);
     let names: Vec<String> = (0..30).map(|i| format!("stream number {i}")).collect();
     let series: Vec<_> = names.iter().map(|n| (n.as_str(), &d)).collect();
@@ -124,7 +124,7 @@ fn crowded_and_equal_lines_still_have_labels_apart() {
 }
 
 #[test]
-fn hostile_labels_are_only_text() {
+fn hostile_labels_are_escaped() {
     let d = latencies(100, 30.0);
     for mut figure in both(&[(HOSTILE, &d)]) {
         figure.title = HOSTILE.into();
@@ -139,8 +139,8 @@ fn hostile_labels_are_only_text() {
 }
 
 #[test]
-fn a_figure_without_data_says_so() {
-    let none = Distribution::default();
+fn figure_without_data_shows_no_data() {
+    let none = SortedSamples::default();
     let some = latencies(100, 30.0);
     for figure in both(&[]) {
         assert_eq!(texts(&figure.to_svg(), "label"), ["no data"]);
@@ -152,7 +152,7 @@ fn a_figure_without_data_says_so() {
 }
 
 #[test]
-fn dots_lie_about_the_height_of_their_name_and_have_its_style() {
+fn dots_spread_around_named_height_with_given_style() {
     let figure = Figure {
         title: "loss".into(),
         caption: String::new(),
@@ -194,7 +194,7 @@ fn dots_lie_about_the_height_of_their_name_and_have_its_style() {
 }
 
 #[test]
-fn what_was_measured_is_marked_on_a_line() {
+fn marked_line_has_dots_at_measured_points() {
     let figure = Figure {
         title: "goodput".into(),
         caption: String::new(),
@@ -214,7 +214,7 @@ fn what_was_measured_is_marked_on_a_line() {
 }
 
 #[test]
-fn boxes_lie_beside_their_names() {
+fn boxes_align_with_their_names() {
     let names = [
         "sfq",
         "pfifo, with a name that is longer than there is room for",
@@ -240,7 +240,7 @@ fn boxes_lie_beside_their_names() {
 }
 
 #[test]
-fn a_line_has_the_style_that_it_asks_for_and_the_others_those_that_are_free() {
+fn requested_styles_are_kept_and_others_take_free_ones() {
     let line = |label, style| Line::straight(label, vec![(0.0, 0.0), (1.0, 1.0)]).styled(style);
     let figure = Figure {
         title: "latency".into(),
@@ -264,7 +264,7 @@ fn a_line_has_the_style_that_it_asks_for_and_the_others_those_that_are_free() {
 }
 
 #[test]
-fn odd_points_draw_a_figure_all_the_same() {
+fn non_finite_points_still_draw_a_figure() {
     let odd = [
         0.0,
         -1.0,
@@ -298,7 +298,7 @@ fn odd_points_draw_a_figure_all_the_same() {
 }
 
 #[test]
-fn a_line_is_cut_off_at_the_end_of_the_axis() {
+fn line_is_clipped_at_axis_end() {
     let d = latencies(1000, 100.0);
     let [_, mut figure] = both(&[("pillion", &d)]);
     figure.x.max = Some(300.0);
@@ -321,7 +321,7 @@ fn a_line_is_cut_off_at_the_end_of_the_axis() {
 }
 
 #[test]
-fn the_same_input_gives_the_same_bytes() {
+fn figure_output_is_deterministic() {
     let d = latencies(5000, 30.0);
     assert_eq!(
         both(&[("a", &d)]).map(|f| f.to_svg()),
@@ -330,7 +330,7 @@ fn the_same_input_gives_the_same_bytes() {
 }
 
 #[test]
-fn distributions_of_a_few_samples_are_drawn() {
+fn distribution_of_few_samples_is_drawn() {
     for n in 1..12 {
         let d = latencies(n, 30.0);
         for figure in both(&[("pillion", &d)]) {
@@ -355,7 +355,7 @@ fn luminance(colour: &str) -> f64 {
 }
 
 #[test]
-fn labels_can_be_read_light_and_dark_and_the_first_two_lines_in_greyscale() {
+fn label_contrast_suffices_in_light_dark_and_greyscale() {
     let svg = Figure::cdf("", axis(), "", &[]).to_svg();
     let colours = |name: &str| -> Vec<f64> {
         let declared = svg.match_indices(name).map(|(at, _)| at + name.len());

@@ -1,10 +1,10 @@
-//! What reports promise: the HTML page, tables in a terminal, figures.
+//! Checks of reports: HTML page, terminal tables, figures.
 
 mod browser;
 mod figures;
 
 use pillion_stats::report::{
-    Axis, Choice, Column, Distribution, Fact, Figure, Page, Part, Table, number,
+    Axis, Choice, Column, Fact, Figure, Page, Part, SortedSamples, Table, number,
 };
 use roxmltree::{Document, ParsingOptions};
 use serde_json::json;
@@ -12,7 +12,7 @@ use serde_json::json;
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>&lt;\u{2028}'\"<!--";
 
 fn page(text: &str) -> Page {
-    let samples = Distribution::new((0..500).map(f64::from));
+    let samples = SortedSamples::new((0..500).map(f64::from));
     let axis = Axis::linear(text, text);
     let mut table = Table::new(text, [Column::left(text), Column::right("b").unit(text)]);
     table.section(text).row([text, text]);
@@ -39,7 +39,7 @@ fn page(text: &str) -> Page {
     }
 }
 
-/// The page with our own style and script left out, which are not XML.
+/// The page without its own style and scripts, which are not XML.
 fn markup(html: &str) -> String {
     let mut out = String::new();
     let mut rest = html;
@@ -72,10 +72,10 @@ fn elements(html: &str) -> Vec<String> {
 }
 
 #[test]
-fn whatever_text_a_page_holds_adds_no_element() {
+fn page_text_never_adds_elements() {
     let count = |text| {
         let mut elements = elements(&page(text).to_html());
-        // A long label may or may not need a leader; all else is the same.
+        // A long label may need a leader; everything other than that is equal.
         elements.retain(|name| name != "path");
         elements
     };
@@ -83,7 +83,7 @@ fn whatever_text_a_page_holds_adds_no_element() {
 }
 
 #[test]
-fn the_data_survives_embedding() {
+fn embedded_json_data_round_trips() {
     let page = page(HOSTILE);
     let html = page.to_html();
     let (_, rest) = html.split_once("id=\"data\">").expect("the data");
@@ -96,7 +96,7 @@ fn the_data_survives_embedding() {
 }
 
 #[test]
-fn a_page_asks_for_nothing_from_elsewhere() {
+fn page_loads_no_external_resources() {
     let html = page("harmless").to_html();
     let own = html
         .replace("http://www.w3.org/2000/svg", "")
@@ -115,7 +115,7 @@ fn a_page_asks_for_nothing_from_elsewhere() {
 }
 
 #[test]
-fn identifiers_are_unique() {
+fn page_element_ids_are_unique() {
     let html = page("harmless").to_html();
     let markup = markup(&html);
     let document = parse(&markup);
@@ -134,14 +134,14 @@ fn identifiers_are_unique() {
 }
 
 #[test]
-fn a_page_without_data_says_so() {
+fn page_without_data_shows_no_data() {
     assert!(
         Page::default()
             .to_html()
             .contains("There is no data to show.")
     );
     let mut page = page("harmless");
-    let none = Distribution::default();
+    let none = SortedSamples::default();
     let figure = Figure::ccdf("t", Axis::linear("x", "ms"), "y", &[("plain", &none)]);
     page.parts = vec![figure.into(), Table::new("t", [Column::left("a")]).into()];
     let html = page.to_html();
@@ -149,7 +149,7 @@ fn a_page_without_data_says_so() {
 }
 
 #[test]
-fn the_same_input_gives_the_same_bytes() {
+fn page_output_is_deterministic() {
     assert_eq!(page("harmless").to_html(), page("harmless").to_html());
 }
 
@@ -174,7 +174,7 @@ fn table() -> Table {
 }
 
 #[test]
-fn columns_line_up_and_missing_cells_are_dashes() {
+fn text_table_aligns_columns_and_shows_missing_as_dash() {
     let expected = "
              plain TCP   pillion   overhead, %
   ────────────────────────────────────────────
@@ -186,7 +186,7 @@ fn columns_line_up_and_missing_cells_are_dashes() {
 }
 
 #[test]
-fn long_cells_go_on_in_the_next_line_and_columns_can_be_left_out() {
+fn long_cells_wrap_and_columns_can_be_dropped() {
     let columns = [Column::left("published").wrapped(16), Column::right("then")];
     let mut table = Table::new("", columns.into_iter().chain([Column::left("because")]));
     table.section("duration");
@@ -204,7 +204,7 @@ fn long_cells_go_on_in_the_next_line_and_columns_can_be_left_out() {
 }
 
 #[test]
-fn a_cell_cannot_steer_the_terminal() {
+fn cell_control_characters_are_replaced() {
     let mut table = table();
     table.row(["\u{1b}[31mred\r\nder\u{202e}mag"]);
     let text = table.to_text();
@@ -213,7 +213,7 @@ fn a_cell_cannot_steer_the_terminal() {
 }
 
 #[test]
-fn a_table_without_rows_or_columns_says_so() {
+fn text_table_without_rows_or_columns_shows_no_data() {
     assert!(
         Table::new("", [Column::left("a")])
             .to_text()
@@ -224,7 +224,7 @@ fn a_table_without_rows_or_columns_says_so() {
 }
 
 #[test]
-fn columns_stay_aligned_where_characters_take_two_columns_or_none() {
+fn wide_and_zero_width_characters_keep_alignment() {
     let mut table = Table::new("t", [Column::left("process"), Column::right("n")]);
     for name in ["游戏", "game", "e\u{301}t"] {
         table.row([name.to_owned(), "7".to_owned()]);

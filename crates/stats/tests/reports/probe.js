@@ -1,8 +1,8 @@
-// Runs beside a page in a frame of the same origin; what it finds is a list of complaints.
+// Inspects a page in a frame of the same origin and lists its faults.
 addEventListener("load", () => {
   const view = document.querySelector("iframe").contentWindow;
-  const page = view.document, wrong = [];
-  const complain = (condition, what) => { if (condition) wrong.push(what); };
+  const page = view.document, faults = [];
+  const complain = (condition, fault) => { if (condition) faults.push(fault); };
   const shown = (element) => element.getClientRects().length > 0;
 
   const root = page.documentElement;
@@ -59,7 +59,7 @@ addEventListener("load", () => {
     const to = page.getElementById(link.getAttribute("href").slice(1));
     complain(!to, `${link.getAttribute("href")} leads nowhere`);
   }
-  // What is meant for paper, shown on the screen.
+  // Applies the print styles to the screen.
   for (const rule of [...page.styleSheets].flatMap((sheet) => [...sheet.cssRules])) {
     if (rule.media?.mediaText === "print") rule.media.mediaText = "all";
   }
@@ -68,7 +68,7 @@ addEventListener("load", () => {
   }
   complain([...page.querySelectorAll(".options")].some(shown), "buttons are printed");
   complain(root.scrollWidth > view.innerWidth, `on paper the page is ${root.scrollWidth} wide in ${view.innerWidth}`);
-  const said = document.body.appendChild(document.createElement("pre"));
-  said.id = "said";
-  said.textContent = wrong.join("\n") || "all is well";
+  const findings = document.body.appendChild(document.createElement("pre"));
+  findings.id = "findings";
+  findings.textContent = faults.join("\n") || "no findings";
 });

@@ -4,7 +4,7 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
-use crate::event::{Class, Passage, Sent};
+use crate::event::{Class, DeliveryStats, SentPacket};
 use crate::link::Link;
 use crate::link::hull::Hull;
 use crate::packet::{Numbering, Packet};
@@ -14,10 +14,10 @@ use crate::ranges::Tracker;
 /// One direction of a connection.
 #[derive(Debug)]
 pub struct HalfConnection {
-    /// What has been counted so far; complete when the connection is finished.
-    pub counts: Counts,
-    /// The largest segment that this direction's sender announced that it takes, in bytes of
-    /// payload, options not subtracted.
+    /// Counters so far; complete when the connection is finished.
+    pub counts: DirectionCounts,
+    /// The MSS that this direction's sender announced: the largest payload it accepts, options not
+    /// subtracted.
     pub mss: Option<u16>,
     /// The window scale that this direction's sender announced.
     pub window_scale: Option<u8>,
@@ -27,50 +27,50 @@ pub struct HalfConnection {
     pub last_data_ns: Option<i64>,
     pub(crate) numbering: Option<Numbering>,
     pub(crate) tracker: Option<Tracker>,
-    /// The window that this direction's sender advertised last, not scaled, as its peer knows.
+    /// The last window that this direction's sender advertised, unscaled.
     pub(crate) window: Option<u16>,
+    /// The last probe of the peer's closed window whose byte may have been accepted.
+    pub(super) pending_probe: Option<Probe>,
     /// The position of this direction's FIN.
-    /// The last probe of its peer's closed window whose byte may have been taken.
-    pub(super) probed: Option<Probe>,
     pub(crate) fin: Option<i64>,
     pub(crate) fin_acked: bool,
     pub(crate) fin_sacked: bool,
-    /// How its packets travel between the traces; only with a receiver's trace.
+    /// Transit of its packets between the traces; only with a receiver's trace.
     pub(crate) link: Option<Box<Link>>,
 }
 
-/// What one direction sent, counted in the trace at its sender. Bytes are bytes of payload
-/// unless the name says otherwise.
+/// Packets and bytes that one direction sent, counted in the trace at its sender. Bytes are payload
+/// unless named otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Counts {
-    /// All packets, packets that the trace shows twice left out.
+pub struct DirectionCounts {
+    /// All packets, except copies that the trace shows twice.
     pub packets: u64,
     /// The size of all packets on the wire with link headers, in bytes.
     pub wire_bytes: u64,
     /// The IP and TCP headers of all packets, in bytes.
     pub header_bytes: u64,
-    /// Packets with payload, keep-alives and window probes left out; all of them are new,
-    /// bundled or retransmitted.
+    /// Packets with payload, except keep-alives and window probes. Each is new, bundled or
+    /// retransmitted.
     pub data_packets: u64,
-    /// The payload of data packets, and the bytes of window probes that the peer took; the sum of
-    /// new, bundled and retransmitted bytes.
+    /// The payload of data packets and of accepted window probes: the sum of new, bundled and
+    /// retransmitted bytes.
     pub payload_bytes: u64,
-    /// Packets with nothing but new bytes.
+    /// Packets with only new bytes.
     pub new_packets: u64,
-    /// Packets that begin below the highest byte sent and end above it.
+    /// Packets that start below the highest byte sent and end above it.
     pub bundled_packets: u64,
-    /// Packets without any new byte.
+    /// Packets without a new byte.
     pub retransmitted_packets: u64,
-    /// Bytes sent for the first time, in whatever packet.
+    /// Bytes sent for the first time, in any packet.
     pub new_bytes: u64,
     /// Bytes sent before, in packets with new bytes.
     pub bundled_bytes: u64,
     /// Bytes sent before, in packets without new bytes.
     pub retransmitted_bytes: u64,
-    /// Of the bundled and retransmitted bytes, those that the sender knew to be delivered, or
-    /// that were first sent before the trace began.
+    /// Bundled and retransmitted bytes that the sender knew to be delivered, or that were first
+    /// sent before the trace started.
     pub stale_bytes: u64,
-    /// Bytes that were acknowledged and that the trace does not show as sent.
+    /// Acknowledged bytes whose transmission is not in the trace.
     pub missing_bytes: u64,
     /// Probes of an idle connection (RFC 9293, section 3.8.4).
     pub keep_alives: u64,
@@ -78,34 +78,34 @@ pub struct Counts {
     pub window_probes: u64,
     /// Packets without payload, SYN, FIN or RST.
     pub pure_acks: u64,
-    /// Packets that are duplicate ACKs (RFC 5681, section 2), for what the other direction sent.
+    /// Duplicate ACKs (RFC 5681, section 2) for data of the other direction.
     pub duplicate_acks: u64,
-    /// Packets that report bytes received twice (RFC 2883), of the other direction.
+    /// Packets with a DSACK (RFC 2883) for data of the other direction.
     pub dsacks: u64,
     /// Packets with SYN.
     pub syns: u64,
-    /// Packets with FIN; more than one if it was sent again.
+    /// Packets with FIN, retransmissions included.
     pub fins: u64,
     /// Packets with RST.
     pub resets: u64,
-    /// Packets with more payload than the peer takes in one segment: the trace was taken where
-    /// the kernel or the device had not cut them yet, or had joined them already.
+    /// Packets with more payload than the peer's MSS. The trace was taken before segmentation or
+    /// after coalescing by the kernel or device.
     pub offloaded_packets: u64,
-    /// Packets that the trace shows a second time, left out of all else.
+    /// Packets that the trace shows a second time; in no other count.
     pub repeated_packets: u64,
-    /// Packets whose sequence number belongs to no window of this connection, and that no other
-    /// packet shows to be another one's; left out of ranges.
+    /// Packets outside every window of this connection, unless another packet assigns them to
+    /// another connection. In no range.
     pub stray_packets: u64,
-    /// Packets whose acknowledgement number belongs to none.
+    /// Packets whose acknowledgement number is outside every window.
     pub stray_acks: u64,
-    /// Most packets in flight at one time.
+    /// Maximum packets in flight.
     pub most_in_flight: u32,
 }
 
 impl HalfConnection {
     pub(crate) fn new(has_receiver: bool) -> Self {
         Self {
-            counts: Counts::default(),
+            counts: DirectionCounts::default(),
             mss: None,
             window_scale: None,
             first_data_ns: None,
@@ -113,7 +113,7 @@ impl HalfConnection {
             numbering: None,
             tracker: None,
             window: None,
-            probed: None,
+            pending_probe: None,
             fin: None,
             fin_acked: false,
             fin_sacked: false,
@@ -121,35 +121,33 @@ impl HalfConnection {
         }
     }
 
-    /// How its packets fared on the way, where there is a trace at either end, whether or not both
-    /// show the connection.
+    /// Delivery of its packets, if there are two traces, whether or not both show the connection.
     #[must_use]
-    pub fn passage(&self) -> Option<&Passage> {
-        self.link.as_deref().map(|link| &link.passage)
+    pub fn delivery_stats(&self) -> Option<&DeliveryStats> {
+        self.link.as_deref().map(|link| &link.delivery_stats)
     }
 
-    /// The lowest raw delays of its packets; none without a trace at either end.
+    /// The lower hull of its packets' raw delays; empty with one trace.
     pub(crate) fn lowest(&self) -> Hull {
         let link = self.link.as_deref();
         link.map_or_else(Hull::default, |link| link.lowest().clone())
     }
 
-    /// The sequence number that stands for a position on the wire; none before any packet of
-    /// this direction is known.
+    /// The sequence number on the wire of a position; `None` before any packet of this direction.
     #[must_use]
     pub fn sequence_number(&self, position: i64) -> Option<u32> {
         Some(self.numbering?.number(position))
     }
 
-    /// Sets where its sequence numbers begin.
-    pub(crate) fn number(&mut self, numbering: Numbering) {
+    /// Sets the start of its sequence numbers.
+    pub(crate) fn set_numbering(&mut self, numbering: Numbering) {
         self.numbering = Some(numbering);
         self.tracker = Some(Tracker::new(self.link.is_some()));
     }
 
-    /// Has the processor fetch what its next packet needs.
+    /// Prefetches the state that its next packet needs.
     #[inline]
-    pub(crate) fn fetch_kept(&self) {
+    pub(crate) fn prefetch_state(&self) {
         if let Some(link) = &self.link {
             prefetch(&**link);
         }
@@ -158,7 +156,7 @@ impl HalfConnection {
         }
     }
 
-    /// Whether any byte was sent, and each is acknowledged.
+    /// Whether any byte was sent, and all are acknowledged.
     pub(crate) fn is_all_acked(&self) -> bool {
         let tracker = self.tracker.as_ref();
         tracker.is_some_and(|it| self.counts.new_bytes > 0 && it.acked() >= it.next())
@@ -166,7 +164,7 @@ impl HalfConnection {
 
     /// Whether all bytes were sent and acknowledged, FIN included.
     #[inline]
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.fin_acked
     }
 
@@ -175,7 +173,7 @@ impl HalfConnection {
     }
 }
 
-impl AddAssign for Counts {
+impl AddAssign for DirectionCounts {
     fn add_assign(&mut self, other: Self) {
         self.packets += other.packets;
         self.wire_bytes += other.wire_bytes;
@@ -206,26 +204,25 @@ impl AddAssign for Counts {
     }
 }
 
-/// Keep-alives with a byte of garbage are told from a byte sent again by the silence before
-/// them; no kernel probes an idle connection more often than this.
+/// Minimum silence before a keep-alive with a garbage byte, which otherwise looks like a
+/// retransmitted byte. No kernel probes an idle connection more often.
 const IDLE_NS: i64 = 1_000_000_000;
 
-/// A probe of a closed window with a byte that was never sent before: it is payload once the peer has
-/// taken it.
+/// A probe of a closed window with a new byte. The byte is payload once the peer accepts it.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    begin: i64,
+    start: i64,
     at_ns: i64,
     packet: u64,
 }
 
 impl HalfConnection {
-    /// Whether a packet only asks for an answer. Counts it if it does, and if it is a mere ACK.
+    /// Classifies and counts a probe, or counts a pure ACK. `None` if the packet is not a probe.
     #[inline]
     pub(super) fn probe(
         &mut self,
         packet: &Packet,
-        sent: &Sent,
+        sent: &SentPacket,
         peer_closed: bool,
     ) -> Option<Class> {
         if packet.flags.syn || packet.flags.fin || packet.payload_len > 1 {
@@ -237,13 +234,13 @@ impl HalfConnection {
         let idle = self
             .last_data_ns
             .is_none_or(|last| packet.at_ns.saturating_sub(last) >= IDLE_NS);
-        let before_all = sent.begin == acked - 1;
-        let tests_window = before_all || !empty && (sent.begin == acked || sent.begin == next);
+        let before_all = sent.start == acked - 1;
+        let tests_window = before_all || !empty && (sent.start == acked || sent.start == next);
         if peer_closed && tests_window {
             self.counts.window_probes += 1;
-            let is_new = !empty && sent.begin == next;
-            self.probed = is_new.then_some(Probe {
-                begin: sent.begin,
+            let is_new = !empty && sent.start == next;
+            self.pending_probe = is_new.then_some(Probe {
+                start: sent.start,
                 at_ns: packet.at_ns,
                 packet: packet.number,
             });
@@ -257,21 +254,21 @@ impl HalfConnection {
         }
     }
 
-    /// Forgets a probe whose byte is sent as payload.
+    /// Discards a probe whose byte is sent as payload.
     #[inline]
-    pub(super) fn forget_probe(&mut self, begin: i64, end: i64) {
-        self.probed
-            .take_if(|probe| (begin..end).contains(&probe.begin));
+    pub(super) fn discard_probe(&mut self, start: i64, end: i64) {
+        self.pending_probe
+            .take_if(|probe| (start..end).contains(&probe.start));
     }
 
-    /// Counts and places the byte of a probe, if it is one of those that the peer has acknowledged,
-    /// which are all before this position.
+    /// Counts the byte of the pending probe as sent, once the peer has acknowledged it. `acked`: all
+    /// bytes before this position are acknowledged.
     #[inline]
-    pub(super) fn place_probe(&mut self, acked: i64) {
-        if let Some(probe) = self.probed.take_if(|probe| probe.begin < acked)
+    pub(super) fn commit_probe(&mut self, acked: i64) {
+        if let Some(probe) = self.pending_probe.take_if(|probe| probe.start < acked)
             && let Some(tracker) = self.tracker.as_mut()
         {
-            tracker.sent(probe.begin, probe.begin + 1, probe.at_ns, probe.packet);
+            tracker.sent(probe.start, probe.start + 1, probe.at_ns, probe.packet);
             self.counts.payload_bytes += 1;
             self.counts.new_bytes += 1;
         }

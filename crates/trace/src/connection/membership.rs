@@ -1,16 +1,17 @@
-//! Which packets with a connection's addresses and ports are its own, and which a trace shows twice.
+//! Assigns packets to connections with the same addresses and ports, and detects packets that a
+//! trace shows twice.
 
 use std::iter;
 
 use super::half::HalfConnection;
-use super::{Connection, Handshake, Seen, Start};
+use super::{Connection, Handshake, Start, Visibility};
 use crate::event::{Direction, PathDirection, Side};
-use crate::packet::{LARGEST_WINDOW, Packet, fingerprint};
+use crate::packet::{MAX_WINDOW, Packet, fingerprint};
 use crate::ranges::Tracker;
 
-/// Bytes from one packet of a connection to the next, or to the ACK that answers it. More are seldom
-/// in flight, and numbers that are guessed or damaged are seldom so close.
-const CLOSE: u32 = 1 << 24;
+/// Maximum distance in bytes between two packets of a connection, or a packet and its ACK. More is
+/// seldom in flight, and guessed or damaged numbers are seldom so close.
+const MAX_DISTANCE: u32 = 1 << 24;
 
 impl Connection {
     pub(super) fn new(number: u64, packet: &Packet, first_ns: i64, has_receiver: bool) -> Self {
@@ -31,7 +32,7 @@ impl Connection {
             reset: false,
             closed: false,
             reversed: None,
-            seen: Seen::default(),
+            seen: Visibility::default(),
             strays: [None, None],
             halves: [
                 HalfConnection::new(has_receiver),
@@ -40,7 +41,7 @@ impl Connection {
         }
     }
 
-    /// The direction of a packet, if it has this connection's addresses and ports.
+    /// The direction of a packet; `None` unless it has this connection's addresses and ports.
     #[inline]
     pub(super) fn direction_of(&self, packet: &Packet) -> Option<Direction> {
         if packet.from == self.originator && packet.to == self.responder {
@@ -52,11 +53,11 @@ impl Connection {
         }
     }
 
-    /// Whether a packet of a trace, with this connection's addresses and ports, can be its own.
+    /// Whether a packet with this connection's addresses and ports can belong to it.
     #[inline]
-    pub(super) fn takes(&self, side: Side, direction: Direction, packet: &Packet) -> bool {
+    pub(super) fn accepts(&self, side: Side, direction: Direction, packet: &Packet) -> bool {
         if let Some(stray) = &self.strays[side as usize]
-            && agrees(stray, packet)
+            && is_same_connection(stray, packet)
         {
             return false;
         }
@@ -70,24 +71,28 @@ impl Connection {
         }
         let next = half.tracker.as_ref().map_or(0, Tracker::next);
         let distance = numbering.position(next, packet.seq).abs_diff(next);
-        packet.payload_len == 0 || packet.flags.rst || distance <= LARGEST_WINDOW.unsigned_abs()
+        packet.payload_len == 0 || packet.flags.rst || distance <= MAX_WINDOW.unsigned_abs()
     }
 
-    /// Keeps a packet that cannot be its own: the first of another connection, if another packet
-    /// agrees with it, else a stray.
-    pub(super) fn keep_stray(&mut self, side: Side, packet: &Packet) {
+    /// Stores a packet that cannot belong to this connection. If another packet matches it, it is
+    /// the first of a new connection; otherwise it is a stray.
+    pub(super) fn store_stray(&mut self, side: Side, packet: &Packet) {
         let before = self.strays[side as usize].replace(Box::new(*packet));
         if let Some(before) = before {
             self.count_stray(side, &before);
         }
     }
 
-    /// Takes the packet that was kept, if this one shows that it is another connection's.
-    pub(super) fn agreeing(&mut self, side: Side, packet: &Packet) -> Option<Box<Packet>> {
-        self.strays[side as usize].take_if(|stray| agrees(stray, packet))
+    /// Takes the stored packet if this one shows that it belongs to another connection.
+    pub(super) fn take_matching_stray(
+        &mut self,
+        side: Side,
+        packet: &Packet,
+    ) -> Option<Box<Packet>> {
+        self.strays[side as usize].take_if(|stray| is_same_connection(stray, packet))
     }
 
-    /// Counts what is kept at its end as strays.
+    /// Counts the stored packets as strays, at the end of the connection.
     pub(crate) fn count_strays(&mut self) {
         for side in [Side::Sender, Side::Receiver] {
             if let Some(stray) = self.strays[side as usize].take() {
@@ -106,95 +111,94 @@ impl Connection {
         };
         let half = self.half_connection_mut(direction);
         match &mut half.link {
-            Some(link) if from != side => link.passage.unmatched_packets += 1,
+            Some(link) if from != side => link.delivery_stats.unmatched_packets += 1,
             _ => half.count_stray(stray),
         }
     }
 }
 
-/// Whether a packet is of the same connection as one that was kept, and brings more than that.
+/// Whether a packet belongs to the same connection as a stored one, and is not its copy.
 #[cold]
-fn agrees(kept: &Packet, packet: &Packet) -> bool {
+fn is_same_connection(stored: &Packet, packet: &Packet) -> bool {
     if packet.flags.syn || packet.flags.rst {
         return false;
     }
-    let number = if packet.from != kept.from {
+    let number = if packet.from != stored.from {
         packet.ack
-    } else if fingerprint(packet) != fingerprint(kept) {
+    } else if fingerprint(packet) != fingerprint(stored) {
         Some(packet.seq)
     } else {
         None
     };
-    let end = kept.seq.wrapping_add(kept.payload_len);
-    number.is_some_and(|number| (number.wrapping_sub(end) as i32).unsigned_abs() <= CLOSE)
+    let end = stored.seq.wrapping_add(stored.payload_len);
+    number.is_some_and(|number| (number.wrapping_sub(end) as i32).unsigned_abs() <= MAX_DISTANCE)
 }
 
-/// The last packets of a trace, to tell when it shows one of them twice: captures on all devices
-/// see a packet on each device that it passes.
+/// The last packets of a trace, to detect those that it shows twice: a capture on all devices sees
+/// a packet on each device that it passes.
 ///
-/// What comes twice on one interface is two packets, unless the whole trace shows everything
-/// twice: a path that duplicates packets does so to some.
+/// Two copies on one interface are two packets, unless the whole trace shows every packet twice. A
+/// path that duplicates packets does so only to some.
 #[derive(Debug)]
-pub(crate) struct Repeats {
-    /// The last few of those that are alike. All together they are more than any link carries in
-    /// the time that matters, and few enough for a cache.
-    alike: Vec<Last>,
-    /// Whether the trace has every packet twice, by [`doubled`].
-    doubled: bool,
+pub(crate) struct RepeatDetector {
+    /// The last packets by hash. Together they exceed what any link carries in the relevant time,
+    /// and still fit into a cache.
+    buckets: Vec<RecentPackets>,
+    /// Whether the trace shows every packet twice, by [`shows_all_twice`].
+    shows_all_twice: bool,
 }
 
-const ALIKE: usize = 128;
+const BUCKETS: usize = 128;
 
-/// Some last packets.
+/// Eight recent packets of one bucket.
 #[derive(Debug, Clone, Default)]
-struct Last {
-    prints: [u64; 8],
+struct RecentPackets {
+    fingerprints: [u64; 8],
     seen: [(i64, u32); 8],
     next: usize,
 }
 
-/// Two devices of one host show a packet within this time. A sender takes longer to send
-/// anything again, and gives it another IP identification when it does.
+/// Two devices of one host show a packet within this time. A retransmission takes longer and has
+/// another IP identification.
 const SAME_PACKET_NS: u64 = 1_000_000;
 
-/// The time within which two devices show a packet without IP identification: no time-out and no
-/// thin stream is this quick.
+/// The same without IP identification. No timeout and no thin stream is this fast.
 const SAME_PACKET_WITHOUT_ID_NS: u64 = 100_000;
 
-/// So many packets of a trace show whether it has all of them twice.
-pub(crate) const LEAD: usize = 1000;
+/// Number of first packets that decide whether a trace shows all packets twice.
+pub(crate) const DETECTION_PACKETS: usize = 1000;
 
-impl Repeats {
-    /// `doubled`: the trace has every packet twice, by [`doubled`].
-    pub(crate) fn new(doubled: bool) -> Self {
+impl RepeatDetector {
+    /// `shows_all_twice`: result of [`shows_all_twice`] for this trace.
+    pub(crate) fn new(shows_all_twice: bool) -> Self {
         Self {
-            alike: vec![Last::default(); ALIKE],
-            doubled,
+            buckets: vec![RecentPackets::default(); BUCKETS],
+            shows_all_twice,
         }
     }
 
-    /// Whether the trace shows this packet, which has that fingerprint, a second time. `number`:
-    /// its connection's.
+    /// Whether the trace shows a packet with this fingerprint a second time. `number` is its
+    /// connection's.
     #[inline]
     pub(crate) fn is_repeat(
         &mut self,
         (number, direction): (u64, Direction),
         packet: &Packet,
-        print: u64,
+        fingerprint: u64,
     ) -> bool {
-        let whose = 2 * number + direction as u64;
-        let print = print ^ whose.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let place = (print >> 32) as usize % ALIKE;
-        self.alike[place].is_repeat(packet, print, self.doubled)
+        let stream = 2 * number + direction as u64;
+        let fingerprint = fingerprint ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let index = (fingerprint >> 32) as usize % BUCKETS;
+        self.buckets[index].is_repeat(packet, fingerprint, self.shows_all_twice)
     }
 }
 
-impl Last {
+impl RecentPackets {
     #[inline]
-    fn is_repeat(&mut self, packet: &Packet, print: u64, doubled: bool) -> bool {
+    fn is_repeat(&mut self, packet: &Packet, fingerprint: u64, shows_all_twice: bool) -> bool {
         let identified = packet.ip_id.is_some_and(|id| id != 0);
         if !identified && packet.payload_len == 0 && !packet.flags.syn && !packet.flags.fin {
-            // Equal acknowledgements without identification are usual: duplicate ACKs.
+            // Equal ACKs without identification are normal: duplicate ACKs.
             return false;
         }
         let limit = if identified {
@@ -202,30 +206,30 @@ impl Last {
         } else {
             SAME_PACKET_WITHOUT_ID_NS
         };
-        let here = |interface: u32| doubled || interface != packet.interface;
-        // Mostly there is none, which is found faster without a branch for each.
-        let known = |found, &other| found | (other == print);
-        let seen = self.prints.iter().fold(false, known)
-            && iter::zip(&self.prints, self.seen).any(|(&other, (at_ns, interface))| {
-                other == print && packet.at_ns.abs_diff(at_ns) <= limit && here(interface)
+        let here = |interface: u32| shows_all_twice || interface != packet.interface;
+        // There is rarely a match, so a branchless check is faster.
+        let known = |found, &other| found | (other == fingerprint);
+        let seen = self.fingerprints.iter().fold(false, known)
+            && iter::zip(&self.fingerprints, self.seen).any(|(&other, (at_ns, interface))| {
+                other == fingerprint && packet.at_ns.abs_diff(at_ns) <= limit && here(interface)
             });
         if !seen {
-            let place = self.next % self.prints.len();
-            self.prints[place] = print;
-            self.seen[place] = (packet.at_ns, packet.interface);
-            self.next = place + 1;
+            let index = self.next % self.fingerprints.len();
+            self.fingerprints[index] = fingerprint;
+            self.seen[index] = (packet.at_ns, packet.interface);
+            self.next = index + 1;
         }
         seen
     }
 }
 
-/// Whether a trace that begins with these packets shows every packet twice.
-pub(crate) fn doubled<'a>(lead: impl Iterator<Item = &'a Packet>) -> bool {
-    let (mut last, mut packets, mut again) = (Last::default(), 0, 0);
-    for packet in lead.take(LEAD) {
+/// Whether a trace with these first packets shows every packet twice.
+pub(crate) fn shows_all_twice<'a>(lead: impl Iterator<Item = &'a Packet>) -> bool {
+    let (mut last, mut packets, mut repeats) = (RecentPackets::default(), 0, 0);
+    for packet in lead.take(DETECTION_PACKETS) {
         packets += 1;
-        again += u32::from(last.is_repeat(packet, fingerprint(packet), true));
+        repeats += u32::from(last.is_repeat(packet, fingerprint(packet), true));
     }
-    // Half of them come again, but for those that the trace misses.
-    packets >= 10 && again * 20 >= packets * 9
+    // Half of the packets are copies, except those missing in the trace.
+    packets >= 10 && repeats * 20 >= packets * 9
 }

@@ -1,4 +1,4 @@
-//! Connections, and what is known of each.
+//! Connections and their state.
 
 mod half;
 mod membership;
@@ -7,28 +7,28 @@ mod table;
 
 use serde::Serialize;
 
-use crate::event::{Direction, Passage, PathDirection, Side};
+use crate::event::{DeliveryStats, Direction, PathDirection, Side};
 use crate::link::Link;
 use crate::packet::{Endpoint, Packet};
 use crate::ranges::{Range, Tracker};
 
-pub use half::{Counts, HalfConnection};
-pub(crate) use membership::{LEAD, Repeats, doubled};
-pub(crate) use observe::LARGEST_FRAME;
-pub(crate) use table::{CACHED, Found, Table};
+pub use half::{DirectionCounts, HalfConnection};
+pub(crate) use membership::{DETECTION_PACKETS, RepeatDetector, shows_all_twice};
+pub(crate) use observe::MAX_FRAME;
+pub(crate) use table::{CACHED_CONNECTIONS, ConnectionTable, Lookup};
 
 /// A TCP connection.
 #[derive(Debug)]
 pub struct Connection {
     /// 1 for the first in the trace, 2 for the second and so on.
     pub number: u64,
-    /// Who opened it; where the trace does not show that, who sent the first packet.
+    /// The end that opened it; if not in the trace, the sender of the first packet.
     pub originator: Endpoint,
-    /// The end that it was opened to.
+    /// The other end.
     pub responder: Endpoint,
-    /// What the trace shows of its beginning.
+    /// The first packet type in the trace.
     pub start: Start,
-    /// How it was opened.
+    /// Its three-way handshake.
     pub handshake: Handshake,
     /// When its first packet was captured, in nanoseconds since 1970.
     pub first_ns: i64,
@@ -37,27 +37,27 @@ pub struct Connection {
     refused: bool,
     reset: bool,
     closed: bool,
-    /// Whether the originator is the one at the receiver's trace, once that is decided.
+    /// Whether the originator is at the receiver's trace, once decided.
     pub(crate) reversed: Option<bool>,
-    pub(crate) seen: Seen,
-    /// Of each trace the last packet that has its addresses and ports and cannot be its own.
+    pub(crate) seen: Visibility,
+    /// Per trace, the last packet with its addresses and ports that cannot belong to it.
     strays: [Option<Box<Packet>>; 2],
     halves: [HalfConnection; 2],
 }
 
-/// With what a connection begins in the trace.
+/// The packet with which a connection starts in the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// With the originator's SYN.
+    /// The originator's SYN.
     Syn,
-    /// With the responder's SYN and ACK; the SYN before it is not in the trace.
+    /// The responder's SYN-ACK; the SYN is not in the trace.
     SynAck,
-    /// In its middle.
+    /// Another packet: the trace starts later.
     Midway,
 }
 
 impl Connection {
-    /// What is known of one direction.
+    /// State of one direction.
     #[must_use]
     #[inline]
     pub fn half_connection(&self, direction: Direction) -> &HalfConnection {
@@ -69,7 +69,7 @@ impl Connection {
         &mut self.halves[direction as usize]
     }
 
-    /// The direction between the two traces in which packets of this direction travel.
+    /// The path direction between the two traces in which packets of this direction travel.
     #[must_use]
     #[inline]
     pub fn path_direction(&self, direction: Direction) -> PathDirection {
@@ -80,18 +80,18 @@ impl Connection {
         }
     }
 
-    /// The only one of two traces that shows it, so far, though the other was to; none of one trace.
-    /// No packet of it counts as lost.
+    /// The only one of two traces that shows it so far, although both could. `None` with one trace.
+    /// No packet of such a connection counts as lost.
     #[must_use]
     pub fn only_at(&self) -> Option<Side> {
         self.seen.only()
     }
 
-    /// How the packets of a direction fared on the way, where there are two traces and both show it.
+    /// Delivery of one direction's packets, if there are two traces and both show it.
     #[must_use]
-    pub fn passage(&self, direction: Direction) -> Option<&Passage> {
-        let passage = self.half_connection(direction).passage();
-        passage.filter(|_| self.only_at().is_none())
+    pub fn delivery_stats(&self, direction: Direction) -> Option<&DeliveryStats> {
+        let delivery_stats = self.half_connection(direction).delivery_stats();
+        delivery_stats.filter(|_| self.only_at().is_none())
     }
 
     #[inline]
@@ -101,25 +101,25 @@ impl Connection {
             .get_or_insert_default()
     }
 
-    /// Takes notice of the time of a packet, by the clock of the trace at the sender. What it has
-    /// counted before `from_ns` is forgotten.
+    /// Records the time of a packet, by the clock of the sender's trace. Counters from before
+    /// `from_ns` are reset.
     #[inline]
-    pub(crate) fn sees(&mut self, now_ns: i64, from_ns: i64) {
+    pub(crate) fn observe_time(&mut self, now_ns: i64, from_ns: i64) {
         if self.last_ns < from_ns && now_ns >= from_ns {
-            self.forget_counts();
+            self.reset_counts();
         }
         self.last_ns = self.last_ns.max(now_ns);
     }
 
     #[cold]
-    fn forget_counts(&mut self) {
+    fn reset_counts(&mut self) {
         for half in &mut self.halves {
-            half.counts = Counts::default();
+            half.counts = DirectionCounts::default();
         }
         self.strays = [None, None];
     }
 
-    /// The direction in which more bytes went, so far.
+    /// The direction with more new bytes so far.
     #[must_use]
     pub fn main_direction(&self) -> Direction {
         let sent = |direction| self.half_connection(direction).counts.new_bytes;
@@ -130,40 +130,40 @@ impl Connection {
         }
     }
 
-    /// What became of the attempt to connect, so far.
+    /// Outcome of the connection attempt so far.
     #[must_use]
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> ConnectionOutcome {
         if self.handshake.completed_ns.is_some() {
             if self.reset {
-                Outcome::Reset
+                ConnectionOutcome::Reset
             } else {
-                Outcome::Completed
+                ConnectionOutcome::Completed
             }
         } else if self.start == Start::Midway {
-            Outcome::NotSeen
+            ConnectionOutcome::NotSeen
         } else if self.refused {
-            Outcome::Refused
+            ConnectionOutcome::Refused
         } else {
-            Outcome::Unanswered
+            ConnectionOutcome::Unanswered
         }
     }
 
-    /// Whether any payload went, either way.
+    /// Whether any payload was sent, in either direction.
     #[must_use]
     pub fn has_data(&self) -> bool {
         self.halves.iter().any(|half| half.first_data_ns.is_some())
     }
 
-    /// Whether it was ended: by FIN both ways, or by RST.
+    /// Whether it was closed by FIN in both directions, or by RST.
     #[must_use]
     #[inline]
     pub fn is_closed(&self) -> bool {
-        self.reset || self.refused || self.halves.iter().all(HalfConnection::is_over)
+        self.reset || self.refused || self.halves.iter().all(HalfConnection::is_finished)
     }
 
-    /// Whether it is closed and was not when last asked.
+    /// Whether it has been closed since the last call.
     #[inline]
-    pub(crate) fn closes_now(&mut self) -> bool {
+    pub(crate) fn newly_closed(&mut self) -> bool {
         let before = self.closed;
         self.closed = before || self.is_closed();
         self.closed && !before
@@ -187,66 +187,66 @@ impl Connection {
         }
     }
 
-    /// From its first packet to its last, in nanoseconds.
+    /// Time from its first packet to its last, in nanoseconds.
     #[must_use]
     pub fn duration_ns(&self) -> i64 {
         self.last_ns.saturating_sub(self.first_ns)
     }
 }
 
-/// How a connection was opened, as the thesis' `count3way` counts it (section 3.4.5): several
-/// attempts with one initial sequence number are one connection that was tried several times.
+/// The handshake, as counted by the thesis's `count3way` (section 3.4.5). Attempts with one initial
+/// sequence number are one connection with several tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Handshake {
     /// SYNs of the originator.
     pub syns: u32,
-    /// SYNs with ACK of the responder.
+    /// SYN-ACKs of the responder.
     pub syn_acks: u32,
-    /// When the first SYN was seen.
+    /// Time of the first SYN.
     pub first_syn_ns: Option<i64>,
-    /// When the last SYN was seen that came before the SYN with ACK.
+    /// Time of the last SYN before the SYN-ACK.
     pub last_syn_ns: Option<i64>,
-    /// When the first SYN with ACK was seen.
+    /// Time of the first SYN-ACK.
     pub syn_ack_ns: Option<i64>,
-    /// When the packet was seen that completed it.
+    /// Time of the packet that completed it.
     pub completed_ns: Option<i64>,
     /// Both ends sent a SYN without ACK: a simultaneous open (RFC 9293, section 3.5).
     pub simultaneous: bool,
 }
 
-/// What became of an attempt to connect.
+/// Outcome of a connection attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// The trace begins after the handshake.
+pub enum ConnectionOutcome {
+    /// The trace starts after the handshake.
     NotSeen,
-    /// No SYN with ACK came, or it was not acknowledged.
+    /// No SYN-ACK arrived, or it was not acknowledged.
     Unanswered,
     /// RST answered the SYN.
     Refused,
     /// Completed.
     Completed,
-    /// Completed, and broken by RST later.
+    /// Completed, and later reset by RST.
     Reset,
 }
 
-/// What of a connection each of two traces has shown so far.
+/// The packets of a connection that each of two traces has shown so far.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Visibility {
     /// By trace and direction.
     shown: [[bool; 2]; 2],
-    /// Its ends are the hosts at both traces, as other connections tell.
+    /// Other connections show that its ends are the hosts at the two traces.
     pub(crate) between_traces: bool,
 }
 
-impl Seen {
+impl Visibility {
     #[inline]
     pub(crate) fn add(&mut self, side: Side, direction: Direction) {
         self.shown[side as usize][direction as usize] = true;
     }
 
-    /// The only trace that shows it, as a filter or another path lets only one. What nobody answers
-    /// between the hosts at both traces is shown by one because it was lost.
+    /// The only trace that shows it, because of a filter or another path. An unanswered attempt
+    /// between the hosts at both traces is different: it was lost.
     pub(crate) fn only(&self) -> Option<Side> {
         let [sender, receiver] = self.shown.map(|ways| ways.contains(&true));
         let side = match (sender, receiver) {

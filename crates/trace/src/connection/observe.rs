@@ -1,51 +1,51 @@
-//! What a packet does to its connection.
+//! Effects of a packet on its connection.
 
 use super::half::HalfConnection;
 use super::{Connection, Start};
 use crate::event::Direction;
-use crate::event::{Acked, Class, Sent};
+use crate::event::{Class, ReceivedAck, SentPacket};
 use crate::packet::Packet;
-use crate::packet::{LARGEST_WINDOW, Numbering};
+use crate::packet::{MAX_WINDOW, Numbering};
 use crate::ranges::{CopyKind, Tracker};
 
 impl Connection {
-    /// Learns from a packet where sequence numbers begin.
+    /// Learns the initial sequence numbers from a packet.
     #[inline]
-    pub(crate) fn learn(&mut self, direction: Direction, packet: &Packet) {
+    pub(crate) fn learn_numbering(&mut self, direction: Direction, packet: &Packet) {
         let half = self.half_connection_mut(direction);
         if packet.flags.syn {
             half.mss = packet.mss.or(half.mss);
             half.window_scale = packet.window_scale.or(half.window_scale);
             let initial = half.numbering.map(Numbering::initial);
             if initial != Some(packet.seq) && half.tracker.as_ref().is_none_or(Tracker::is_fresh) {
-                half.number(Numbering::new(packet.seq));
+                half.set_numbering(Numbering::new(packet.seq));
             }
         } else if packet.flags.rst {
             return;
         } else if half.numbering.is_none() {
-            half.number(Numbering::new(packet.seq.wrapping_sub(1)));
+            half.set_numbering(Numbering::new(packet.seq.wrapping_sub(1)));
         }
         let other = self.half_connection_mut(direction.reverse());
         if let Some(ack) = packet.ack
             && other.numbering.is_none()
         {
-            other.number(Numbering::new(ack.wrapping_sub(1)));
+            other.set_numbering(Numbering::new(ack.wrapping_sub(1)));
         }
     }
 
-    /// Takes notice of the handshake, FIN and RST.
+    /// Updates the state by handshake, FIN and RST.
     #[inline]
-    pub(crate) fn open_and_close(&mut self, direction: Direction, packet: &Packet) {
+    pub(crate) fn update_state(&mut self, direction: Direction, packet: &Packet) {
         if packet.flags.syn {
-            self.opening(direction, packet);
+            self.handle_syn(direction, packet);
         } else if packet.flags.rst {
-            self.broken(direction, packet);
+            self.handle_rst(direction, packet);
         } else {
-            self.completing(direction, packet);
+            self.handle_handshake_ack(direction, packet);
         }
     }
 
-    fn opening(&mut self, direction: Direction, packet: &Packet) {
+    fn handle_syn(&mut self, direction: Direction, packet: &Packet) {
         let handshake = &mut self.handshake;
         match (packet.ack, direction) {
             (Some(_), _) => {
@@ -65,20 +65,20 @@ impl Connection {
     }
 
     #[inline]
-    fn completing(&mut self, direction: Direction, packet: &Packet) {
+    fn handle_handshake_ack(&mut self, direction: Direction, packet: &Packet) {
         let expected = self.handshake.syn_acks > 0
             && self.handshake.completed_ns.is_none()
             && (direction == Direction::Forward || self.handshake.simultaneous);
         if expected
             && let Some(ack) = packet.ack
             && let Some(numbering) = self.half_connection(direction.reverse()).numbering
-            && (1..LARGEST_WINDOW).contains(&numbering.position(1, ack))
+            && (1..MAX_WINDOW).contains(&numbering.position(1, ack))
         {
             self.handshake.completed_ns = Some(packet.at_ns);
         }
     }
 
-    fn broken(&mut self, direction: Direction, packet: &Packet) {
+    fn handle_rst(&mut self, direction: Direction, packet: &Packet) {
         if self.handshake.completed_ns.is_some() || self.start == Start::Midway {
             self.reset = true;
         } else if direction == Direction::Backward && packet.ack.is_some() {
@@ -86,18 +86,18 @@ impl Connection {
         }
     }
 
-    /// Counts and places what a packet carries, in the trace at its sender. `None` if its
-    /// sequence number is out of all bounds.
+    /// Counts a packet and adds its payload to the ranges, in the trace at its sender. `None` if
+    /// its sequence number is far outside the window.
     #[inline]
-    pub(crate) fn sent(&mut self, direction: Direction, packet: &Packet) -> Option<Sent> {
-        let (half, peer) = self.both(direction);
-        let mut sent = Sent {
+    pub(crate) fn sent(&mut self, direction: Direction, packet: &Packet) -> Option<SentPacket> {
+        let (half, peer) = self.halves_mut(direction);
+        let mut sent = SentPacket {
             direction,
             packet: packet.number,
             at_ns: packet.at_ns,
             class: Class::Control,
             push: packet.flags.psh,
-            begin: 0,
+            start: 0,
             end: 0,
             new_bytes: 0,
             old_bytes: 0,
@@ -110,8 +110,8 @@ impl Connection {
             return Some(sent);
         };
         let at = numbering.position(tracker.next(), packet.seq);
-        sent.begin = at + i64::from(packet.flags.syn);
-        sent.end = sent.begin + i64::from(packet.payload_len);
+        sent.start = at + i64::from(packet.flags.syn);
+        sent.end = sent.start + i64::from(packet.payload_len);
         sent.in_flight = tracker.in_flight();
         sent.bytes_in_flight = tracker.outstanding().unsigned_abs();
         if packet.flags.rst {
@@ -127,28 +127,28 @@ impl Connection {
         if let Some(probe) = half.probe(packet, &sent, peer.window_is_closed()) {
             sent.class = probe;
         } else if packet.payload_len > 0 {
-            half.place(packet, &mut sent);
-            half.forget_probe(sent.begin, sent.end);
+            half.add_payload(packet, &mut sent);
+            half.discard_probe(sent.start, sent.end);
             let too_large = match peer.mss {
                 Some(mss) => packet.payload_len > u32::from(mss),
-                None => packet.payload_len > LARGEST_FRAME,
+                None => packet.payload_len > MAX_FRAME,
             };
             half.counts.offloaded_packets += u64::from(too_large);
         }
         Some(sent)
     }
 
-    /// Enters what an ACK covers, in the trace at the sender of that; `direction` is the ACK's
+    /// Applies an ACK in the trace at the sender of the acknowledged data. `direction` is the ACK's
     /// own.
     #[inline]
-    pub(crate) fn acked(&mut self, direction: Direction, packet: &Packet) -> Option<Acked> {
+    pub(crate) fn acked(&mut self, direction: Direction, packet: &Packet) -> Option<ReceivedAck> {
         let ack = packet.ack.filter(|_| !packet.flags.rst)?;
-        let (own, half) = self.both(direction);
+        let (own, half) = self.halves_mut(direction);
         let same_window = own.window.replace(packet.window) == Some(packet.window);
         let (numbering, tracker) = (half.numbering?, half.tracker.as_mut()?);
         let before = tracker.acked();
         let position = numbering.position(before, ack);
-        if position.abs_diff(before) > LARGEST_WINDOW.unsigned_abs() {
+        if position.abs_diff(before) > MAX_WINDOW.unsigned_abs() {
             own.counts.stray_acks += 1;
             return None;
         }
@@ -157,13 +157,13 @@ impl Connection {
             half.fin_acked |= position > fin;
         }
         let payload = half.fin.map_or(position, |fin| position.min(fin));
-        half.place_probe(payload);
+        half.commit_probe(payload);
         let tracker = half.tracker.as_mut()?;
-        let advance = tracker.acknowledged(payload, packet.at_ns);
+        let advance = tracker.apply_ack(payload, packet.at_ns);
         half.counts.missing_bytes += advance.unseen.unsigned_abs();
         let mut blocks = [(0, 0); 4];
         let wire = packet.sack.as_slice();
-        // A FIN has a sequence number that blocks cover as well, and is no byte.
+        // Blocks may cover the FIN's sequence number, which is not a byte.
         let end = half.fin.unwrap_or(i64::MAX);
         let mut covers_fin = false;
         for (block, &(left, right)) in blocks.iter_mut().zip(wire) {
@@ -175,16 +175,16 @@ impl Connection {
         let reports_fin = covers_fin && !half.fin_sacked;
         half.fin_sacked |= covers_fin;
         let blocks = blocks.get(..wire.len()).unwrap_or_default();
-        let sacked = tracker.selectively_acknowledged(payload, blocks, packet.at_ns);
+        let sacked = tracker.apply_sack(payload, blocks, packet.at_ns);
         let bare = packet.payload_len == 0 && !packet.flags.syn && !packet.flags.fin;
-        let news = match wire {
+        let has_news = match wire {
             [] => same_window,
             _ => sacked.bytes > 0 || reports_fin,
         };
-        let duplicate = bare && outstanding && position == before && news;
+        let duplicate = bare && outstanding && position == before && has_news;
         own.counts.duplicate_acks += u64::from(duplicate);
         own.counts.dsacks += u64::from(sacked.duplicate.is_some());
-        Some(Acked {
+        Some(ReceivedAck {
             direction: direction.reverse(),
             packet: packet.number,
             at_ns: packet.at_ns,
@@ -199,9 +199,9 @@ impl Connection {
         })
     }
 
-    /// The half that sends in a direction, and its peer.
+    /// The half that sends in this direction, and its peer.
     #[inline]
-    fn both(&mut self, direction: Direction) -> (&mut HalfConnection, &mut HalfConnection) {
+    fn halves_mut(&mut self, direction: Direction) -> (&mut HalfConnection, &mut HalfConnection) {
         let [forward, backward] = &mut self.halves;
         match direction {
             Direction::Forward => (forward, backward),
@@ -210,11 +210,11 @@ impl Connection {
     }
 }
 
-/// No link in use carries more in one packet.
-pub(crate) const LARGEST_FRAME: u32 = 9216;
+/// No link in use has larger frames.
+pub(crate) const MAX_FRAME: u32 = 9216;
 
 impl HalfConnection {
-    /// Counts a packet that is not this connection's.
+    /// Counts a packet that does not belong to this connection.
     pub(super) fn count_stray(&mut self, packet: &Packet) {
         self.count_headers(packet);
         self.counts.stray_packets += 1;
@@ -235,15 +235,15 @@ impl HalfConnection {
     }
 
     #[inline]
-    fn place(&mut self, packet: &Packet, sent: &mut Sent) {
+    fn add_payload(&mut self, packet: &Packet, sent: &mut SentPacket) {
         let Some(tracker) = self.tracker.as_mut() else {
             return;
         };
         self.first_data_ns.get_or_insert(packet.at_ns);
         self.last_data_ns = Some(packet.at_ns);
-        let placed = tracker.sent(sent.begin, sent.end, packet.at_ns, packet.number);
+        let placed = tracker.sent(sent.start, sent.end, packet.at_ns, packet.number);
         let in_flight = tracker.in_flight();
-        sent.new_bytes = (placed.new + placed.late).unsigned_abs();
+        sent.new_bytes = (placed.new + placed.already_acked).unsigned_abs();
         sent.old_bytes = (placed.redundant + placed.stale).unsigned_abs();
         let counts = &mut self.counts;
         counts.most_in_flight = counts.most_in_flight.max(in_flight);
@@ -253,7 +253,7 @@ impl HalfConnection {
         counts.stale_bytes += placed.stale.unsigned_abs();
         counts.missing_bytes = counts
             .missing_bytes
-            .saturating_sub(placed.late.unsigned_abs());
+            .saturating_sub(placed.already_acked.unsigned_abs());
         sent.class = match placed.kind() {
             CopyKind::New => {
                 counts.new_packets += 1;

@@ -2,7 +2,7 @@ mod ranges;
 
 use crate::Direction::{Backward, Forward};
 use crate::script::{MS, Record, Script, endpoint};
-use crate::{Analysis, Class, Outcome, Start};
+use crate::{Analysis, Class, ConnectionOutcome, Start};
 
 fn established() -> Script {
     let mut script = Script::new();
@@ -19,7 +19,7 @@ fn classes(script: &Script) -> Vec<Class> {
 }
 
 #[test]
-fn the_handshake_is_counted_with_its_repeated_syns() {
+fn handshake_counts_repeated_syns() {
     let mut script = Script::new();
     script.syn();
     script.at(1000).syn();
@@ -28,7 +28,7 @@ fn the_handshake_is_counted_with_its_repeated_syns() {
     script.at(1100).close(1);
     let record = script.analyse();
     let connection = record.only();
-    assert_eq!(connection.outcome, Outcome::Completed);
+    assert_eq!(connection.outcome, ConnectionOutcome::Completed);
     assert_eq!(
         (connection.handshake.syns, connection.handshake.syn_acks),
         (2, 1)
@@ -39,26 +39,29 @@ fn the_handshake_is_counted_with_its_repeated_syns() {
 }
 
 #[test]
-fn an_attempt_is_refused_or_unanswered() {
+fn handshake_outcome_is_refused_or_unanswered() {
     let mut script = Script::new();
     script.syn();
-    assert_eq!(script.analyse().only().outcome, Outcome::Unanswered);
+    assert_eq!(
+        script.analyse().only().outcome,
+        ConnectionOutcome::Unanswered
+    );
     script.packet(Backward, 0, 0).flags.rst = true;
-    assert_eq!(script.analyse().only().outcome, Outcome::Refused);
+    assert_eq!(script.analyse().only().outcome, ConnectionOutcome::Refused);
 }
 
 #[test]
-fn a_connection_that_ends_with_rst_was_reset() {
+fn rst_after_handshake_gives_outcome_reset() {
     let mut script = established();
     script.at(10).data(1, 101);
     script.packet(Backward, 1, 0).flags.rst = true;
     let record = script.analyse();
-    assert_eq!(record.only().outcome, Outcome::Reset);
+    assert_eq!(record.only().outcome, ConnectionOutcome::Reset);
     assert_eq!(record.summary(), [(1, 101, 1, None)]);
 }
 
 #[test]
-fn another_initial_sequence_number_is_another_connection() {
+fn new_initial_sequence_number_opens_new_connection() {
     let mut script = established();
     script.at(10).data(1, 101).at(60).ack(101).at(70).close(101);
     script.initial = [3_000_000_000, 9];
@@ -78,11 +81,17 @@ fn another_initial_sequence_number_is_another_connection() {
         .iter()
         .map(|connection| (connection.outcome, connection.forward.new_bytes))
         .collect();
-    assert_eq!(bytes, [(Outcome::Completed, 100), (Outcome::Completed, 50)]);
+    assert_eq!(
+        bytes,
+        [
+            (ConnectionOutcome::Completed, 100),
+            (ConnectionOutcome::Completed, 50)
+        ]
+    );
 }
 
 #[test]
-fn both_ends_may_open_at_once() {
+fn simultaneous_open_completes() {
     let mut script = Script::new();
     script.syn();
     script.syn_ack().ack = None;
@@ -92,12 +101,12 @@ fn both_ends_may_open_at_once() {
     script.at(30).data(1, 101).at(60).ack(101);
     let record = script.analyse();
     assert!(record.only().handshake.simultaneous);
-    assert_eq!(record.only().outcome, Outcome::Completed);
+    assert_eq!(record.only().outcome, ConnectionOutcome::Completed);
     assert_eq!(record.summary(), [(1, 101, 1, Some(60))]);
 }
 
 #[test]
-fn a_trace_may_begin_in_the_middle() {
+fn trace_may_start_midway() {
     let mut script = Script::new();
     script
         .at(10)
@@ -107,7 +116,7 @@ fn a_trace_may_begin_in_the_middle() {
     script.at(60).ack(50_201);
     let record = script.analyse();
     assert_eq!(record.only().start, Start::Midway);
-    assert_eq!(record.only().outcome, Outcome::NotSeen);
+    assert_eq!(record.only().outcome, ConnectionOutcome::NotSeen);
     assert_eq!(
         record.summary(),
         [(1, 101, 1, Some(60)), (101, 201, 1, Some(60))]
@@ -115,7 +124,7 @@ fn a_trace_may_begin_in_the_middle() {
 }
 
 #[test]
-fn the_originator_is_known_without_its_syn() {
+fn syn_ack_alone_identifies_originator() {
     let mut script = Script::new();
     script.syn_ack();
     script.packet(Forward, 1, 0);
@@ -124,18 +133,18 @@ fn the_originator_is_known_without_its_syn() {
     assert_eq!(record.only().start, Start::SynAck);
     assert_eq!(record.only().originator, script.client);
     assert_eq!(record.only().main_sender, script.server);
-    assert_eq!(record.only().outcome, Outcome::Completed);
+    assert_eq!(record.only().outcome, ConnectionOutcome::Completed);
 }
 
 #[test]
-fn a_closed_connection_is_finished_after_a_while() {
+fn closed_connection_expires_after_linger_time() {
     let mut script = established();
     script.at(10).close(1);
     script.client = endpoint("192.0.2.9:9");
     script.at(59_000).syn();
     script.at(61_000).syn();
     let mut analysis = Analysis::new(Record::default());
-    // An analysis looks at the beginning of a trace before it tells of any of it.
+    // The analysis stores the first packets before it reports any.
     let mut others = Script::new();
     others.client = endpoint("192.0.2.7:7");
     for position in 1..=1000 {
@@ -157,21 +166,21 @@ fn a_closed_connection_is_finished_after_a_while() {
 fn conversation(messages: i64) -> Script {
     let mut script = established();
     for message in 0..messages {
-        let (at, begin) = (200 + message * 50, message * 100 + 1);
-        script.at(at).data(begin, begin + 100);
-        script.at(at + 40).ack(begin + 100);
+        let (at, start) = (200 + message * 50, message * 100 + 1);
+        script.at(at).data(start, start + 100);
+        script.at(at + 40).ack(start + 100);
     }
     script
 }
 
-/// As by a wrong number, or by somebody who guesses one.
+/// A wrong or guessed sequence number.
 const FAR: i64 = 0x9000_0000;
 
 #[test]
-fn a_packet_that_no_other_agrees_with_is_a_stray_and_cuts_no_connection() {
+fn unmatched_packet_is_stray_and_splits_no_connection() {
     let mut script = conversation(40);
     for (at, position, times) in [(505, FAR, 1), (907, 0x5000_0000, 1), (1313, FAR, 2)] {
-        // Shown twice, it agrees with itself alone.
+        // Shown twice, it matches only itself.
         for _ in 0..times {
             script.at(at).data(position, position + 10);
             script.last().ip_id = Some(1);
@@ -187,14 +196,14 @@ fn a_packet_that_no_other_agrees_with_is_a_stray_and_cuts_no_connection() {
 }
 
 #[test]
-fn another_connection_whose_opening_is_missing_has_its_first_packet() {
-    // A second packet agrees with the first; or an ACK does, before there is a second.
+fn connection_without_handshake_includes_its_first_packet() {
+    // A second packet matches the first, or an ACK does before a second packet.
     for ack_ms in [300, 40] {
         let mut script = conversation(10);
         for message in 0..10 {
-            let (at, begin) = (5000 + message * 50, FAR + message * 100);
-            script.at(at).data(begin, begin + 100);
-            script.at(at + ack_ms).ack(begin + 100);
+            let (at, start) = (5000 + message * 50, FAR + message * 100);
+            script.at(at).data(start, start + 100);
+            script.at(at + ack_ms).ack(start + 100);
         }
         script.packets.sort_by_key(|packet| packet.at_ns);
         let record = script.analyse();
@@ -215,7 +224,7 @@ fn another_connection_whose_opening_is_missing_has_its_first_packet() {
 }
 
 #[test]
-fn sack_dates_a_range_before_its_ack() {
+fn sack_time_precedes_ack_time() {
     let mut script = established();
     script.at(10).data(1, 101).data(101, 201).data(201, 301);
     script.at(60).sack(1, &[(101, 201)]);
@@ -233,9 +242,9 @@ fn sack_dates_a_range_before_its_ack() {
     assert_eq!(record.only().backward.duplicate_acks, 2);
 }
 
-/// RFC 6675, section 2: the octets that it reports are sequence numbers, and a FIN has one.
+/// RFC 6675, section 2: the reported octets are sequence numbers, and a FIN has one.
 #[test]
-fn what_reports_nothing_but_a_fin_for_the_first_time_is_a_duplicate_ack() {
+fn sack_of_only_a_fin_is_duplicate_ack() {
     let mut script = established();
     script.at(10).data(1, 101).data(101, 201);
     script.last().flags.fin = true;
@@ -248,7 +257,7 @@ fn what_reports_nothing_but_a_fin_for_the_first_time_is_a_duplicate_ack() {
 }
 
 #[test]
-fn a_block_below_the_ack_says_what_came_twice() {
+fn sack_block_below_ack_is_dsack() {
     let mut script = established();
     script.at(10).data(1, 101).at(40).data(1, 201);
     script.at(60).ack(101).at(90).sack(201, &[(1, 101)]);
@@ -259,7 +268,7 @@ fn a_block_below_the_ack_says_what_came_twice() {
 }
 
 #[test]
-fn only_what_was_sent_once_gives_a_round_trip_time() {
+fn retransmitted_segment_gives_no_rtt_sample() {
     let mut script = established();
     script.at(10).data(1, 101).at(50).ack(101);
     script.at(60).data(101, 201).at(260).data(101, 201);
@@ -274,7 +283,7 @@ fn only_what_was_sent_once_gives_a_round_trip_time() {
 }
 
 #[test]
-fn an_ack_to_where_only_the_first_packet_ended_tells_the_round_trip_time_despite_bundles() {
+fn ack_of_first_packet_end_gives_rtt_despite_bundles() {
     let mut script = established();
     script.at(10).data(1, 101).at(40).data(1, 201);
     script.at(60).ack(101).at(90).ack(201);
@@ -290,7 +299,7 @@ fn an_ack_to_where_only_the_first_packet_ended_tells_the_round_trip_time_despite
 }
 
 #[test]
-fn packets_in_flight_are_those_with_new_bytes() {
+fn packets_in_flight_count_only_new_bytes() {
     let mut script = established();
     script.at(10).data(1, 101).data(101, 201).data(1, 101);
     script.data(201, 301).at(50).ack(201).at(60).data(301, 401);

@@ -1,4 +1,4 @@
-//! Byte ranges, and what is a copy of what.
+//! Byte ranges and their copies.
 
 use super::{classes, established};
 use crate::Direction::Backward;
@@ -6,7 +6,7 @@ use crate::script::{MS, Script};
 use crate::{Class, CopyKind};
 
 #[test]
-fn each_segment_that_is_sent_once_is_one_range() {
+fn each_segment_sent_once_is_one_range() {
     let mut script = established();
     script.at(10).data(1, 101).at(20).data(101, 201);
     script.at(60).ack(101).at(70).ack(201);
@@ -22,7 +22,7 @@ fn each_segment_that_is_sent_once_is_one_range() {
 }
 
 #[test]
-fn a_bundle_has_an_old_part_and_a_new_part() {
+fn bundle_splits_into_old_and_new_range() {
     let mut script = established();
     script.at(10).data(1, 101).at(40).data(1, 201);
     script.at(90).ack(201);
@@ -45,7 +45,7 @@ fn a_bundle_has_an_old_part_and_a_new_part() {
 }
 
 #[test]
-fn the_nth_retransmission_is_counted_from_the_first_copy() {
+fn nth_retransmission_counts_from_first_copy() {
     let mut script = established();
     for at in [10, 210, 610] {
         script.at(at).data(1, 101);
@@ -63,7 +63,7 @@ fn the_nth_retransmission_is_counted_from_the_first_copy() {
 }
 
 #[test]
-fn a_retransmission_of_a_part_cuts_the_range() {
+fn partial_retransmission_splits_range() {
     let mut script = established();
     script.at(10).data(1, 301).at(20).data(301, 401);
     script.at(210).data(101, 351).at(300).ack(401);
@@ -79,7 +79,7 @@ fn a_retransmission_of_a_part_cuts_the_range() {
 }
 
 #[test]
-fn an_ack_of_a_part_cuts_the_range() {
+fn partial_ack_splits_range() {
     let mut script = established();
     script.at(10).data(1, 301).at(50).ack(101).at(60).ack(301);
     assert_eq!(
@@ -104,7 +104,7 @@ fn sequence_numbers_may_wrap() {
 }
 
 #[test]
-fn a_fin_with_payload_counts_once() {
+fn fin_with_payload_counts_once() {
     let mut script = established();
     script.at(10).data(1, 101);
     script.last().flags.fin = true;
@@ -118,7 +118,7 @@ fn a_fin_with_payload_counts_once() {
 }
 
 #[test]
-fn keep_alives_are_no_retransmissions() {
+fn keep_alives_are_not_retransmissions() {
     let mut script = established();
     script.at(10).data(1, 101).at(50).ack(101);
     script.at(5000).data(100, 100).at(5050).ack(101);
@@ -131,7 +131,7 @@ fn keep_alives_are_no_retransmissions() {
 }
 
 #[test]
-fn probes_of_a_closed_window_are_no_retransmissions() {
+fn zero_window_probes_are_not_retransmissions() {
     let mut script = established();
     script.at(10).data(1, 101).at(50).ack(101);
     script.last().window = 0;
@@ -146,7 +146,7 @@ fn probes_of_a_closed_window_are_no_retransmissions() {
 }
 
 #[test]
-fn a_probe_s_byte_that_the_peer_takes_is_payload() {
+fn accepted_window_probe_byte_is_payload() {
     for data_first in [false, true] {
         let mut script = established();
         script.at(10).data(1, 101).at(50).ack(101);
@@ -166,7 +166,7 @@ fn a_probe_s_byte_that_the_peer_takes_is_payload() {
 }
 
 #[test]
-fn a_packet_that_the_trace_shows_twice_counts_once() {
+fn packet_captured_on_two_interfaces_counts_once() {
     let mut script = established();
     script.at(10).data(1, 101).data(101, 201);
     let mut again = script.packets[3..].to_vec();
@@ -186,7 +186,7 @@ fn a_packet_that_the_trace_shows_twice_counts_once() {
 }
 
 #[test]
-fn what_comes_twice_on_one_interface_was_sent_twice() {
+fn packet_repeated_on_one_interface_counts_twice() {
     let mut script = established();
     script.at(10).data(1, 101).data(101, 201);
     let mut again = *script.last();
@@ -198,7 +198,7 @@ fn what_comes_twice_on_one_interface_was_sent_twice() {
 }
 
 #[test]
-fn a_quick_copy_with_another_identification_was_sent_twice() {
+fn fast_copy_with_new_ip_id_is_retransmission() {
     let mut script = established();
     script.at(10).data(1, 101).data(1, 101).at(60).ack(101);
     let counts = script.analyse().only().forward;
@@ -209,7 +209,7 @@ fn a_quick_copy_with_another_identification_was_sent_twice() {
 }
 
 #[test]
-fn equal_acks_without_identification_are_duplicate_acks() {
+fn equal_acks_without_ip_id_are_duplicate_acks() {
     let mut script = established();
     script.at(10).data(1, 101).data(101, 201).at(60);
     for _ in 0..3 {
@@ -221,7 +221,7 @@ fn equal_acks_without_identification_are_duplicate_acks() {
 }
 
 #[test]
-fn a_segment_that_the_file_has_later_is_still_new() {
+fn reordered_segment_in_file_is_new() {
     let mut script = established();
     script.at(10).data(1, 101).data(201, 301).data(101, 201);
     script.at(60).ack(301);
@@ -230,7 +230,7 @@ fn a_segment_that_the_file_has_later_is_still_new() {
 }
 
 #[test]
-fn a_segment_that_the_file_has_after_its_ack_is_still_new() {
+fn segment_recorded_after_its_ack_is_new() {
     let mut script = established();
     script.at(10).data(1, 101).at(60).ack(201).data(101, 201);
     script.at(70).data(201, 301).at(120).ack(301);
@@ -240,7 +240,7 @@ fn a_segment_that_the_file_has_after_its_ack_is_still_new() {
 }
 
 #[test]
-fn bytes_that_the_trace_misses_are_counted() {
+fn acked_bytes_not_in_trace_are_missing_bytes() {
     let mut script = established();
     script.at(10).data(1, 101).data(201, 301).at(60).ack(301);
     let counts = script.analyse().only().forward;
@@ -248,7 +248,7 @@ fn bytes_that_the_trace_misses_are_counted() {
 }
 
 #[test]
-fn a_retransmission_of_what_is_acknowledged_is_stale() {
+fn retransmission_of_acked_bytes_is_stale() {
     let mut script = established();
     script
         .at(10)
@@ -263,7 +263,7 @@ fn a_retransmission_of_what_is_acknowledged_is_stale() {
 }
 
 #[test]
-fn a_segment_larger_than_the_peer_takes_is_offloaded() {
+fn segment_above_peer_mss_is_offloaded() {
     let mut script = established();
     script
         .at(10)

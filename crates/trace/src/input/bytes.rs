@@ -1,4 +1,4 @@
-//! The bytes of a trace: decompressed, in a window, field by field.
+//! The bytes of a trace: decompression, read window, fields.
 
 use std::io::{self, BufReader, Cursor, ErrorKind, Read};
 
@@ -6,10 +6,10 @@ use flate2::bufread::MultiGzDecoder;
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// A frame of zstd that holds no data has 0x50 to 0x5f before these (RFC 8878, section 3.1.2).
+/// A zstd frame without data starts with 0x50 to 0x5f, then these bytes (RFC 8878, section 3.1.2).
 const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
-/// How a trace is compressed, by its first bytes.
+/// Compression of a trace, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// gzip, of one or several members (RFC 1952).
@@ -19,7 +19,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    fn of(start: &[u8]) -> Option<Self> {
+    fn detect(start: &[u8]) -> Option<Self> {
         match start {
             _ if start.starts_with(&GZIP) => Some(Self::Gzip),
             _ if start.starts_with(&ZSTD) => Some(Self::Zstd),
@@ -29,7 +29,7 @@ impl Compression {
     }
 }
 
-/// The trace within `source`, and how it was compressed.
+/// Decompresses `source` and returns its compression.
 pub(super) fn unpack<R: Read + Send + 'static>(
     mut source: R,
 ) -> io::Result<(Box<dyn Read + Send>, Option<Compression>)> {
@@ -44,7 +44,7 @@ pub(super) fn unpack<R: Read + Send + 'static>(
         }
     }
     let start = start.get(..len).unwrap_or_default();
-    let compression = Compression::of(start);
+    let compression = Compression::detect(start);
     let whole = Cursor::new(start.to_vec()).chain(source);
     Ok((
         match compression {
@@ -56,11 +56,11 @@ pub(super) fn unpack<R: Read + Send + 'static>(
     ))
 }
 
-/// Bytes asked of the source at once: few system calls, and still within a core's cache.
-const READ: usize = 256 << 10;
+/// Bytes per read: few system calls, and still within a core's cache.
+const READ_BYTES: usize = 256 << 10;
 
-/// The part of a trace that is in memory: it slides over the source and is never longer than
-/// one read, or twice the longest record.
+/// The part of a trace in memory. It slides over the source and is at most one read or twice the
+/// longest record.
 pub(super) struct Window {
     source: Box<dyn Read + Send>,
     buffer: Vec<u8>,
@@ -73,7 +73,7 @@ impl Window {
     pub fn new(source: Box<dyn Read + Send>) -> Self {
         Self {
             source,
-            buffer: vec![0; READ],
+            buffer: vec![0; READ_BYTES],
             start: 0,
             end: 0,
             consumed: 0,
@@ -85,15 +85,15 @@ impl Window {
         self.consumed
     }
 
-    /// What has been read and not taken yet.
+    /// Bytes that have been read and not yet taken.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.buffer.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// Reads until the window holds `len` bytes; false if the trace ends before.
+    /// Reads until the window has `len` bytes; false if the trace ends before.
     #[inline]
-    pub fn holds(&mut self, len: usize) -> io::Result<bool> {
+    pub fn fill_to(&mut self, len: usize) -> io::Result<bool> {
         if self.end - self.start >= len {
             return Ok(true);
         }
@@ -107,7 +107,7 @@ impl Window {
         self.start = 0;
         while self.end < len {
             if self.end == self.buffer.len() {
-                // By what has been read, not by what a length claims.
+                // The buffer grows with the bytes read, not with claimed lengths.
                 self.buffer.resize(self.buffer.len() * 2, 0);
             }
             let Some(space) = self.buffer.get_mut(self.end..) else {
@@ -124,7 +124,7 @@ impl Window {
         Ok(true)
     }
 
-    /// Takes the next `len` bytes, or as many of them as the window holds.
+    /// Takes the next `len` bytes, or as many as the window has.
     #[inline]
     pub fn take(&mut self, len: usize) -> &[u8] {
         let from = self.start;
@@ -134,10 +134,10 @@ impl Window {
         self.buffer.get(from..self.start).unwrap_or_default()
     }
 
-    /// Passes over `len` bytes without keeping them; false if the trace ends before.
+    /// Skips `len` bytes without storing them; false if the trace ends before.
     pub fn skip(&mut self, mut len: u64) -> io::Result<bool> {
         while len > 0 {
-            if !self.holds(1)? {
+            if !self.fill_to(1)? {
                 return Ok(false);
             }
             let here = (self.end - self.start).min(usize::try_from(len).unwrap_or(usize::MAX));
@@ -148,14 +148,14 @@ impl Window {
     }
 }
 
-/// The byte order that a trace's writer chose for its own fields.
+/// The byte order of a trace's own fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum ByteOrder {
     Big,
     Little,
 }
 
-impl Order {
+impl ByteOrder {
     #[inline]
     pub fn u16(self, bytes: [u8; 2]) -> u16 {
         match self {
@@ -180,16 +180,16 @@ impl Order {
     }
 }
 
-/// Takes one field after the other; `None` where there are no bytes left for it.
+/// Reads fields in sequence; `None` if too few bytes remain.
 #[derive(Clone, Copy)]
-pub(super) struct Fields<'a> {
+pub(super) struct FieldReader<'a> {
     pub rest: &'a [u8],
-    order: Order,
+    order: ByteOrder,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> FieldReader<'a> {
     #[inline]
-    pub fn new(bytes: &'a [u8], order: Order) -> Self {
+    pub fn new(bytes: &'a [u8], order: ByteOrder) -> Self {
         Self { rest: bytes, order }
     }
 
@@ -210,7 +210,7 @@ impl<'a> Fields<'a> {
         self.array().map(|bytes| self.order.u32(bytes))
     }
 
-    /// Four at a time, which are there or not together.
+    /// Four numbers at once; `None` if not all remain.
     #[inline]
     pub fn four_u32(&mut self) -> Option<[u32; 4]> {
         let bytes: [u8; 16] = self.array()?;

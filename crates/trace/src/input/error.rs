@@ -2,20 +2,20 @@ use std::{fmt, io};
 
 use super::LinkType;
 
-/// Why nothing can be read of a trace.
+/// A trace that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{name}: {cause}")]
 pub struct InputError {
-    /// The file's name, or that it is standard input.
+    /// The file's name, or "standard input".
     pub name: String,
-    /// What is wrong.
+    /// The reason.
     #[source]
-    pub cause: Unreadable,
+    pub cause: InputErrorKind,
 }
 
-/// What keeps a trace from being read.
+/// Reasons why a trace cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
+pub enum InputErrorKind {
     /// The file cannot be opened.
     #[error("cannot be opened: {0}")]
     Open(io::Error),
@@ -24,108 +24,110 @@ pub enum Unreadable {
     #[error("cannot be read: {0}")]
     Read(io::Error),
 
-    /// The file has not one byte.
-    #[error("is empty; check that the capture ran, and wrote here")]
+    /// The file is empty.
+    #[error("is empty: check that the capture ran and wrote to this file")]
     Empty,
 
     /// The file is neither pcap nor pcapng.
     #[error(
-        "is not a packet trace: it begins with {0}; expected pcap or pcapng, plain or compressed with gzip or zstd, as `tcpdump -w FILE` writes it"
+        "is not a packet trace: starts with {0}; expected pcap or pcapng, plain or compressed with gzip or zstd, as from `tcpdump -w FILE`"
     )]
     NotATrace(String),
 
     /// The file ends within the header of the format.
-    #[error("ends after {0} bytes, within its header; copy or capture it again")]
+    #[error("ends after {0} bytes, within its header: copy or capture it again")]
     Short(usize),
 
     /// The format's version is not the one in use since 1998.
     #[error(
-        "is pcap of version {major}.{minor}, and only 2.x is read; convert it with `editcap -F pcap`"
+        "is pcap version {major}.{minor}, but only 2.x is supported: convert it with `editcap -F pcap`"
     )]
     Version {
-        /// Before the dot.
+        /// Major version.
         major: u16,
-        /// After the dot.
+        /// Minor version.
         minor: u16,
     },
 
-    /// All its packets are of a link layer that is not read.
+    /// All its packets have an unsupported link layer.
     #[error(
-        "has link type {0}, which is not read; capture at the Ethernet or IP layer, such as with `tcpdump -i any`"
+        "has link type {0}, which is not supported: capture at the Ethernet or IP layer, as with `tcpdump -i any`"
     )]
     LinkType(LinkType),
 }
 
-/// Where a trace is not as it should be. What could be read of it has been given.
+/// A problem within a trace. Everything readable has been returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// Byte of the trace, decompressed, at which the record in question begins.
+    /// Byte offset of the record, after decompression.
     pub offset: u64,
-    /// What is wrong there.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// What is wrong with a trace, or with a record of it.
+/// Problems of a trace or a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The trace ends within a record.
-    #[error("the trace ends within a record; all before it was read")]
+    #[error("the trace ends within a record; all earlier records were read")]
     Truncated,
 
-    /// A length cannot be right, so that the next record cannot be found.
-    #[error("a record claims {0} bytes; it and all behind it was not read")]
+    /// A length is impossible, so the next record cannot be found.
+    #[error("impossible record length {0}: this record and all later ones were not read")]
     Length(u64),
 
     /// A block's two lengths differ.
-    #[error("a block says {0} bytes at its start and {1} at its end; nothing behind it was read")]
+    #[error(
+        "a block's two lengths differ ({0} and {1} bytes): this block and all later ones were not read"
+    )]
     Lengths(u32, u32),
 
     /// The packet does not fit the block that it is in.
-    #[error("a packet is longer than its block; it was not read")]
+    #[error("a packet is longer than its block: it was skipped")]
     Overlong,
 
-    /// A section's header is not as it must be.
-    #[error("a section's header is damaged, or of an unknown version; nothing behind it was read")]
+    /// A section header is invalid.
+    #[error("a section header is damaged or of an unknown version: nothing after it was read")]
     Section,
 
-    /// A section describes more interfaces than are kept.
-    #[error("a section has more than {0} interfaces; nothing behind that was read")]
+    /// A section has more interfaces than supported.
+    #[error("a section has more than {0} interfaces: nothing after them was read")]
     Interfaces(usize),
 
-    /// A packet's interface is not described before it.
+    /// A packet's interface has no description before it.
     #[error(
-        "a packet was captured on interface {0}, which the trace does not describe; it was not read"
+        "a packet was captured on interface {0}, which the trace does not describe: it was skipped"
     )]
     UnknownInterface(u32),
 
-    /// An interface has a link layer that is not read.
-    #[error("an interface has link type {0}, which is not read; its packets were left out")]
+    /// An interface has an unsupported link layer.
+    #[error("an interface has link type {0}, which is not supported: its packets were skipped")]
     LinkType(LinkType),
 
     /// Simple Packet Blocks record no time.
-    #[error("packets were recorded without their time; 1970 was taken")]
+    #[error("packets were recorded without times: 1970 was used")]
     NoTime,
 
-    /// A packet's time is long before that of the packet in front of it.
+    /// A packet is much older than the previous one.
     #[error(
-        "packet {packet} is {back_s} s older than the one before it: the clock was set back, and what \
-         is told across this place is wrong; analyse what is before and behind it apart"
+        "packet {packet} is {back_s} s older than the one before it: the clock was set back, and \
+         results across this point are wrong; analyse the parts before and after it separately"
     )]
     SetBack {
         /// The packet's number in the trace, from 1.
         packet: u64,
-        /// By how many seconds, cut off.
+        /// Seconds, rounded down.
         back_s: u64,
     },
 
     /// Reading or decompressing failed.
-    #[error("reading failed ({0}); all before was read")]
+    #[error("reading failed ({0}); all earlier records were read")]
     Read(String),
 }
 
 impl Problem {
-    /// Whether the trace is damaged, incomplete or of two clocks, and not only of a kind that is not
-    /// read whole.
+    /// Whether the trace is damaged, incomplete or of two clocks. False if it only contains
+    /// unsupported data.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         !matches!(self, Self::LinkType(_) | Self::NoTime)

@@ -26,29 +26,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Endpoint;
 use bytes::{Window, unpack};
-use container::{Frame, Reader, Step};
-use headers::Skip;
+use container::{Frame, ReadStep, Reader};
+use headers::SkipReason;
 
 pub use bytes::Compression;
 pub use container::{Container, Format};
-pub use error::{InputError, Problem, Unreadable, Warning};
+pub use error::{InputError, InputErrorKind, Problem, Warning};
 pub use headers::LinkType;
 
-/// Warnings kept; a trace that is damaged all over says no more by its hundredth.
-const MOST_WARNINGS: usize = 100;
+/// Maximum number of stored warnings.
+const MAX_WARNINGS: usize = 100;
 
-/// A trace that is being read: gives its TCP segments in the file's order, in bounded memory.
+/// A trace being read: yields its TCP segments in file order, in bounded memory.
 pub struct Input {
     window: Window,
     reader: Reader,
     filter: Filter,
-    counts: Counts,
+    counts: InputCounts,
     warnings: Vec<Warning>,
     format: Format,
     progress: Progress,
-    /// First and last time of a packet.
+    /// Earliest and latest packet time.
     span_ns: Option<(i64, i64)>,
-    /// The time of the packet before the next one.
+    /// Time of the previous packet.
     before_ns: i64,
     ended: bool,
 }
@@ -56,7 +56,7 @@ pub struct Input {
 /// Opens a trace; `-` is standard input.
 ///
 /// # Errors
-/// If it cannot be read, is not a trace, or is of a link layer that is not read.
+/// If it cannot be read, is not a trace, or has an unsupported link layer.
 pub fn open(path: &Path) -> Result<Input, InputError> {
     if path == Path::new("-") {
         return Input::new("standard input", io::stdin());
@@ -69,25 +69,25 @@ pub fn open(path: &Path) -> Result<Input, InputError> {
                 .ok()
                 .filter(std::fs::Metadata::is_file)
                 .map(|metadata| metadata.len());
-            Input::of_len(&name, file, len)
+            Input::with_len(&name, file, len)
         }
         Err(error) => Err(InputError {
             name,
-            cause: Unreadable::Open(error),
+            cause: InputErrorKind::Open(error),
         }),
     }
 }
 
 impl Input {
-    /// Reads the trace that `source` gives; `name` is what errors call it.
+    /// Reads the trace in `source`; errors use `name`.
     ///
     /// # Errors
     /// As [`open`].
     pub fn new(name: &str, source: impl Read + Send + 'static) -> Result<Self, InputError> {
-        Self::of_len(name, source, None)
+        Self::with_len(name, source, None)
     }
 
-    fn of_len(
+    fn with_len(
         name: &str,
         source: impl Read + Send + 'static,
         len: Option<u64>,
@@ -97,9 +97,9 @@ impl Input {
             cause,
         };
         let progress = Progress::new(len);
-        let source = Metered::new(source, &progress);
+        let source = CountingReader::new(source, &progress);
         let (source, compression) =
-            unpack(source).map_err(|error| unreadable(Unreadable::Read(error)))?;
+            unpack(source).map_err(|error| unreadable(InputErrorKind::Read(error)))?;
         let mut window = Window::new(source);
         let reader = Reader::new(&mut window).map_err(unreadable)?;
         let format = Format::new(reader.container(), compression);
@@ -107,7 +107,7 @@ impl Input {
             window,
             reader,
             filter: Filter::default(),
-            counts: Counts::default(),
+            counts: InputCounts::default(),
             warnings: Vec::new(),
             format,
             progress,
@@ -117,20 +117,20 @@ impl Input {
         })
     }
 
-    /// Gives only the packets that `filter` takes, from now on.
+    /// Yields only packets that `filter` accepts, from now on.
     #[must_use]
     pub fn filtered(mut self, filter: Filter) -> Self {
         self.filter = filter;
         self
     }
 
-    /// What became of the packets read so far.
+    /// Packets read so far, by result.
     #[must_use]
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &InputCounts {
         &self.counts
     }
 
-    /// Where the trace is damaged, as far as it has been read: the first hundred places.
+    /// The first hundred warnings so far.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
@@ -142,14 +142,14 @@ impl Input {
         &self.format
     }
 
-    /// How far the file has been read; can be kept and asked while the trace is being read.
+    /// Read progress; can be cloned and queried during reading.
     #[must_use]
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// The earliest and the latest time of a packet so far, TCP or not, in nanoseconds since 1970;
-    /// their difference is the trace's duration.
+    /// The earliest and latest time of any packet so far, in nanoseconds since 1970. Their
+    /// difference is the trace's duration.
     #[must_use]
     pub fn span_ns(&self) -> Option<(i64, i64)> {
         self.span_ns
@@ -157,7 +157,7 @@ impl Input {
 
     #[cold]
     fn warn(warnings: &mut Vec<Warning>, warning: Warning) {
-        if warnings.len() < MOST_WARNINGS {
+        if warnings.len() < MAX_WARNINGS {
             warnings.push(warning);
         }
     }
@@ -171,9 +171,9 @@ impl Iterator for Input {
         while !self.ended {
             let offset = self.window.offset();
             match self.reader.next(&mut self.window) {
-                Ok(Step::Frame(frame)) => {
+                Ok(ReadStep::Frame(frame)) => {
                     self.counts.packets += 1;
-                    note_time(&mut self.span_ns, &frame);
+                    update_span(&mut self.span_ns, &frame);
                     if let Some(back_s) = set_back(&mut self.before_ns, &frame) {
                         let packet = self.counts.packets;
                         let problem = Problem::SetBack { packet, back_s };
@@ -190,13 +190,13 @@ impl Iterator for Input {
                         Err(skip) => self.counts.skipped(skip),
                     }
                 }
-                Ok(Step::Lost(warning)) => {
+                Ok(ReadStep::Lost(warning)) => {
                     self.counts.packets += 1;
-                    self.counts.skipped(Skip::Damaged);
+                    self.counts.skipped(SkipReason::Damaged);
                     Self::warn(&mut self.warnings, *warning);
                 }
-                Ok(Step::Note(warning)) => Self::warn(&mut self.warnings, *warning),
-                Ok(Step::End) => self.ended = true,
+                Ok(ReadStep::Note(warning)) => Self::warn(&mut self.warnings, *warning),
+                Ok(ReadStep::End) => self.ended = true,
                 Err(warning) => {
                     Self::warn(&mut self.warnings, *warning);
                     self.ended = true;
@@ -209,10 +209,10 @@ impl Iterator for Input {
 
 impl std::iter::FusedIterator for Input {}
 
-/// What capturing puts out of order, on several processors or interfaces, is out of it by less.
+/// Captures on several processors or interfaces reorder packets by less than this.
 const SET_BACK_NS: i64 = 1_000_000_000;
 
-/// By how many seconds the clock was set back between the packet before this one and this one.
+/// Seconds by which the clock was set back before this packet.
 #[inline]
 fn set_back(before_ns: &mut i64, frame: &Frame) -> Option<u64> {
     let at_ns = frame.at_ns?;
@@ -222,7 +222,7 @@ fn set_back(before_ns: &mut i64, frame: &Frame) -> Option<u64> {
 }
 
 #[inline]
-fn note_time(span_ns: &mut Option<(i64, i64)>, frame: &Frame) {
+fn update_span(span_ns: &mut Option<(i64, i64)>, frame: &Frame) {
     if let Some(at) = frame.at_ns {
         let (first, last) = span_ns.get_or_insert((at, at));
         *first = at.min(*first);
@@ -230,7 +230,7 @@ fn note_time(span_ns: &mut Option<(i64, i64)>, frame: &Frame) {
     }
 }
 
-/// Which packets of a trace are given; each condition that is set has to hold.
+/// Selects packets; all set conditions must hold.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     /// One end has one of these addresses; empty: any.
@@ -242,7 +242,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Takes packets from or to this address, besides those already taken.
+    /// Also accepts packets from or to this address.
     #[must_use]
     pub fn address(mut self, address: IpAddr) -> Self {
         self.addresses
@@ -250,21 +250,21 @@ impl Filter {
         self
     }
 
-    /// Takes packets from or to this port, besides those already taken.
+    /// Also accepts packets from or to this port.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.ports.push(port);
         self
     }
 
-    /// Leaves out what was captured before, in nanoseconds since 1970.
+    /// Rejects packets captured before `ns`, in nanoseconds since 1970.
     #[must_use]
     pub fn from(mut self, ns: i64) -> Self {
         self.from_ns = Some(ns);
         self
     }
 
-    /// Leaves out what was captured then or later, in nanoseconds since 1970.
+    /// Rejects packets captured at `ns` or later, in nanoseconds since 1970.
     #[must_use]
     pub fn until(mut self, ns: i64) -> Self {
         self.until_ns = Some(ns);
@@ -272,61 +272,61 @@ impl Filter {
     }
 
     #[inline]
-    fn takes_time(&self, ns: i64) -> bool {
+    fn matches_time(&self, ns: i64) -> bool {
         self.from_ns.is_none_or(|from| ns >= from) && self.until_ns.is_none_or(|until| ns < until)
     }
 
     #[inline]
-    fn takes_ends(&self, from: &Endpoint, to: &Endpoint) -> bool {
+    fn matches_ends(&self, from: &Endpoint, to: &Endpoint) -> bool {
         let ends = [from, to];
         (self.addresses.is_empty() || ends.iter().any(|end| self.addresses.contains(&end.address)))
             && (self.ports.is_empty() || ends.iter().any(|end| self.ports.contains(&end.port)))
     }
 }
 
-/// What became of a trace's packets. All but the last two exclude each other and add up to
-/// `packets`, once the trace has been read.
+/// A trace's packets by result. All except the last two are disjoint and add up to `packets` once
+/// the trace has been read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
-    /// In the trace, of any kind.
+pub struct InputCounts {
+    /// All packets of the trace.
     pub packets: u64,
-    /// TCP segments given.
+    /// Returned TCP segments.
     pub tcp: u64,
-    /// On an interface whose link type is not read.
+    /// On an interface with an unsupported link type.
     pub other_link: u64,
     /// Neither IPv4 nor IPv6.
     pub not_ip: u64,
-    /// IP, with something other than TCP in it.
+    /// IP without TCP.
     pub not_tcp: u64,
-    /// IP fragments with TCP in them, without its header.
+    /// TCP fragments without the TCP header.
     pub fragments: u64,
-    /// Captured too short for the TCP header.
+    /// Truncated before the end of the TCP header.
     pub cut: u64,
-    /// With headers that contradict themselves or the packet's length.
+    /// With inconsistent headers or lengths.
     pub damaged: u64,
-    /// Left out by the filter.
+    /// Rejected by the filter.
     pub filtered: u64,
-    /// Of those given: captured too short for the TCP options, which are then incomplete.
+    /// Returned packets truncated within the TCP options, which are incomplete.
     pub options_cut: u64,
-    /// Of those given: the first fragment of an IP packet, whose payload goes on in others.
+    /// Returned first fragments; more fragments contain the rest of the payload.
     pub first_fragments: u64,
 }
 
-impl Counts {
-    fn skipped(&mut self, why: Skip) {
-        *match why {
-            Skip::OtherLink => &mut self.other_link,
-            Skip::NotIp => &mut self.not_ip,
-            Skip::NotTcp => &mut self.not_tcp,
-            Skip::Fragment => &mut self.fragments,
-            Skip::Cut => &mut self.cut,
-            Skip::Damaged => &mut self.damaged,
-            Skip::Filtered => &mut self.filtered,
+impl InputCounts {
+    fn skipped(&mut self, reason: SkipReason) {
+        *match reason {
+            SkipReason::OtherLink => &mut self.other_link,
+            SkipReason::NotIp => &mut self.not_ip,
+            SkipReason::NotTcp => &mut self.not_tcp,
+            SkipReason::Fragment => &mut self.fragments,
+            SkipReason::Cut => &mut self.cut,
+            SkipReason::Damaged => &mut self.damaged,
+            SkipReason::Filtered => &mut self.filtered,
         } += 1;
     }
 }
 
-/// How much of a trace's file has been read, as it lies on disk.
+/// Number of bytes read from a trace file, before decompression.
 #[derive(Debug, Clone)]
 pub struct Progress {
     read: Arc<AtomicU64>,
@@ -354,13 +354,13 @@ impl Progress {
     }
 }
 
-/// A source whose bytes are counted.
-struct Metered<R> {
+/// A source that counts its bytes.
+struct CountingReader<R> {
     source: R,
     read: Arc<AtomicU64>,
 }
 
-impl<R> Metered<R> {
+impl<R> CountingReader<R> {
     pub fn new(source: R, progress: &Progress) -> Self {
         Self {
             source,
@@ -369,7 +369,7 @@ impl<R> Metered<R> {
     }
 }
 
-impl<R: Read> Read for Metered<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(buffer)?;
         self.read.fetch_add(read as u64, Ordering::Relaxed);

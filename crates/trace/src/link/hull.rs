@@ -1,36 +1,36 @@
-//! Smallest delays over time: of equal intervals, and along any slope.
+//! Minimum delays over time: per interval, and along any slope.
 
 use std::ops::Range;
 
-/// The smallest delays over time: a trace of any length in a bounded number of intervals of
-/// equal width. Where the trace outgrows them, they are joined by twos.
+/// Minimum delays in a bounded number of equal intervals, for a trace of any length. If the trace
+/// grows beyond them, pairs of intervals are merged.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Minima {
     origin_ns: Option<i64>,
     width_ns: u64,
-    smallest: Vec<Option<Point>>,
-    /// The interval of the last point, from the origin, and its place in `smallest`.
+    smallest: Vec<Option<DelayPoint>>,
+    /// The interval of the last point, from the origin, and its index in `smallest`.
     interval: Range<u64>,
-    place: usize,
+    index: usize,
     count: u64,
     sum_of_offsets_ns: f64,
 }
 
-/// A raw delay, and when it began, both in nanoseconds.
+/// A raw delay and its transmission time, both in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Point {
+pub(crate) struct DelayPoint {
     pub(crate) at_ns: i64,
     pub(crate) delay_ns: i64,
 }
 
-/// At a drift of 100 ppm the delay grows by 4 microseconds in one interval of a trace of five
+/// At a drift of 100 ppm, the delay grows by 4 microseconds per interval in a trace of five
 /// minutes.
 const INTERVALS: usize = 8192;
 const FIRST_WIDTH_NS: u64 = 1_000_000;
 
 impl Minima {
     #[inline]
-    pub(crate) fn add(&mut self, point: Point) {
+    pub(crate) fn add(&mut self, point: DelayPoint) {
         let origin_ns = *self.origin_ns.get_or_insert(point.at_ns);
         let offset_ns = u64::try_from(point.at_ns.saturating_sub(origin_ns)).unwrap_or(0);
         self.count += 1;
@@ -38,7 +38,7 @@ impl Minima {
         if !self.interval.contains(&offset_ns) {
             self.go_to(offset_ns);
         }
-        let smallest = &mut self.smallest[self.place];
+        let smallest = &mut self.smallest[self.index];
         if smallest.is_none_or(|smallest| point.delay_ns < smallest.delay_ns) {
             *smallest = Some(point);
         }
@@ -49,11 +49,11 @@ impl Minima {
         while offset_ns / self.width_ns >= INTERVALS as u64 {
             self.join();
         }
-        self.place = (offset_ns / self.width_ns) as usize;
-        let begin = self.place as u64 * self.width_ns;
-        self.interval = begin..begin.saturating_add(self.width_ns);
-        if self.smallest.len() <= self.place {
-            self.smallest.resize(self.place + 1, None);
+        self.index = (offset_ns / self.width_ns) as usize;
+        let start = self.index as u64 * self.width_ns;
+        self.interval = start..start.saturating_add(self.width_ns);
+        if self.smallest.len() <= self.index {
+            self.smallest.resize(self.index + 1, None);
         }
     }
 
@@ -66,13 +66,13 @@ impl Minima {
     }
 
     /// In order of time.
-    pub(crate) fn points(&self) -> Vec<Point> {
+    pub(crate) fn points(&self) -> Vec<DelayPoint> {
         let mut points: Vec<_> = self.smallest.iter().copied().flatten().collect();
         points.sort_unstable_by_key(|point| point.at_ns);
         points
     }
 
-    /// How many there were in all.
+    /// Number of all points.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -84,7 +84,7 @@ impl Minima {
     }
 }
 
-fn smaller(one: Option<Point>, other: Option<Point>) -> Option<Point> {
+fn smaller(one: Option<DelayPoint>, other: Option<DelayPoint>) -> Option<DelayPoint> {
     match (one, other) {
         (Some(one), Some(other)) if other.delay_ns < one.delay_ns => Some(other),
         (None, other) => other,
@@ -92,25 +92,24 @@ fn smaller(one: Option<Point>, other: Option<Point>) -> Option<Point> {
     }
 }
 
-/// Of points in time those that are the lowest for some slope of a line below all of them, within
-/// [`MOST_SLOPE`]: the part of their lower convex hull that a clock's drift can turn to the
-/// bottom. They are few, and what is least above any such line is among them.
+/// The part of the lower convex hull of points that a slope within [`MAX_SLOPE`] can reach. It has
+/// few points, and contains the lowest point for any such slope.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hull {
     /// In order of time.
-    points: Vec<Point>,
+    points: Vec<DelayPoint>,
 }
 
-/// Two clocks do not drift apart faster, in nanoseconds for each: both adjusted by NTP at its
-/// fastest, 500 ppm (RFC 5905), against each other.
-pub(crate) const MOST_SLOPE: f64 = 1e-3;
+/// Maximum drift between two clocks, in nanoseconds per nanosecond: both adjusted by NTP at its
+/// maximum, 500 ppm (RFC 5905), in opposite directions.
+pub(crate) const MAX_SLOPE: f64 = 1e-3;
 
-/// More are never kept. Then every second one goes; what is least is right to a hair.
-const MOST: usize = 4096;
+/// Maximum number of points. Beyond it, every second point is dropped, with negligible error.
+const MAX_HULL_POINTS: usize = 4096;
 
 impl Hull {
     #[inline]
-    pub(crate) fn add(&mut self, point: Point) {
+    pub(crate) fn add(&mut self, point: DelayPoint) {
         match self.points.last() {
             None => self.points.push(point),
             Some(last) if point.at_ns >= last.at_ns => {
@@ -122,9 +121,9 @@ impl Hull {
         }
     }
 
-    /// Adds one that is later than all others.
+    /// Adds a point later than all others.
     #[inline]
-    fn append(&mut self, point: Point) {
+    fn append(&mut self, point: DelayPoint) {
         while let Some(last) = self.points.last()
             && (falls(last, &point)
                 || matches!(&self.points[..], [.., first, last] if !turns_up(first, last, &point)))
@@ -132,40 +131,40 @@ impl Hull {
             self.points.pop();
         }
         self.points.push(point);
-        if self.points.len() > MOST {
+        if self.points.len() > MAX_HULL_POINTS {
             self.thin();
         }
     }
 
-    fn insert(&mut self, point: Point) {
-        let mut place = self.points.partition_point(|it| it.at_ns <= point.at_ns);
-        let before = place.checked_sub(1).and_then(|it| self.points.get(it));
-        let behind = self.points.get(place);
+    fn insert(&mut self, point: DelayPoint) {
+        let mut index = self.points.partition_point(|it| it.at_ns <= point.at_ns);
+        let before = index.checked_sub(1).and_then(|it| self.points.get(it));
+        let after = self.points.get(index);
         let hidden = before.is_some_and(|before| rises(before, &point))
-            || behind.is_some_and(|behind| falls(&point, behind))
+            || after.is_some_and(|after| falls(&point, after))
             || before
-                .zip(behind)
-                .is_some_and(|(before, behind)| !turns_up(before, &point, behind));
+                .zip(after)
+                .is_some_and(|(before, after)| !turns_up(before, &point, after));
         if hidden {
             return;
         }
-        while let Some(next) = self.points.get(place)
+        while let Some(next) = self.points.get(index)
             && (rises(&point, next)
-                || (self.points.get(place + 1)).is_some_and(|after| !turns_up(&point, next, after)))
+                || (self.points.get(index + 1)).is_some_and(|after| !turns_up(&point, next, after)))
         {
-            self.points.remove(place);
+            self.points.remove(index);
         }
-        while let Some(last) = place.checked_sub(1)
+        while let Some(last) = index.checked_sub(1)
             && (falls(&self.points[last], &point)
                 || (last.checked_sub(1)).is_some_and(|first| {
                     !turns_up(&self.points[first], &self.points[last], &point)
                 }))
         {
             self.points.remove(last);
-            place = last;
+            index = last;
         }
-        self.points.insert(place, point);
-        if self.points.len() > MOST {
+        self.points.insert(index, point);
+        if self.points.len() > MAX_HULL_POINTS {
             self.thin();
         }
     }
@@ -179,10 +178,10 @@ impl Hull {
         });
     }
 
-    /// The lowest point seen along a slope.
-    pub(crate) fn lowest(&self, slope: f64) -> Option<Point> {
+    /// The lowest point along a slope.
+    pub(crate) fn lowest(&self, slope: f64) -> Option<DelayPoint> {
         let first = self.points.first()?;
-        let above = |point: &Point| {
+        let above = |point: &DelayPoint| {
             let later_ns = point.at_ns.saturating_sub(first.at_ns) as f64;
             point.delay_ns.saturating_sub(first.delay_ns) as f64 - slope * later_ns
         };
@@ -204,32 +203,32 @@ impl Hull {
     }
 }
 
-/// How much later and how much higher.
+/// Differences in time and delay.
 #[inline]
-fn across(from: &Point, to: &Point) -> (f64, f64) {
+fn across(from: &DelayPoint, to: &DelayPoint) -> (f64, f64) {
     (
         to.at_ns.wrapping_sub(from.at_ns) as f64,
         to.delay_ns.wrapping_sub(from.delay_ns) as f64,
     )
 }
 
-/// Whether the way from one point to a later one is too steep for the later one to be lowest.
+/// Whether the rise is too steep for the later point to be lowest.
 #[inline]
-fn rises(from: &Point, to: &Point) -> bool {
+fn rises(from: &DelayPoint, to: &DelayPoint) -> bool {
     let (later, higher) = across(from, to);
-    higher >= MOST_SLOPE * later
+    higher >= MAX_SLOPE * later
 }
 
-/// Whether it falls so steeply that the earlier one cannot be the lowest.
+/// Whether the fall is too steep for the earlier point to be lowest.
 #[inline]
-fn falls(from: &Point, to: &Point) -> bool {
+fn falls(from: &DelayPoint, to: &DelayPoint) -> bool {
     let (later, higher) = across(from, to);
-    -higher >= MOST_SLOPE * later
+    -higher >= MAX_SLOPE * later
 }
 
-/// Whether the middle one lies below the line between the others.
+/// Whether the middle point lies below the line between the others.
 #[inline]
-fn turns_up(from: &Point, middle: &Point, to: &Point) -> bool {
+fn turns_up(from: &DelayPoint, middle: &DelayPoint, to: &DelayPoint) -> bool {
     let ((first, up), (second, more)) = (across(from, middle), across(middle, to));
     up * second < more * first
 }
@@ -242,56 +241,59 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_smallest_delay_survives_however_long_the_trace() {
+    fn minima_keep_smallest_delay_of_long_trace() {
         let mut minima = Minima::default();
         for second in 0..100_000 {
             let delay_ns = if second == 777 { 1 } else { 100 };
-            minima.add(Point {
+            minima.add(DelayPoint {
                 at_ns: second * 1_000_000_000,
                 delay_ns,
             });
         }
         let points = minima.points();
         assert!(points.len() <= INTERVALS);
-        assert!(points.contains(&Point {
+        assert!(points.contains(&DelayPoint {
             at_ns: 777_000_000_000,
             delay_ns: 1
         }));
     }
 
     #[test]
-    fn the_lowest_of_all_points_is_kept_for_any_slope() {
+    fn hull_keeps_lowest_point_for_any_slope() {
         for seed in 0..50 {
             let mut random = Pcg64Mcg::seed_from_u64(seed);
             let mut hull = Hull::default();
             let mut all = Vec::new();
             for number in 0..500 {
-                let point = Point {
+                let point = DelayPoint {
                     at_ns: number * 1_000_000 + random.random_range(-30_000_000..30_000_000),
                     delay_ns: random.random_range(0..200_000),
                 };
                 hull.add(point);
                 all.push(point);
             }
-            for slope in [-MOST_SLOPE, -1e-4, 0.0, 3e-5, MOST_SLOPE] {
-                let value = |point: &Point| point.delay_ns as f64 - slope * point.at_ns as f64;
-                let least = all.iter().map(value).fold(f64::INFINITY, f64::min);
+            for slope in [-MAX_SLOPE, -1e-4, 0.0, 3e-5, MAX_SLOPE] {
+                let value = |point: &DelayPoint| point.delay_ns as f64 - slope * point.at_ns as f64;
+                let expected = all.iter().map(value).fold(f64::INFINITY, f64::min);
                 let found = value(&hull.lowest(slope).unwrap());
-                assert!((found - least).abs() < 1e-3, "seed {seed}, slope {slope}");
+                assert!(
+                    (found - expected).abs() < 1e-3,
+                    "seed {seed}, slope {slope}"
+                );
             }
             assert!(hull.points.len() < 100);
         }
     }
 
     #[test]
-    fn points_of_a_bowl_do_not_take_memory_for_each() {
+    fn hull_of_convex_points_is_bounded() {
         let mut hull = Hull::default();
         for number in -20_000_i64..20_000 {
-            hull.add(Point {
+            hull.add(DelayPoint {
                 at_ns: number * 1_000_000_000,
                 delay_ns: number * number,
             });
         }
-        assert!(hull.points.len() <= MOST);
+        assert!(hull.points.len() <= MAX_HULL_POINTS);
     }
 }

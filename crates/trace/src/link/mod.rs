@@ -1,260 +1,268 @@
 //! One direction of a connection between two traces.
 
+mod fingerprints;
 pub(crate) mod hull;
-mod prints;
 
 use std::collections::VecDeque;
 
-use crate::event::{Arrival, Fate, Passage};
+use crate::event::{Arrival, DeliveryStats, Disposition};
 use crate::prefetch;
-use hull::{Hull, Point};
-use prints::Prints;
+use fingerprints::Fingerprints;
+use hull::{DelayPoint, Hull};
 
-/// One direction between the two traces: what was sent and has no fate yet, and what arrived and
-/// waits for the trace at the sender to show it.
+/// One direction between the two traces: sent packets without a disposition, and arrivals not yet
+/// matched to the sender's trace.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
-    pub(crate) passage: Passage,
-    /// Of the raw delays of all that arrived, with payload or without.
+    pub(crate) delivery_stats: DeliveryStats,
+    /// Lower hull of the raw delays of all arrivals, with or without payload.
     lowest: Hull,
-    sent: VecDeque<Departed>,
-    /// Of what was sent, in the same places.
-    prints: Prints,
-    shown: VecDeque<Shown>,
-    /// Of the packets that matched last, to know duplicates by.
+    sent: VecDeque<PendingPacket>,
+    /// Fingerprints of `sent`, at the same indices.
+    fingerprints: Fingerprints,
+    receiver_events: VecDeque<ReceiverEvent>,
+    /// Fingerprints of the last matches, to detect duplicates.
     matched: Vec<u64>,
     matches: usize,
-    /// What the last ACK said that left the receiver.
+    /// The last acknowledgement number that left the receiver.
     pub(crate) acked: Option<u32>,
-    /// Whether a packet arrived that was cut or joined on the way.
+    /// Whether a packet arrived that was split or joined on the path.
     pub(crate) regrouped: bool,
 }
 
-const REMEMBERED: usize = 64;
-/// More packets of a thin stream are seldom under way.
-const LATELY: usize = 16;
+const MAX_MATCHED: usize = 64;
+/// A thin stream seldom has more packets in transit.
+const RECENT_PACKETS: usize = 16;
 
-/// A packet that has no fate yet, or was not told of.
+/// A packet without a disposition, or with one not yet reported.
 #[derive(Debug)]
-struct Departed {
-    fate: Fate,
-    /// Whether it may have arrived unseen: what it carried did, in one packet or another.
+struct PendingPacket {
+    disposition: Disposition,
+    /// Whether it may have arrived unseen: its bytes arrived in some packet.
     doubtful: bool,
 }
 
-/// What the trace at the receiver shows and has not been entered yet, in its order.
+/// Events of the receiver's trace not yet processed, in order.
 #[derive(Debug, Clone, Copy)]
-enum Shown {
-    Arrival(Waiting),
-    /// An ACK left, of all before this sequence number.
+enum ReceiverEvent {
+    Arrival(PendingArrival),
+    /// An ACK left, with this acknowledgement number.
     Ack(u32),
 }
 
 /// A packet that arrived.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Waiting {
-    pub(crate) print: u64,
+pub(crate) struct PendingArrival {
+    pub(crate) fingerprint: u64,
     pub(crate) at_ns: i64,
     pub(crate) packet: u64,
     pub(crate) seq: u32,
     pub(crate) payload_len: u32,
 }
 
-/// What is clear next of what the trace at the receiver shows.
+/// The next resolved event of the receiver's trace.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Clear {
-    Arrival(Waiting, Identity),
-    /// An ACK left, of all before this sequence number.
+pub(crate) enum ResolvedEvent {
+    Arrival(PendingArrival, Identity),
+    /// An ACK left, with this acknowledgement number.
     Ack(u32),
 }
 
-/// What an arriving packet turned out to be.
+/// Identity of an arriving packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Identity {
-    /// This departure, as an index for [`Link::settle`].
-    Sent(usize),
-    /// One that had arrived before.
+    /// A sent packet, as an index for [`Link::set_arrival`].
+    SentPacket(usize),
+    /// A copy of a packet that had arrived.
     Duplicate,
-    /// None that was sent, not even when the other trace had been read well beyond it.
+    /// Not a sent packet, even though the other trace has been read well beyond it.
     Unknown,
 }
 
 impl Link {
     #[inline]
-    pub(crate) fn depart(&mut self, print: u64, fate: Fate) {
-        self.sent.push_back(Departed {
-            fate,
+    pub(crate) fn depart(&mut self, fingerprint: u64, disposition: Disposition) {
+        self.sent.push_back(PendingPacket {
+            disposition,
             doubtful: false,
         });
-        self.prints.push(print);
+        self.fingerprints.push(fingerprint);
     }
 
-    /// The departure after the one that matched last, if it has this fingerprint and no arrival
-    /// waits.
+    /// The packet after the last match, if it has this fingerprint and no arrival is pending.
     #[inline]
-    pub(crate) fn expects(&self, print: u64) -> Option<usize> {
-        let expected = self.prints.expected();
-        let is_it = self.prints.get(expected) == Some(&print);
-        (is_it && self.shown.is_empty()).then_some(expected)
+    pub(crate) fn expects(&self, fingerprint: u64) -> Option<usize> {
+        let expected = self.fingerprints.expected();
+        let is_it = self.fingerprints.get(expected) == Some(&fingerprint);
+        (is_it && self.receiver_events.is_empty()).then_some(expected)
     }
 
-    /// Has the processor fetch what the next packet is compared with and stands behind.
+    /// Prefetches the entries that the next packet is compared with or appended to.
     #[inline]
-    pub(crate) fn fetch_kept(&self) {
-        let expected = self.prints.expected();
+    pub(crate) fn prefetch_state(&self) {
+        let expected = self.fingerprints.expected();
         let sent = [self.sent.front(), self.sent.get(expected), self.sent.back()];
         sent.into_iter().flatten().for_each(prefetch);
-        if let Some(print) = self.prints.get(expected) {
-            prefetch(print);
+        if let Some(fingerprint) = self.fingerprints.get(expected) {
+            prefetch(fingerprint);
         }
     }
 
-    /// Whether there are arrivals of which it is not clear what they are.
+    /// Whether there are unidentified arrivals.
     #[inline]
-    pub(crate) fn waits(&self) -> bool {
-        !self.shown.is_empty()
+    pub(crate) fn has_pending_arrivals(&self) -> bool {
+        !self.receiver_events.is_empty()
     }
 
     #[inline]
-    pub(crate) fn arrive(&mut self, waiting: Waiting) {
-        self.shown.push_back(Shown::Arrival(waiting));
+    pub(crate) fn arrive(&mut self, pending: PendingArrival) {
+        self.receiver_events
+            .push_back(ReceiverEvent::Arrival(pending));
     }
 
-    /// An ACK left the receiver, behind arrivals of which it is not clear what they are.
+    /// Queues an ACK that left the receiver after unidentified arrivals.
     pub(crate) fn acknowledge(&mut self, ack: u32) {
-        self.shown.push_back(Shown::Ack(ack));
+        self.receiver_events.push_back(ReceiverEvent::Ack(ack));
     }
 
-    /// What the trace at the receiver shows next, if it is clear what it is. All keeps its order.
-    /// All is clear of what is before `certain_ns`.
-    pub(crate) fn next_clear(&mut self, certain_ns: i64) -> Option<Clear> {
-        let waiting = match *self.shown.front()? {
-            Shown::Arrival(waiting) => waiting,
-            Shown::Ack(ack) => {
-                self.shown.pop_front();
-                return Some(Clear::Ack(ack));
+    /// The next event of the receiver's trace, if it is identified. Order is preserved. All packets
+    /// sent before `complete_until_ns` are known.
+    pub(crate) fn next_resolved(&mut self, complete_until_ns: i64) -> Option<ResolvedEvent> {
+        let pending = match *self.receiver_events.front()? {
+            ReceiverEvent::Arrival(pending) => pending,
+            ReceiverEvent::Ack(ack) => {
+                self.receiver_events.pop_front();
+                return Some(ResolvedEvent::Ack(ack));
             }
         };
-        let identity = if let Some(index) = self.prints.find(waiting.print) {
-            Identity::Sent(index)
-        } else if self.matched.contains(&waiting.print) {
+        let identity = if let Some(index) = self.fingerprints.find(pending.fingerprint) {
+            Identity::SentPacket(index)
+        } else if self.matched.contains(&pending.fingerprint) {
             Identity::Duplicate
-        } else if waiting.at_ns < certain_ns {
+        } else if pending.at_ns < complete_until_ns {
             Identity::Unknown
         } else {
-            self.prints.searched();
+            self.fingerprints.searched();
             return None;
         };
-        self.shown.pop_front();
-        self.prints.begin_anew();
-        Some(Clear::Arrival(waiting, identity))
+        self.receiver_events.pop_front();
+        self.fingerprints.restart_search();
+        Some(ResolvedEvent::Arrival(pending, identity))
     }
 
     #[inline]
-    pub(crate) fn fate(&self, index: usize) -> Option<&Fate> {
-        self.sent.get(index).map(|departed| &departed.fate)
+    pub(crate) fn disposition(&self, index: usize) -> Option<&Disposition> {
+        self.sent.get(index).map(|entry| &entry.disposition)
     }
 
-    /// Says that bytes arrived unseen, which these packets carried, by their numbers in the trace
-    /// at the sender. A single one arrived; of several it is not known which.
+    /// Records that bytes of these packets (numbers in the sender's trace) arrived unseen. A single
+    /// packet arrived; among several it is unknown which.
     pub(crate) fn arrived_unseen(&mut self, packets: impl ExactSizeIterator<Item = u64>) {
         let only = packets.len() == 1;
         for packet in packets {
-            let place = self.place_of(packet);
-            if let Some(departed) = place.and_then(|place| self.sent.get_mut(place)) {
-                departed.doubtful = true;
-                if only && departed.fate.arrival == Arrival::Unknown {
-                    departed.fate.arrival = Arrival::Unseen;
+            let index = self.index_of(packet);
+            if let Some(entry) = index.and_then(|index| self.sent.get_mut(index)) {
+                entry.doubtful = true;
+                if only && entry.disposition.arrival == Arrival::Unknown {
+                    entry.disposition.arrival = Arrival::Unseen;
                 }
             }
         }
     }
 
-    /// Says that bytes arrived which these packets carried, in a packet that is none of those sent:
-    /// they may have been joined or cut on the way.
+    /// Records that bytes of these packets arrived in an unmatched packet: they may have been
+    /// joined or split on the path.
     pub(crate) fn arrived_otherwise(&mut self, packets: impl Iterator<Item = u64>) {
         for packet in packets {
-            let place = self.place_of(packet);
-            if let Some(departed) = place.and_then(|place| self.sent.get_mut(place)) {
-                departed.doubtful = true;
+            let index = self.index_of(packet);
+            if let Some(entry) = index.and_then(|index| self.sent.get_mut(index)) {
+                entry.doubtful = true;
             }
         }
     }
 
-    /// Where a packet stands among those sent: mostly it is one of the last.
-    fn place_of(&self, packet: u64) -> Option<usize> {
-        let number = |it: &Departed| it.fate.packet;
-        let mut last = self.sent.iter().rev().take(LATELY);
+    /// The index of a sent packet: usually one of the last.
+    fn index_of(&self, packet: u64) -> Option<usize> {
+        let number = |it: &PendingPacket| it.disposition.packet;
+        let mut last = self.sent.iter().rev().take(RECENT_PACKETS);
         match last.position(|it| number(it) == packet) {
-            Some(behind) => Some(self.sent.len() - 1 - behind),
+            Some(after) => Some(self.sent.len() - 1 - after),
             None => self.sent.binary_search_by_key(&packet, number).ok(),
         }
     }
 
-    /// The lowest raw delays, by whatever drift of the clocks.
+    /// The lower hull of the raw delays, for any clock drift.
     pub(crate) fn lowest(&self) -> &Hull {
         &self.lowest
     }
 
-    /// Says that a departure arrived.
+    /// Records the arrival of a sent packet.
     #[inline]
-    pub(crate) fn settle(&mut self, index: usize, arrival: Arrival) {
-        if let Some(departed) = self.sent.get_mut(index) {
-            departed.fate.arrival = arrival;
-            if let Some(delay_ns) = departed.fate.raw_delay_ns() {
-                let at_ns = departed.fate.sent_ns;
-                self.lowest.add(Point { at_ns, delay_ns });
+    pub(crate) fn set_arrival(&mut self, index: usize, arrival: Arrival) {
+        if let Some(entry) = self.sent.get_mut(index) {
+            entry.disposition.arrival = arrival;
+            if let Some(delay_ns) = entry.disposition.raw_delay_ns() {
+                let at_ns = entry.disposition.sent_ns;
+                self.lowest.add(DelayPoint { at_ns, delay_ns });
             }
         }
-        if let Some(print) = self.prints.arrived(index) {
-            if self.matched.len() < REMEMBERED {
-                self.matched.push(print);
+        if let Some(fingerprint) = self.fingerprints.arrived(index) {
+            if self.matched.len() < MAX_MATCHED {
+                self.matched.push(fingerprint);
             } else {
-                self.matched[self.matches % REMEMBERED] = print;
+                self.matched[self.matches % MAX_MATCHED] = fingerprint;
                 self.matches = self.matches.wrapping_add(1);
             }
         }
     }
 
-    /// Whether the next packet in the order of sending arrived, or was sent before `given_up_ns`.
+    /// Whether the oldest packet arrived, or was sent before `loss_deadline_ns`.
     #[inline]
-    pub(crate) fn has_fate(&self, given_up_ns: i64) -> bool {
-        self.sent.front().is_some_and(|Departed { fate, .. }| {
-            fate.arrival != Arrival::Unknown || fate.sent_ns < given_up_ns
+    pub(crate) fn has_disposition(&self, loss_deadline_ns: i64) -> bool {
+        self.sent
+            .front()
+            .is_some_and(|PendingPacket { disposition, .. }| {
+                disposition.arrival != Arrival::Unknown || disposition.sent_ns < loss_deadline_ns
+            })
+    }
+
+    /// Whether the arrival of the oldest packet is unknown.
+    #[inline]
+    pub(crate) fn front_is_unresolved(&self) -> bool {
+        let first = self.sent.front();
+        first.is_some_and(|first| first.disposition.arrival == Arrival::Unknown)
+    }
+
+    /// The payload positions of the oldest packet.
+    pub(crate) fn next_payload(&self) -> (i64, i64) {
+        let first = self.sent.front();
+        first.map_or((0, 0), |first| {
+            (first.disposition.start, first.disposition.end)
         })
     }
 
-    /// Whether nothing shows that the next packet in the order of sending arrived.
-    #[inline]
-    pub(crate) fn gives_up(&self) -> bool {
-        let first = self.sent.front();
-        first.is_some_and(|first| first.fate.arrival == Arrival::Unknown)
-    }
-
-    /// The payload of the next packet in the order of sending.
-    pub(crate) fn next_payload(&self) -> (i64, i64) {
-        let first = self.sent.front();
-        first.map_or((0, 0), |first| (first.fate.begin, first.fate.end))
-    }
-
-    /// Says that it was lost, if the other trace was on when it was sent, if it travelled as it is,
-    /// which segments above the limit do not, and if it cannot have arrived unseen.
-    pub(crate) fn give_up(&mut self, covered: (i64, i64), segment_limit: u32) {
-        let Some(Departed { fate, doubtful }) = self.sent.front_mut() else {
+    /// Marks the oldest packet as lost. Exceptions: it may have arrived unseen, the other trace was
+    /// off, or it was split on the path (segments above the limit).
+    pub(crate) fn declare_lost(&mut self, covered: (i64, i64), segment_limit: u32) {
+        let Some(PendingPacket {
+            disposition,
+            doubtful,
+        }) = self.sent.front_mut()
+        else {
             return;
         };
-        let on = (covered.0..=covered.1).contains(&fate.sent_ns);
-        let len = fate.begin.abs_diff(fate.end);
+        let on = (covered.0..=covered.1).contains(&disposition.sent_ns);
+        let len = disposition.start.abs_diff(disposition.end);
         let whole = len == 0 || !self.regrouped && len <= u64::from(segment_limit);
-        if fate.arrival == Arrival::Unknown && on && whole && !*doubtful {
-            fate.arrival = Arrival::Lost;
+        if disposition.arrival == Arrival::Unknown && on && whole && !*doubtful {
+            disposition.arrival = Arrival::Lost;
         }
     }
 
-    /// Takes the next packet in the order of sending.
+    /// Removes the oldest packet.
     #[inline]
-    pub(crate) fn take_fate(&mut self) -> Option<Fate> {
-        self.prints.pop();
-        Some(self.sent.pop_front()?.fate)
+    pub(crate) fn take_disposition(&mut self) -> Option<Disposition> {
+        self.fingerprints.pop();
+        Some(self.sent.pop_front()?.disposition)
     }
 }

@@ -1,127 +1,127 @@
-//! Events as the meter hands them to the ledger, many at a time.
+//! Batches of samples from the meter to the ledger.
 
 use std::ops;
 
 use super::ledger::seconds;
 use super::measures::Measures;
-use super::meter::Options;
-use super::results::Single;
-use crate::event::{Arrival, Fate, Passage, PathDirection};
+use super::meter::MeterOptions;
+use super::results::ConnectionResults;
+use crate::event::{Arrival, DeliveryStats, Disposition, PathDirection};
 use crate::link::hull::Hull;
 use crate::{
-    Acked, Arrived, Bringer, Class, Connection, CopyKind, Counts, Delivery, Direction, Endpoint,
-    Outcome, Range, Sent, Side,
+    ArrivedPacket, Class, Connection, ConnectionOutcome, CopyKind, Delivery, Direction,
+    DirectionCounts, Endpoint, FirstArrival, Range, ReceivedAck, SentPacket, Side,
 };
 
-/// What a [`Meter`](super::Meter) was told, each kind apart: no measure depends on the order
-/// between two kinds. Only what is measured is kept, for all of it goes from one core to another.
+/// Events of a [`Meter`](super::Meter), one list per kind, because no measure depends on the order
+/// between kinds. Contains only what is measured, because all of it moves between cores.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// Both traces were taken by one clock.
+    /// One clock took both traces.
     pub(super) one_clock: bool,
-    pub(super) sent: Vec<Noted<Departure>>,
-    pub(super) acked: Vec<Noted<Acknowledgement>>,
-    pub(super) arrived: Vec<Noted<Arrived>>,
-    pub(super) ranges: Vec<Noted<Extent>>,
-    pub(super) fates: Vec<Noted<Transit>>,
-    pub(super) finished: Vec<Finished>,
+    pub(super) sent: Vec<BatchEntry<SentSample>>,
+    pub(super) acked: Vec<BatchEntry<AckSample>>,
+    pub(super) arrived: Vec<BatchEntry<ArrivedPacket>>,
+    pub(super) ranges: Vec<BatchEntry<RangeSample>>,
+    pub(super) dispositions: Vec<BatchEntry<TransitSample>>,
+    pub(super) finished: Vec<FinishedConnection>,
 }
 
-/// Something that happened to a connection.
+/// A sample of a connection.
 #[derive(Debug)]
-pub(super) struct Noted<T> {
-    /// The connection's.
+pub(super) struct BatchEntry<T> {
+    /// The connection's number.
     pub(super) number: u64,
-    /// When, since the first packet; of a range when its receiver could read it, if it could.
+    /// Time since the first packet; of a range, when its receiver could read it, if known.
     pub(super) since_ns: i64,
-    pub(super) what: T,
+    pub(super) sample: T,
 }
 
-/// What is measured of a packet as it is sent.
+/// Sample of a sent packet.
 #[derive(Debug)]
-pub(super) struct Departure {
+pub(super) struct SentSample {
     pub(super) direction: Direction,
     pub(super) at_ns: i64,
     pub(super) class: Class,
-    /// Position behind the payload.
+    /// Position after the payload.
     pub(super) end: i64,
     pub(super) payload_bytes: u32,
     pub(super) wire_bytes: u32,
     pub(super) in_flight: u32,
 }
 
-/// What is measured of an ACK.
+/// Sample of an ACK.
 #[derive(Debug)]
-pub(super) struct Acknowledgement {
+pub(super) struct AckSample {
     pub(super) direction: Direction,
     pub(super) bytes: u64,
     pub(super) rtt_ns: Option<i64>,
 }
 
-/// What is measured of a [`Range`].
+/// Sample of a [`Range`].
 #[derive(Debug)]
-pub(super) struct Extent {
+pub(super) struct RangeSample {
     pub(super) direction: Direction,
-    /// Bytes.
+    /// Length in bytes.
     pub(super) len: u64,
     pub(super) first_sent_ns: Option<i64>,
     pub(super) ack_latency_ns: Option<i64>,
-    /// How often it was sent with no new byte.
+    /// Number of transmissions without a new byte.
     pub(super) retransmissions: usize,
     pub(super) delivery: Option<Delivery>,
-    /// The range arrived, and the receiver's trace does not show it.
+    /// The range arrived, but not in the receiver's trace.
     pub(super) arrived_unseen: bool,
-    /// In what kind of packet the range arrived first.
-    pub(super) brought_by: Option<CopyKind>,
-    /// Whether its sender's trace shows it.
+    /// The kind of packet in which the range first arrived.
+    pub(super) delivered_by: Option<CopyKind>,
+    /// Whether the sender's trace shows it.
     pub(super) was_sent: bool,
-    /// Whether there is a trace where it was to arrive that shows its connection.
+    /// Whether the receiver's trace shows its connection.
     pub(super) has_receiver: bool,
 }
 
-/// What is measured of a [`Fate`].
+/// Sample of a [`Disposition`].
 #[derive(Debug)]
-pub(super) struct Transit {
+pub(super) struct TransitSample {
     pub(super) direction: Direction,
     pub(super) class: Class,
     pub(super) sent_ns: i64,
-    /// Position behind the payload.
+    /// Position after the payload.
     pub(super) end: i64,
     pub(super) bytes: u64,
     pub(super) old_bytes: u64,
-    pub(super) outcome: End,
+    pub(super) outcome: TransitResult,
 }
 
-/// How a packet's way ended.
+/// Result of a packet's transit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum TransitResult {
     Delivered {
         raw_delay_ns: i64,
     },
-    /// The packet arrived; when is not known.
+    /// The packet arrived at an unknown time.
     Unseen,
     Lost,
     Unknown,
 }
 
-impl Departure {
+impl SentSample {
     #[inline]
-    pub(super) fn of(sent: &Sent) -> Self {
+    pub(super) fn new(sent: &SentPacket) -> Self {
         Self {
             direction: sent.direction,
             at_ns: sent.at_ns,
             class: sent.class,
             end: sent.end,
-            payload_bytes: u32::try_from(sent.begin.abs_diff(sent.end)).unwrap_or(u32::MAX),
+            payload_bytes: u32::try_from(sent.start.abs_diff(sent.end)).unwrap_or(u32::MAX),
             wire_bytes: sent.wire_bytes,
             in_flight: sent.in_flight,
         }
     }
 }
 
-impl Acknowledgement {
+impl AckSample {
     #[inline]
-    pub(super) fn of(acked: &Acked) -> Self {
+    pub(super) fn new(acked: &ReceivedAck) -> Self {
         Self {
             direction: acked.direction,
             bytes: acked.bytes,
@@ -130,36 +130,35 @@ impl Acknowledgement {
     }
 }
 
-impl Transit {
+impl TransitSample {
     #[inline]
-    pub(super) fn of(fate: &Fate) -> Self {
+    pub(super) fn new(disposition: &Disposition) -> Self {
         Self {
-            direction: fate.direction,
-            class: fate.class,
-            sent_ns: fate.sent_ns,
-            end: fate.end,
-            bytes: fate.begin.abs_diff(fate.end),
-            old_bytes: fate.old_bytes,
-            outcome: match fate.arrival {
-                Arrival::Delivered { at_ns, .. } => End::Delivered {
-                    raw_delay_ns: at_ns.saturating_sub(fate.sent_ns),
+            direction: disposition.direction,
+            class: disposition.class,
+            sent_ns: disposition.sent_ns,
+            end: disposition.end,
+            bytes: disposition.start.abs_diff(disposition.end),
+            old_bytes: disposition.old_bytes,
+            outcome: match disposition.arrival {
+                Arrival::Delivered { at_ns, .. } => TransitResult::Delivered {
+                    raw_delay_ns: at_ns.saturating_sub(disposition.sent_ns),
                 },
-                Arrival::Unseen => End::Unseen,
-                Arrival::Lost => End::Lost,
-                Arrival::Unknown => End::Unknown,
+                Arrival::Unseen => TransitResult::Unseen,
+                Arrival::Lost => TransitResult::Lost,
+                Arrival::Unknown => TransitResult::Unknown,
             },
         }
     }
 }
 
-impl Extent {
+impl RangeSample {
     #[inline]
-    pub(super) fn of(range: &Range, direction: Direction, has_receiver: bool) -> Self {
+    pub(super) fn new(range: &Range, direction: Direction, has_receiver: bool) -> Self {
         let copy = range.delivery.and_then(|delivery| {
-            match (&range.copies[..], delivery.bringer) {
-                // It came in a packet that was joined or cut on the way, and nothing else carried
-                // it.
-                ([only], Bringer::Other) => Some(only),
+            match (&range.copies[..], delivery.first_arrival) {
+                // It arrived in a joined or split packet, and no other packet carried it.
+                ([only], FirstArrival::Other) => Some(only),
                 (copies, _) => copies.get(delivery.copy()?),
             }
         });
@@ -171,7 +170,7 @@ impl Extent {
             retransmissions: range.retransmissions(),
             delivery: range.delivery,
             arrived_unseen: range.arrived_unseen || range.acked_ns.is_some(),
-            brought_by: copy.map(|copy| copy.kind),
+            delivered_by: copy.map(|copy| copy.kind),
             was_sent: !range.copies.is_empty(),
             has_receiver,
         }
@@ -180,14 +179,14 @@ impl Extent {
 
 /// A connection at its end.
 #[derive(Debug)]
-pub(super) struct Finished {
-    pub(super) known: Known,
-    pub(super) totals: [Total; 2],
+pub(super) struct FinishedConnection {
+    pub(super) info: ConnectionInfo,
+    pub(super) totals: [DirectionTotals; 2],
 }
 
-/// What is left to know of it, besides measures.
+/// Identity and handshake of a finished connection.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct ConnectionInfo {
     pub(super) number: u64,
     ends: [Endpoint; 2],
     main: Direction,
@@ -196,37 +195,36 @@ pub(super) struct Known {
     pub(super) groups: Vec<usize>,
     first_ns: i64,
     last_ns: i64,
-    outcome: Outcome,
+    outcome: ConnectionOutcome,
     syns: u32,
     handshake_ns: Option<i64>,
     only_at: Option<Side>,
 }
 
-/// What a connection counted itself, of one direction.
+/// A connection's own counters of one direction.
 #[derive(Debug)]
-pub(super) struct Total {
-    pub(super) counts: Counts,
+pub(super) struct DirectionTotals {
+    pub(super) counts: DirectionCounts,
     pub(super) duplicate_acks_received: u64,
-    /// None where there is no other trace, or where it does not show the connection.
-    pub(super) passage: Option<Passage>,
-    /// When its sender began to open the connection, since the first packet; none of the other
-    /// direction.
+    /// `None` if no other trace shows the connection.
+    pub(super) delivery_stats: Option<DeliveryStats>,
+    /// Time of the originator's first SYN since the first packet; `None` for the other direction.
     pub(super) opened_since_ns: Option<i64>,
-    /// Whether anything was sent, and all of it acknowledged.
+    /// Whether any byte was sent, and all were acknowledged.
     pub(super) all_acked: bool,
 }
 
-impl Finished {
-    /// `groups`: those that it belongs to, by their places among the options; `opened_since_ns`:
-    /// when the first SYN was sent, since the first packet.
-    pub(super) fn of(
+impl FinishedConnection {
+    /// `groups`: indices of its groups in the options. `opened_since_ns`: time of the first SYN
+    /// since the first packet.
+    pub(super) fn new(
         connection: &Connection,
         groups: Vec<usize>,
         opened_since_ns: Option<i64>,
     ) -> Self {
         let handshake = connection.handshake;
         let completed_ns = handshake.first_syn_ns.zip(handshake.completed_ns);
-        let known = Known {
+        let info = ConnectionInfo {
             number: connection.number,
             ends: [connection.originator, connection.responder],
             main: connection.main_direction(),
@@ -243,26 +241,26 @@ impl Finished {
         let totals = Direction::BOTH.map(|direction| {
             let half = connection.half_connection(direction);
             let peer = connection.half_connection(direction.reverse());
-            Total {
+            DirectionTotals {
                 counts: half.counts,
                 duplicate_acks_received: peer.counts.duplicate_acks,
-                passage: connection.passage(direction).copied(),
+                delivery_stats: connection.delivery_stats(direction).copied(),
                 opened_since_ns: opened_since_ns.filter(|_| direction == Direction::Forward),
                 all_acked: half.is_all_acked(),
             }
         });
-        Self { known, totals }
+        Self { info, totals }
     }
 }
 
-impl Known {
-    /// What is told of it. `trace_ns`: from the first packet of what is measured to the last.
-    pub(super) fn single(
+impl ConnectionInfo {
+    /// Combines it with its measures. `trace_ns`: from the first to the last measured packet.
+    pub(super) fn to_results(
         &self,
         measures: [Measures; 2],
-        options: &Options,
+        options: &MeterOptions,
         trace_ns: &ops::Range<i64>,
-    ) -> Single {
+    ) -> ConnectionResults {
         let [forward, backward] = measures;
         let [originator, responder] = self.ends;
         let opened_by_sender = self.main == Direction::Forward;
@@ -277,17 +275,17 @@ impl Known {
             let optima = &mut options.optimum_of_group.iter();
             optima.find(|(group, _)| group == name).map(|found| found.1)
         };
-        let begin_ns = trace_ns.start;
-        let trace_s = seconds(trace_ns.end.saturating_sub(begin_ns));
-        // One that was open before the part that is measured counts from that on.
-        let first_ns = self.first_ns.max(begin_ns);
+        let start_ns = trace_ns.start;
+        let trace_s = seconds(trace_ns.end.saturating_sub(start_ns));
+        // A connection that was open before the measured period counts from the period's start.
+        let first_ns = self.first_ns.max(start_ns);
         let carried_bits = main.carried_wire_bytes as f64 * 8.0;
-        Single {
+        ConnectionResults {
             number: self.number,
             sender,
             receiver,
             opened_by_sender,
-            begin_s: seconds(first_ns.saturating_sub(begin_ns)),
+            start_s: seconds(first_ns.saturating_sub(start_ns)),
             duration_s: seconds(self.last_ns.saturating_sub(first_ns)),
             outcome: self.outcome,
             only_at: self.only_at,
@@ -309,7 +307,7 @@ impl Known {
         }
     }
 
-    /// Whether it was there for less than half of a test (thesis, table 4.1).
+    /// Whether it lasted less than half of a test (thesis, table 4.1).
     fn was_dropped(&self, test_ns: &ops::Range<i64>) -> bool {
         let until_ns = self.last_ns.min(test_ns.end);
         let lasted_ns = until_ns.saturating_sub(self.first_ns.max(test_ns.start));

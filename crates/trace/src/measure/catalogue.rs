@@ -1,5 +1,5 @@
-//! Each distribution of [`Measures`], once: JSON, tables, summaries, reports and the documentation
-//! take name, unit and meaning from here.
+//! All distributions of [`Measures`]: the source of name, unit and meaning for JSON, tables,
+//! summaries, reports and documentation.
 
 use pillion_stats::measure::{Distribution, Measure, Unit};
 use serde::Serialize;
@@ -9,20 +9,19 @@ use super::measures::Measures;
 use super::measures::Summary;
 
 /// A distribution among [`Measures`]; times are in nanoseconds there.
-pub type Distributed = Measure<fn(&Measures) -> &Distribution>;
+pub type DistributionMeasure = Measure<fn(&Measures) -> &Distribution>;
 
 /// ACK latency (LCN 2015, section IV.A; the thesis' ALD, section 3.4.3).
-pub const ACK_LATENCY: Distributed = Measure {
+pub const ACK_LATENCY: DistributionMeasure = Measure {
     name: "ack_latency_ms",
     label: "ACK latency",
     unit: Unit::Milliseconds,
-    meaning: "from the first time that a byte range was sent to the ACK that covers it; one value \
-              for each range",
+    meaning: "first transmission of a byte range to the ACK that covers it; one value per range",
     of: |measures| &measures.latency.ack_latency,
 };
 
-/// ACK latency of what was retransmitted once (2013 poster, figure 2).
-pub const ACK_LATENCY_RETRANSMITTED_ONCE: Distributed = Measure {
+/// ACK latency of ranges retransmitted once (2013 poster, figure 2).
+pub const ACK_LATENCY_RETRANSMITTED_ONCE: DistributionMeasure = Measure {
     name: "ack_latency_retransmitted_once_ms",
     label: "ACK latency, retransmitted once",
     unit: Unit::Milliseconds,
@@ -30,159 +29,159 @@ pub const ACK_LATENCY_RETRANSMITTED_ONCE: Distributed = Measure {
     of: |measures| &measures.latency.ack_latency_retransmitted[0],
 };
 
-/// ACK latency of what was retransmitted twice.
-pub const ACK_LATENCY_RETRANSMITTED_TWICE: Distributed = Measure {
+/// ACK latency of ranges retransmitted twice.
+pub const ACK_LATENCY_RETRANSMITTED_TWICE: DistributionMeasure = Measure {
     name: "ack_latency_retransmitted_twice_ms",
     label: "ACK latency, retransmitted twice",
     unit: Unit::Milliseconds,
-    meaning: "of those that were retransmitted twice",
+    meaning: "ACK latency of byte ranges that were retransmitted twice",
     of: |measures| &measures.latency.ack_latency_retransmitted[1],
 };
 
-/// ACK latency of what was retransmitted three times.
-pub const ACK_LATENCY_RETRANSMITTED_THRICE: Distributed = Measure {
+/// ACK latency of ranges retransmitted three times.
+pub const ACK_LATENCY_RETRANSMITTED_THRICE: DistributionMeasure = Measure {
     name: "ack_latency_retransmitted_thrice_ms",
     label: "ACK latency, retransmitted three times",
     unit: Unit::Milliseconds,
-    meaning: "of those that were retransmitted three times",
+    meaning: "ACK latency of byte ranges that were retransmitted three times",
     of: |measures| &measures.latency.ack_latency_retransmitted[2],
 };
 
 /// Flow completion time (2013 poster, figure 1).
-pub const COMPLETION: Distributed = Measure {
+pub const COMPLETION: DistributionMeasure = Measure {
     name: "completion_ms",
     label: "completion time",
     unit: Unit::Milliseconds,
-    meaning: "of each connection, from the first SYN to the ACK of the last byte that the end sent \
-              which opened it, if all was acknowledged",
+    meaning: "first SYN to the ACK of the last byte from the end that opened the connection, if \
+              all was acknowledged",
     of: |measures| &measures.completion.time,
 };
 
-/// Flow completion time where one of the last three segments was lost (2013 poster, figure 1).
-pub const COMPLETION_WITH_A_TAIL_LOSS: Distributed = Measure {
+/// Flow completion time if one of the last three segments was lost (2013 poster, figure 1).
+pub const COMPLETION_WITH_A_TAIL_LOSS: DistributionMeasure = Measure {
     name: "completion_with_a_tail_loss_ms",
     label: "completion time, with a tail loss",
     unit: Unit::Milliseconds,
-    meaning: "of those connections of which one of the last three segments was lost, or a copy of \
-              one",
+    meaning: "completion time of connections in which one of the last three segments, or a copy \
+              of one, was lost",
     of: |measures| &measures.completion.with_a_tail_loss,
 };
 
 /// Round-trip time (P. Karn, C. Partridge, 1987).
-pub const RTT: Distributed = Measure {
+pub const RTT: DistributionMeasure = Measure {
     name: "rtt_ms",
     label: "RTT",
     unit: Unit::Milliseconds,
-    meaning: "from sending to the ACK, where the last packet that the ACK covers was sent once and \
-              in no bundle",
+    meaning: "transmission to ACK, if the last packet that the ACK covers was sent once and in no \
+              bundle",
     of: |measures| &measures.latency.rtt,
 };
 
-/// Delay variation (RFC 5481, PDV): the queueing delay where the path does not change (thesis,
-/// section 3.4.3).
-pub const DELAY_VARIATION: Distributed = Measure {
+/// Delay variation (RFC 5481, PDV): the queueing delay if the path does not change (thesis, section
+/// 3.4.3).
+pub const DELAY_VARIATION: DistributionMeasure = Measure {
     name: "delay_variation_ms",
     label: "queueing delay",
     unit: Unit::Milliseconds,
-    meaning: "delay of each packet with payload above the smallest one of its connection, by the \
+    meaning: "delay of each packet with payload above the smallest of its connection, without the \
               drift of the lower hull of all delays",
     of: |measures| &measures.delay.variation,
 };
 
-/// One-way delay: where the clocks differ, the delay above the smallest one of all connections plus
-/// half of the smallest round trip.
-pub const ONE_WAY_DELAY: Distributed = Measure {
+/// One-way delay. With two clocks: the delay above the smallest one of all connections, plus half
+/// of the smallest round trip.
+pub const ONE_WAY_DELAY: DistributionMeasure = Measure {
     name: "one_way_delay_ms",
     label: "one-way delay",
     unit: Unit::Milliseconds,
-    meaning: "of each packet with payload, from the sender to the receiver",
+    meaning: "sender to receiver, of each packet with payload",
     of: |measures| &measures.delay.one_way,
 };
 
 /// Delivery latency at the transport layer (LCN 2008, section V).
-pub const TRANSPORT_LATENCY: Distributed = Measure {
+pub const TRANSPORT_LATENCY: DistributionMeasure = Measure {
     name: "transport_latency_ms",
     label: "transport latency",
     unit: Unit::Milliseconds,
-    meaning: "from the first time that a byte range was sent to its first arrival",
+    meaning: "first transmission of a byte range to its first arrival",
     of: |measures| &measures.delay.transport,
 };
 
 /// Delivery latency at the application layer (LCN 2008, section V).
-pub const APPLICATION_LATENCY: Distributed = Measure {
+pub const APPLICATION_LATENCY: DistributionMeasure = Measure {
     name: "application_latency_ms",
     label: "application latency",
     unit: Unit::Milliseconds,
-    meaning: "from the first time that a byte range was sent until it and all bytes before it had \
-              arrived, so that the application could read it",
+    meaning: "first transmission of a byte range to the arrival of it and all bytes before it, \
+              when the application could read it",
     of: |measures| &measures.delay.application,
 };
 
 /// Inter-transmission time.
-pub const ITT: Distributed = Measure {
+pub const ITT: DistributionMeasure = Measure {
     name: "itt_ms",
     label: "ITT",
     unit: Unit::Milliseconds,
-    meaning: "between two packets with payload as they are sent",
+    meaning: "time between two packets with payload, as sent",
     of: |measures| &measures.spacing.itt,
 };
 
 /// Inter-arrival time.
-pub const IAT: Distributed = Measure {
+pub const IAT: DistributionMeasure = Measure {
     name: "iat_ms",
     label: "IAT",
     unit: Unit::Milliseconds,
-    meaning: "between two packets with payload as they arrive",
+    meaning: "time between two packets with payload, as received",
     of: |measures| &measures.spacing.iat,
 };
 
 /// Payload of a packet.
-pub const PAYLOAD: Distributed = Measure {
+pub const PAYLOAD: DistributionMeasure = Measure {
     name: "payload_bytes",
     label: "payload",
     unit: Unit::Bytes,
-    meaning: "of each packet that has any",
+    meaning: "payload of each packet that has any",
     of: |measures| &measures.spacing.payload,
 };
 
 /// Size of a packet.
-pub const PACKET: Distributed = Measure {
+pub const PACKET: DistributionMeasure = Measure {
     name: "packet_bytes",
     label: "packet",
     unit: Unit::Bytes,
-    meaning: "size on the wire of each packet with payload, with all headers",
+    meaning: "wire size of each packet with payload, with all headers",
     of: |measures| &measures.spacing.packet,
 };
 
 /// Packets in flight (LCN 2015, section III).
-pub const IN_FLIGHT: Distributed = Measure {
+pub const IN_FLIGHT: DistributionMeasure = Measure {
     name: "in_flight_packets",
     label: "packets in flight",
     unit: Unit::Number,
-    meaning: "as each packet with payload finds them when it is sent, itself not counted",
+    meaning: "packets in flight when a packet with payload is sent, itself excluded",
     of: |measures| &measures.spacing.in_flight,
 };
 
-/// Packets in flight, where the stream bundles (LCN 2015, section III.B.2: the test of thinness).
-pub const IN_FLIGHT_OF_BUNDLES: Distributed = Measure {
+/// Packets in flight when the stream bundles (LCN 2015, section III.B.2: thin-stream test).
+pub const IN_FLIGHT_OF_BUNDLES: DistributionMeasure = Measure {
     name: "in_flight_of_bundles_packets",
     label: "packets in flight, of bundles",
     unit: Unit::Number,
-    meaning: "as each packet that carries a bundle finds them when it is sent, itself not counted",
+    meaning: "packets in flight when a packet with a bundle is sent, itself excluded",
     of: |measures| &measures.spacing.in_flight_of_bundles,
 };
 
 /// Head-of-line blocking; in JSON it is `head_of_line.wait_ms`.
-pub const HEAD_OF_LINE_WAIT: Distributed = Measure {
+pub const HEAD_OF_LINE_WAIT: DistributionMeasure = Measure {
     name: "head_of_line_wait_ms",
     label: "head-of-line blocking",
     unit: Unit::Milliseconds,
-    meaning: "how long each byte range that had arrived waited for missing bytes before it",
+    meaning: "wait of each byte range that had arrived for missing bytes before it",
     of: |measures| &measures.head_of_line.wait,
 };
 
-/// Those that stand beside each other in JSON, in that order.
-const BESIDE: [Distributed; 17] = [
+/// Distributions that are top-level fields in JSON, in this order.
+const TOP_LEVEL: [DistributionMeasure; 17] = [
     ACK_LATENCY,
     ACK_LATENCY_RETRANSMITTED_ONCE,
     ACK_LATENCY_RETRANSMITTED_TWICE,
@@ -203,11 +202,11 @@ const BESIDE: [Distributed; 17] = [
 ];
 
 /// All distributions.
-pub fn distributions() -> impl Iterator<Item = Distributed> {
-    BESIDE.into_iter().chain([HEAD_OF_LINE_WAIT])
+pub fn distributions() -> impl Iterator<Item = DistributionMeasure> {
+    TOP_LEVEL.into_iter().chain([HEAD_OF_LINE_WAIT])
 }
 
-/// A value of a distribution of times or of others, in the measure's unit.
+/// Converts a stored value to the measure's unit.
 #[must_use]
 pub fn in_unit(value: u64, unit: Unit) -> f64 {
     value as f64 / per_unit(unit)
@@ -225,11 +224,11 @@ impl Serialize for Measures {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("sent", &self.sent)?;
         map.serialize_entry("loss", &self.loss)?;
-        for measure in BESIDE {
+        for measure in TOP_LEVEL {
             let summary = Summary((measure.of)(self), per_unit(measure.unit));
             map.serialize_entry(measure.name, &summary)?;
         }
-        map.serialize_entry("untold", &self.delay.untold)?;
+        map.serialize_entry("unknown_delays", &self.delay.unknown_delays)?;
         map.serialize_entry("head_of_line", &self.head_of_line)?;
         map.serialize_entry("slices", &self.slices)?;
         map.end()
@@ -241,8 +240,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documentation_has_each_distribution() {
-        let documentation = include_str!("../../../../docs/analyse.md");
+    fn documentation_lists_each_distribution() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab/analyse.md");
+        let documentation = std::fs::read_to_string(path).unwrap();
         for Measure {
             name,
             label,
@@ -254,13 +254,13 @@ mod tests {
             let row = format!("| `{name}` | {label} | {} | {meaning} |\n", unit.symbol());
             assert!(
                 documentation.contains(&row),
-                "expected in docs/analyse.md:\n{row}"
+                "expected in docs/lab/analyse.md:\n{row}"
             );
         }
     }
 
     #[test]
-    fn a_distributions_name_ends_in_its_unit() {
+    fn distribution_names_end_in_their_unit() {
         for measure in distributions() {
             let end = match measure.unit {
                 Unit::Milliseconds => "_ms",

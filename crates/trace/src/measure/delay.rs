@@ -3,74 +3,70 @@
 use pillion_stats::measure::Distribution;
 use serde::Serialize;
 
-use super::batch::{End, Extent, Transit};
+use super::batch::{RangeSample, TransitResult, TransitSample};
 use super::pending_delays::PendingDelays;
-use crate::Readable;
+use crate::ReadTime;
 use crate::event::PathDirection;
 use crate::link::hull::Hull;
 use crate::pair::{Clock, LinearDelay};
 
-/// Times between two traces, whose clocks need not agree.
+/// Times between two traces, whose clocks may differ.
 ///
-/// By two clocks they wait until the clocks are known: of each direction, a sample of 16,384 packets
-/// and of as many byte ranges, where there are more.
+/// With two clocks, values wait until the clocks are known. Beyond 16,384 packets and as many byte
+/// ranges per direction, a sample of that size represents them.
 #[derive(Debug, Clone, Default)]
 pub struct Delay {
-    /// Delay variation of each packet with payload that arrived (RFC 5481, PDV): its delay minus
-    /// the smallest one of its connection, the handshake's included, by the drift of the lower hull
-    /// of all connections' delays. It is the queueing delay where the path does not change (thesis,
-    /// section 3.4.3) and was idle once: connections may take different paths, so that the smallest
-    /// delay of another one tells nothing of a queue.
+    /// Delay variation of each arrived packet with payload (RFC 5481, PDV): its delay above the
+    /// smallest of its connection, handshake included. The drift is that of the lower hull of all
+    /// delays. It is the queueing delay if the path does not change (thesis, section 3.4.3) and was
+    /// idle once. Other connections may take other paths, so their smallest delay does not count.
     pub variation: Distribution,
-    /// One-way delay of each packet with payload that arrived.
+    /// One-way delay of each arrived packet with payload.
     pub one_way: Distribution,
-    /// Delivery latency at the transport layer: from the first time that a byte range was sent
-    /// to its first arrival.
+    /// Delivery latency at the transport layer: first transmission of a byte range to its first
+    /// arrival.
     pub transport: Distribution,
-    /// Delivery latency at the application layer: until all bytes before it were there as well,
-    /// so that the application could read it.
+    /// Delivery latency at the application layer: until all bytes before it had arrived as well.
     pub application: Distribution,
-    /// What is in none of them.
-    pub untold: Untold,
-    waiting: Waiting,
+    /// Values that no distribution contains.
+    pub unknown_delays: UnknownDelays,
+    unadjusted: UnadjustedDelays,
 }
 
-/// Delays that are not known, and why: they are in no distribution.
+/// Delays without a value, by reason; they are in no distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Untold {
-    /// Packets with payload that arrived earlier than they left, by clocks that were said to be
-    /// one.
+pub struct UnknownDelays {
+    /// Packets with payload that arrived before they left, although one clock took both traces.
     pub negative_delays: u64,
-    /// Byte ranges that arrived earlier than they were sent, or by two clocks of which the trace at the sender misses when they were
-    /// first sent.
+    /// Byte ranges that arrived before they were sent. With two clocks: ranges whose first
+    /// transmission is missing in the sender's trace.
     pub negative_latencies: u64,
-    /// Packets with payload of which nothing tells how the clocks relate.
+    /// Packets with payload while the relation of the clocks is unknown.
     pub packets_without_clock: u64,
-    /// Bytes that arrived, and could be read at a time that is not known: bytes before them arrived
-    /// unseen.
+    /// Bytes that became readable at an unknown time, because bytes before them arrived unseen.
     pub bytes_read_unseen: u64,
-    /// Bytes that could not be read to the end of the traces, whether or not they arrived.
+    /// Bytes that were not readable by the end of the traces, whether or not they arrived.
     pub bytes_never_read: u64,
-    /// Bytes that were sent, and not acknowledged to the end of the trace.
+    /// Bytes sent but not acknowledged by the end of the trace.
     pub bytes_never_acked: u64,
 }
 
-/// What waits until all is known of the clocks.
+/// Values that wait until the clocks are known.
 #[derive(Debug, Clone)]
-enum Waiting {
+enum UnadjustedDelays {
     /// By two clocks.
-    Two {
+    TwoClocks {
         packets: PendingDelays,
         transport: PendingDelays,
         application: PendingDelays,
     },
-    /// By one, of which the least delay is not known yet.
-    One(Above),
+    /// By one clock, while the smallest delay is unknown.
+    OneClock(AboveMinimum),
 }
 
-impl Default for Waiting {
+impl Default for UnadjustedDelays {
     fn default() -> Self {
-        Self::Two {
+        Self::TwoClocks {
             packets: PendingDelays::default(),
             transport: PendingDelays::default(),
             application: PendingDelays::default(),
@@ -81,27 +77,29 @@ impl Default for Waiting {
 impl Delay {
     pub(super) fn new(one_clock: bool) -> Self {
         Self {
-            waiting: if one_clock {
-                Waiting::One(Above::default())
+            unadjusted: if one_clock {
+                UnadjustedDelays::OneClock(AboveMinimum::default())
             } else {
-                Waiting::default()
+                UnadjustedDelays::default()
             },
             ..Self::default()
         }
     }
 
-    /// Enters a packet with payload.
+    /// Adds a packet with payload.
     #[inline]
-    pub(super) fn fate(&mut self, fate: &Transit) {
-        let End::Delivered { raw_delay_ns } = fate.outcome else {
+    pub(super) fn disposition(&mut self, disposition: &TransitSample) {
+        let TransitResult::Delivered { raw_delay_ns } = disposition.outcome else {
             return;
         };
-        match &mut self.waiting {
-            Waiting::Two { packets, .. } => packets.push(fate.sent_ns, raw_delay_ns),
-            Waiting::One(variation) => {
+        match &mut self.unadjusted {
+            UnadjustedDelays::TwoClocks { packets, .. } => {
+                packets.push(disposition.sent_ns, raw_delay_ns);
+            }
+            UnadjustedDelays::OneClock(variation) => {
                 variation.add(raw_delay_ns);
                 if raw_delay_ns < 0 {
-                    self.untold.negative_delays += 1;
+                    self.unknown_delays.negative_delays += 1;
                 } else {
                     self.one_way.record(raw_delay_ns);
                 }
@@ -110,20 +108,20 @@ impl Delay {
     }
 
     #[inline]
-    pub(super) fn range(&mut self, range: &Extent) {
+    pub(super) fn range(&mut self, range: &RangeSample) {
         if range.ack_latency_ns.is_none() && range.first_sent_ns.is_some() {
-            self.untold.bytes_never_acked += range.len;
+            self.unknown_delays.bytes_never_acked += range.len;
         }
         let Some(delivery) = range.delivery else {
             if range.has_receiver && !range.arrived_unseen {
-                self.untold.bytes_never_read += range.len;
+                self.unknown_delays.bytes_never_read += range.len;
             }
             return;
         };
         match delivery.readable {
-            Readable::At(_) => {}
-            Readable::Unknown => self.untold.bytes_read_unseen += range.len,
-            Readable::Never => self.untold.bytes_never_read += range.len,
+            ReadTime::At(_) => {}
+            ReadTime::Unknown => self.unknown_delays.bytes_read_unseen += range.len,
+            ReadTime::Never => self.unknown_delays.bytes_never_read += range.len,
         }
         let Some(sent_ns) = range.first_sent_ns else {
             return;
@@ -131,8 +129,8 @@ impl Delay {
         let raw_ns = delivery.at_ns.saturating_sub(sent_ns);
         let readable_ns = delivery.in_order_ns();
         let readable_ns = readable_ns.map(|at_ns| at_ns.saturating_sub(sent_ns));
-        match &mut self.waiting {
-            Waiting::Two {
+        match &mut self.unadjusted {
+            UnadjustedDelays::TwoClocks {
                 transport,
                 application,
                 ..
@@ -142,8 +140,10 @@ impl Delay {
                     application.push(sent_ns, readable_ns);
                 }
             }
-            Waiting::One(_) if raw_ns < 0 => self.untold.negative_latencies += 1,
-            Waiting::One(_) => {
+            UnadjustedDelays::OneClock(_) if raw_ns < 0 => {
+                self.unknown_delays.negative_latencies += 1;
+            }
+            UnadjustedDelays::OneClock(_) => {
                 self.transport.record(raw_ns);
                 if let Some(readable_ns) = readable_ns {
                     self.application.record(readable_ns);
@@ -157,53 +157,53 @@ impl Delay {
         self.one_way.add(&other.one_way);
         self.transport.add(&other.transport);
         self.application.add(&other.application);
-        self.untold.add(&other.untold);
+        self.unknown_delays.add(&other.unknown_delays);
     }
 
-    /// Takes the clocks out of what waited. `lowest`: of the raw delays of all packets of this
-    /// direction, those without payload as well.
-    pub(super) fn compare(&mut self, way: PathDirection, clock: &Clock, lowest: &Hull) {
-        let least = clock.least(way);
+    /// Converts the waiting values by the clocks. `lowest`: lower hull of the raw delays of all
+    /// packets of this direction, with or without payload.
+    pub(super) fn apply_clock(&mut self, way: PathDirection, clock: &Clock, lowest: &Hull) {
+        let min_delay = clock.min_delay(way);
         let lowest = |slope| LinearDelay::below(lowest, slope);
-        match std::mem::take(&mut self.waiting) {
-            Waiting::One(variation) => {
-                if let Some(least) = lowest(0.0) {
-                    self.variation = variation.above(least.delay_ns as i64);
+        match std::mem::take(&mut self.unadjusted) {
+            UnadjustedDelays::OneClock(variation) => {
+                if let Some(min_delay) = lowest(0.0) {
+                    self.variation = variation.above(min_delay.delay_ns as i64);
                 }
             }
-            Waiting::Two {
+            UnadjustedDelays::TwoClocks {
                 packets,
                 transport,
                 application,
             } => {
-                let Some(zero) = clock.zero(way) else {
-                    self.untold.packets_without_clock += packets.len();
+                let Some(delay_origin) = clock.delay_origin(way) else {
+                    self.unknown_delays.packets_without_clock += packets.len();
                     return;
                 };
-                let own = least.and_then(|line| lowest(line.slope));
+                let own = min_delay.and_then(|line| lowest(line.slope));
                 self.variation = own.map_or_else(Distribution::default, |line| packets.above(line));
-                self.one_way = packets.above(zero);
+                self.one_way = packets.above(delay_origin);
                 let below;
-                (self.transport, below) = transport.not_below(zero);
-                (self.application, _) = application.not_below(zero);
-                self.untold.negative_latencies += below;
+                (self.transport, below) = transport.at_or_above(delay_origin);
+                (self.application, _) = application.at_or_above(delay_origin);
+                self.unknown_delays.negative_latencies += below;
             }
         }
     }
 
-    pub(super) fn settle(&mut self) {
+    pub(super) fn finalize(&mut self) {
         for distribution in [
             &mut self.variation,
             &mut self.one_way,
             &mut self.transport,
             &mut self.application,
         ] {
-            distribution.settle();
+            distribution.finalize();
         }
     }
 }
 
-impl Untold {
+impl UnknownDelays {
     fn add(&mut self, other: &Self) {
         self.negative_delays += other.negative_delays;
         self.negative_latencies += other.negative_latencies;
@@ -214,19 +214,19 @@ impl Untold {
     }
 }
 
-/// Values, of which the least is known at the end: how much higher the others are is kept, so that
-/// rounding is of that alone.
+/// Values relative to a minimum that is known only at the end. Stores only the heights, so that
+/// only they are rounded.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Above {
-    /// Heights above the base, and the base.
+pub(super) struct AboveMinimum {
+    /// The base, and heights above it.
     heights: Option<(i64, Distribution)>,
-    /// Values that came before there was a base, and lower ones than the base.
+    /// Values before there was a base, or below it.
     low: Vec<i64>,
 }
 
-const MOST_LOW: usize = 4096;
+const MAX_LOW: usize = 4096;
 
-impl Above {
+impl AboveMinimum {
     #[inline]
     pub(super) fn add(&mut self, value: i64) {
         match &mut self.heights {
@@ -237,21 +237,21 @@ impl Above {
 
     fn add_low(&mut self, value: i64) {
         self.low.push(value);
-        if self.low.len() >= MOST_LOW {
+        if self.low.len() >= MAX_LOW {
             self.lower();
         }
     }
 
-    /// Takes a base that no value so far is below. Each time it goes down twice as far as it must,
-    /// so that it does not have to often.
+    /// Lowers the base to the smallest value. Each time it moves twice as far as needed, so that it
+    /// moves rarely.
     fn lower(&mut self) {
-        let Some(least) = self.low.iter().copied().min() else {
+        let Some(min_delay) = self.low.iter().copied().min() else {
             return;
         };
         let (base, mut heights) = match self.heights.take() {
-            None => (least, Distribution::default()),
+            None => (min_delay, Distribution::default()),
             Some((base, mut heights)) => {
-                let down = base.saturating_sub(least).saturating_mul(2);
+                let down = base.saturating_sub(min_delay).saturating_mul(2);
                 heights.shift(down);
                 (base.saturating_sub(down), heights)
             }
@@ -262,18 +262,18 @@ impl Above {
         self.heights = Some((base, heights));
     }
 
-    /// How much higher than `least` all are.
-    pub(super) fn above(mut self, least: i64) -> Distribution {
+    /// The heights above `min_delay`.
+    pub(super) fn above(mut self, min_delay: i64) -> Distribution {
         if self.heights.is_none() {
             return (self.low.iter())
-                .map(|value| value.saturating_sub(least))
+                .map(|value| value.saturating_sub(min_delay))
                 .collect();
         }
         self.lower();
         let Some((base, mut heights)) = self.heights else {
             return Distribution::default();
         };
-        heights.shift(base.saturating_sub(least));
+        heights.shift(base.saturating_sub(min_delay));
         heights
     }
 }
@@ -283,18 +283,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heights_are_above_the_least_whenever_it_comes() {
+    fn heights_are_relative_to_minimum_in_any_order() {
         let values = || (0..100_000_i64).map(|number| 50_000_000 + number * 7919 % 4_000_000);
         let falling = || (0..100_000_i64).map(|number| 90_000_000 - number * 100);
         for all in [values().collect::<Vec<_>>(), falling().collect()] {
-            let mut above = Above::default();
+            let mut above = AboveMinimum::default();
             all.iter().for_each(|value| above.add(*value));
-            let least = *all.iter().min().unwrap();
-            let heights = above.above(least);
-            let mut expected: Vec<i64> = all.iter().map(|value| value - least).collect();
+            let min_delay = *all.iter().min().unwrap();
+            let heights = above.above(min_delay);
+            let mut expected: Vec<i64> = all.iter().map(|value| value - min_delay).collect();
             expected.sort_unstable();
             assert_eq!((heights.len(), heights.min()), (100_000, Some(0)));
-            assert_eq!(heights.max(), expected.last().map(|most| *most as u64));
+            assert_eq!(heights.max(), expected.last().map(|last| *last as u64));
             for percent in [1, 50, 90, 99] {
                 let found = heights.quantile(f64::from(percent) / 100.0).unwrap() as f64;
                 let exact = expected[percent as usize * 1000 - 1] as f64;

@@ -7,55 +7,54 @@ use thiserror::Error;
 
 use crate::{Connection, Endpoint};
 
-/// Connections that are measured together as well, by name.
+/// A named group of connections that are also measured together.
 ///
-/// Written `NAME=CONDITION,...`; a connection belongs to the group if all conditions hold, and to
-/// every group that it fits. A condition is an end: `192.0.2.1`, `192.0.2.0/24`, `:80`,
-/// `:5000-5999`, `192.0.2.1:80`, `[2001:db8::1]:80`, `2001:db8::/32`. It holds if either end of
-/// the connection is so; with `from:` before it only the end that opened the connection counts,
-/// with `to:` only the other.
+/// Written `NAME=CONDITION,...`. A connection belongs to every group whose conditions all hold. A
+/// condition is an end: `192.0.2.1`, `192.0.2.0/24`, `:80`, `:5000-5999`, `192.0.2.1:80`,
+/// `[2001:db8::1]:80`, `2001:db8::/32`. It matches either end; `from:` restricts it to the end that
+/// opened the connection, `to:` to the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// What it is called.
+    /// The group's name.
     pub name: String,
     conditions: Vec<Condition>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Condition {
-    whose: Whose,
+    scope: EndScope,
     network: Option<IpNet>,
     ports: Option<RangeInclusive<u16>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum EndScope {
     Either,
     Originator,
     Responder,
 }
 
-/// Why a text describes no group.
+/// An invalid group.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum GroupError {
     /// The text is not of the form `NAME=CONDITION,...`.
-    #[error("{0:?} names no group; write NAME=CONDITION[,CONDITION...], such as thin=:5000-5999")]
+    #[error("invalid group {0:?}: expected NAME=CONDITION[,CONDITION...], as in thin=:5000-5999")]
     NoName(String),
-    /// A condition is none.
+    /// A condition is invalid.
     #[error(
-        "{0:?} is no end of a connection; write ADDRESS, ADDRESS/PREFIX, :PORT, :PORT-PORT or \
-         ADDRESS:PORT (IPv6: [ADDRESS]:PORT), with from: or to: before it if only the end that \
-         opened the connection or only the other is meant"
+        "invalid condition {0:?}: expected ADDRESS, ADDRESS/PREFIX, :PORT, :PORT-PORT or \
+         ADDRESS:PORT (IPv6: [ADDRESS]:PORT), with from: before it for the end that opened the \
+         connection, or to: for the other"
     )]
     NoEnd(String),
 }
 
 impl Group {
-    /// Connections that were opened to this end.
+    /// Connections opened to this end.
     #[must_use]
     pub fn to(name: String, end: SocketAddr) -> Self {
         let condition = Condition {
-            whose: Whose::Responder,
+            scope: EndScope::Responder,
             network: Some(end.ip().into()),
             ports: Some(end.port()..=end.port()),
         };
@@ -67,14 +66,14 @@ impl Group {
 
     /// Whether a connection belongs to it.
     #[must_use]
-    pub fn takes(&self, connection: &Connection) -> bool {
+    pub fn contains(&self, connection: &Connection) -> bool {
         let (originator, responder) = (connection.originator, connection.responder);
         self.conditions.iter().all(|condition| {
             let holds = |end| condition.holds(end);
-            match condition.whose {
-                Whose::Either => holds(originator) || holds(responder),
-                Whose::Originator => holds(originator),
-                Whose::Responder => holds(responder),
+            match condition.scope {
+                EndScope::Either => holds(originator) || holds(responder),
+                EndScope::Originator => holds(originator),
+                EndScope::Responder => holds(responder),
             }
         })
     }
@@ -112,25 +111,25 @@ impl FromStr for Condition {
     type Err = GroupError;
 
     fn from_str(text: &str) -> Result<Self, GroupError> {
-        let (whose, end) = if let Some(end) = text.strip_prefix("from:") {
-            (Whose::Originator, end)
+        let (scope, end) = if let Some(end) = text.strip_prefix("from:") {
+            (EndScope::Originator, end)
         } else if let Some(end) = text.strip_prefix("to:") {
-            (Whose::Responder, end)
+            (EndScope::Responder, end)
         } else {
-            (Whose::Either, text)
+            (EndScope::Either, text)
         };
         let (network, ports) = end_of(end).ok_or_else(|| GroupError::NoEnd(text.into()))?;
         Ok(Self {
-            whose,
+            scope,
             network,
             ports,
         })
     }
 }
 
-type End = (Option<IpNet>, Option<RangeInclusive<u16>>);
+type EndPattern = (Option<IpNet>, Option<RangeInclusive<u16>>);
 
-fn end_of(text: &str) -> Option<End> {
+fn end_of(text: &str) -> Option<EndPattern> {
     if let Some(network) = network_of(text) {
         return Some((Some(network), None));
     }
@@ -169,15 +168,15 @@ mod tests {
     use crate::script::{Script, endpoint};
     use crate::{Analysis, Observer};
 
-    /// Whether each of these connections, from one end to another, a group takes.
+    /// Whether a group contains each of these connections.
     fn taken(group: &str, ends: &[(&str, &str)]) -> Vec<bool> {
-        struct Takes(Group, Vec<bool>);
-        impl Observer for Takes {
+        struct Matched(Group, Vec<bool>);
+        impl Observer for Matched {
             fn finished(&mut self, connection: &Connection) {
-                self.1.push(self.0.takes(connection));
+                self.1.push(self.0.contains(connection));
             }
         }
-        let mut analysis = Analysis::new(Takes(group.parse().unwrap(), Vec::new()));
+        let mut analysis = Analysis::new(Matched(group.parse().unwrap(), Vec::new()));
         let mut script = Script::new();
         for (client, server) in ends {
             (script.client, script.server) = (endpoint(client), endpoint(server));
@@ -197,7 +196,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_group_takes_the_connections_that_fit_all_its_conditions() {
+    fn group_contains_connections_that_match_all_conditions() {
         for (group, expected) in [
             ("a=:80", [true, false, true, true]),
             ("a=to::80", [true, false, false, true]),
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_group_is_refused_with_what_is_wrong() {
+    fn invalid_group_text_gives_specific_error() {
         for text in ["", "thin", "=:80", "thin="] {
             assert_eq!(text.parse::<Group>(), Err(GroupError::NoName(text.into())));
         }

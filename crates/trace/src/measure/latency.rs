@@ -1,4 +1,4 @@
-//! Latencies that need no common clock: ACK latency, round trips, completion, head-of-line blocking.
+//! Latencies that need only one clock: ACK latency, RTT, completion, head-of-line blocking.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -6,39 +6,40 @@ use std::collections::btree_map::Entry;
 use pillion_stats::measure::{Distribution, share};
 use serde::Serialize;
 
-use super::batch::{Acknowledgement, Departure, End, Extent, Total, Transit};
+use super::batch::{
+    AckSample, DirectionTotals, RangeSample, SentSample, TransitResult, TransitSample,
+};
 use super::measures::milliseconds;
 
-/// Times that the trace at the sender shows alone.
+/// Times that need only the sender's trace.
 #[derive(Debug, Clone, Default)]
 pub struct Latency {
-    /// ACK latency of each byte range: from the first time that it was sent to the ACK that
-    /// covers it (LCN 2015 paper, section IV.A; the thesis' ALD, section 3.4.3). A SACK block
-    /// is no ACK.
+    /// ACK latency of each byte range: first transmission to the ACK that covers it (LCN 2015
+    /// paper, section IV.A; ALD in the thesis, section 3.4.3). A SACK block does not count.
     pub ack_latency: Distribution,
-    /// Round-trip time: from sending to the ACK, where the last packet that the ACK covers was
-    /// sent once and in no bundle.
+    /// Round-trip time: transmission to ACK, if the last packet that the ACK covers was sent once
+    /// and in no bundle.
     pub rtt: Distribution,
-    /// ACK latency of byte ranges that were retransmitted once, twice and three times (2013
-    /// poster, figure 2), no matter how often they rode along in bundles.
+    /// ACK latency of byte ranges that were retransmitted once, twice and three times (2013 poster,
+    /// figure 2), with any number of bundled copies.
     pub ack_latency_retransmitted: [Distribution; 3],
 }
 
 impl Latency {
     #[inline]
-    pub(super) fn acked(&mut self, acked: &Acknowledgement) {
+    pub(super) fn acked(&mut self, acked: &AckSample) {
         if let Some(rtt_ns) = acked.rtt_ns {
             self.rtt.record(rtt_ns);
         }
     }
 
     #[inline]
-    pub(super) fn range(&mut self, range: &Extent) {
+    pub(super) fn range(&mut self, range: &RangeSample) {
         if let Some(latency_ns) = range.ack_latency_ns {
             self.ack_latency.record(latency_ns);
-            let place = range.retransmissions.wrapping_sub(1);
-            if let Some(of_so_many) = self.ack_latency_retransmitted.get_mut(place) {
-                of_so_many.record(latency_ns);
+            let index = range.retransmissions.wrapping_sub(1);
+            if let Some(distribution) = self.ack_latency_retransmitted.get_mut(index) {
+                distribution.record(latency_ns);
             }
         }
     }
@@ -52,59 +53,59 @@ impl Latency {
         }
     }
 
-    pub(super) fn settle(&mut self) {
-        self.ack_latency.settle();
-        self.rtt.settle();
-        for of_so_many in &mut self.ack_latency_retransmitted {
-            of_so_many.settle();
+    pub(super) fn finalize(&mut self) {
+        self.ack_latency.finalize();
+        self.rtt.finalize();
+        for distribution in &mut self.ack_latency_retransmitted {
+            distribution.finalize();
         }
     }
 }
 
-/// How long it took a connection, a short flow above all, to have all delivered that the end sent
-/// which opened it: from the first SYN to the ACK of the last byte, one value for each connection of
-/// which all was acknowledged.
+/// Flow completion time: from the first SYN to the ACK of the last byte from the end that opened
+/// the connection. One value per connection whose bytes were all acknowledged; of interest for
+/// short flows.
 #[derive(Debug, Clone, Default)]
 pub struct Completion {
-    /// Of each connection.
+    /// All connections.
     pub time: Distribution,
-    /// Of those of which one of the last three segments was lost, or a copy of one (2013 poster,
-    /// figure 1); empty without a trace at the receiver.
+    /// Connections in which one of the last three segments, or a copy of one, was lost (2013
+    /// poster, figure 1). Empty without a receiver's trace.
     pub with_a_tail_loss: Distribution,
-    /// Where the last packets with new bytes ended, the last at the end.
+    /// End positions of the last packets with new bytes, the latest last.
     ends: [i64; TAIL + 1],
-    /// Where the lost packet ended that ended last.
+    /// The highest end position of a lost packet.
     lost_end: i64,
     acked_since_ns: i64,
 }
 
-/// The segments that are a flow's tail: a loss among them leaves too few duplicate ACKs behind it for
-/// a fast retransmit.
+/// Number of segments in a flow's tail. A loss among them causes too few duplicate ACKs for a fast
+/// retransmit.
 const TAIL: usize = 3;
 
 impl Completion {
     #[inline]
-    pub(super) fn sent(&mut self, sent: &Departure) {
+    pub(super) fn sent(&mut self, sent: &SentSample) {
         if sent.end > self.ends[TAIL] {
             self.ends.rotate_left(1);
             self.ends[TAIL] = sent.end;
         }
     }
 
-    /// New bytes were acknowledged.
+    /// Records the time of an ACK of new bytes.
     #[inline]
     pub(super) fn acked(&mut self, since_ns: i64) {
         self.acked_since_ns = since_ns;
     }
 
     #[inline]
-    pub(super) fn fate(&mut self, fate: &Transit) {
-        if fate.outcome == End::Lost {
-            self.lost_end = self.lost_end.max(fate.end);
+    pub(super) fn disposition(&mut self, disposition: &TransitSample) {
+        if disposition.outcome == TransitResult::Lost {
+            self.lost_end = self.lost_end.max(disposition.end);
         }
     }
 
-    pub(super) fn finished(&mut self, total: &Total) {
+    pub(super) fn finished(&mut self, total: &DirectionTotals) {
         let Some(opened_since_ns) = total.opened_since_ns.filter(|_| total.all_acked) else {
             return;
         };
@@ -120,55 +121,54 @@ impl Completion {
         self.with_a_tail_loss.add(&other.with_a_tail_loss);
     }
 
-    pub(super) fn settle(&mut self) {
-        self.time.settle();
-        self.with_a_tail_loss.settle();
+    pub(super) fn finalize(&mut self) {
+        self.time.finalize();
+        self.with_a_tail_loss.finalize();
     }
 }
 
-/// Head-of-line blocking: bytes that had arrived and could not be read, because others before
-/// them were missing.
+/// Head-of-line blocking: bytes that had arrived but waited for missing bytes before them.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Blocking {
-    /// How long each byte range waited that had to wait.
+    /// Waiting time of each byte range that waited.
     #[serde(rename = "wait_ms", serialize_with = "milliseconds")]
     pub wait: Distribution,
-    /// Bytes that had to wait.
+    /// Bytes that waited.
     pub blocked_bytes: u64,
     /// Bytes that became readable.
     pub readable_bytes: u64,
-    /// The former as a share of the latter.
+    /// Blocked bytes as a share of readable bytes.
     pub blocked_share: Option<f64>,
-    /// How long each byte waited, summed up over all of them, in seconds times bytes.
+    /// Sum of the waiting times of all bytes, in seconds times bytes.
     pub byte_seconds: f64,
-    /// The missing bytes that others waited behind, in order; of connections alone, and of each
-    /// direction the first 4,096.
-    pub behind: Vec<Blocker>,
+    /// Missing bytes that others waited for, in order. Only per connection, and at most 4,096 per
+    /// direction.
+    pub blocks: Vec<HolBlock>,
     #[serde(skip)]
-    open: BTreeMap<i64, Blocker>,
-    /// The last one, as mostly several in a row wait behind the same byte.
+    open: BTreeMap<i64, HolBlock>,
+    /// The current block, because consecutive ranges usually wait for the same byte.
     #[serde(skip)]
-    last: Option<Blocker>,
+    last: Option<HolBlock>,
 }
 
-/// A missing byte, and what waited behind it.
+/// A missing byte and the ranges that waited for it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Blocker {
+pub struct HolBlock {
     /// The missing byte's position; the first byte of a connection is 1.
     pub position: i64,
-    /// Byte ranges that found it missing when they arrived.
+    /// Byte ranges that arrived while it was missing.
     pub ranges: u64,
     /// The bytes of these ranges.
     pub bytes: u64,
-    /// How long the first of them waited until it could be read, in milliseconds.
+    /// The longest waiting time of these ranges, in milliseconds.
     pub longest_ms: f64,
 }
 
-const MOST_BLOCKERS: usize = 4096;
+const MAX_HOL_BLOCKS: usize = 4096;
 
 impl Blocking {
     #[inline]
-    pub(super) fn range(&mut self, range: &Extent) {
+    pub(super) fn range(&mut self, range: &RangeSample) {
         let Some(delivery) = range.delivery else {
             return;
         };
@@ -176,9 +176,9 @@ impl Blocking {
             return;
         };
         self.readable_bytes += range.len;
-        // What comes in one packet with the missing byte does not wait.
+        // A range in the same packet as the missing byte does not wait.
         if blocked_ns > 0
-            && let Some(position) = delivery.behind
+            && let Some(position) = delivery.waited_for
         {
             self.blocked(position, range.len, blocked_ns);
         }
@@ -196,8 +196,8 @@ impl Blocking {
                 last.longest_ms = last.longest_ms.max(longest_ms);
             }
             _ => {
-                self.put_by();
-                self.last = Some(Blocker {
+                self.flush_last();
+                self.last = Some(HolBlock {
                     position,
                     ranges: 1,
                     bytes,
@@ -207,15 +207,15 @@ impl Blocking {
         }
     }
 
-    /// Puts the last one with the others.
-    fn put_by(&mut self) {
+    /// Merges the current block into the others.
+    fn flush_last(&mut self) {
         let Some(last) = self.last.take() else {
             return;
         };
-        let full = self.open.len() >= MOST_BLOCKERS;
+        let full = self.open.len() >= MAX_HOL_BLOCKS;
         match self.open.entry(last.position) {
-            Entry::Vacant(place) if !full => {
-                place.insert(last);
+            Entry::Vacant(slot) if !full => {
+                slot.insert(last);
             }
             Entry::Vacant(_) => {}
             Entry::Occupied(mut same) => {
@@ -234,10 +234,10 @@ impl Blocking {
         self.byte_seconds += other.byte_seconds;
     }
 
-    pub(super) fn settle(&mut self) {
-        self.wait.settle();
+    pub(super) fn finalize(&mut self) {
+        self.wait.finalize();
         self.blocked_share = share(self.blocked_bytes, self.readable_bytes);
-        self.put_by();
-        self.behind = std::mem::take(&mut self.open).into_values().collect();
+        self.flush_last();
+        self.blocks = std::mem::take(&mut self.open).into_values().collect();
     }
 }

@@ -1,32 +1,32 @@
 use std::iter;
 
-use super::batch::{Batch, Noted};
-use super::batch::{Finished, Known};
+use super::batch::{Batch, BatchEntry};
+use super::batch::{ConnectionInfo, FinishedConnection};
 use super::measures::Measures;
-use super::meter::Options;
+use super::meter::MeterOptions;
 use super::results::Fairness;
-use super::results::{Clocks, Handshakes, Results, Single, Together};
+use super::results::{ClockSummary, ConnectionResults, GroupResults, Handshakes, Results};
 use crate::Direction;
-use crate::connection::CACHED;
+use crate::connection::CACHED_CONNECTIONS;
 use crate::pair::Clock;
 use crate::prefetch;
 
-/// So many notes before its turn, what a note changes is fetched.
-const SOON: usize = 8;
+/// The measures of the entry this far ahead are prefetched.
+const PREFETCH_DISTANCE: usize = 8;
 
-/// What has been measured of each connection so far.
+/// Measures of each connection so far.
 #[derive(Debug)]
 pub(super) struct Ledger {
     slice_ns: i64,
     one_clock: bool,
-    /// By the number of the connection, from 1.
+    /// By connection number, from 1.
     connections: Vec<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     measures: [Option<Box<Measures>>; 2],
-    finished: Option<Box<Known>>,
+    finished: Option<Box<ConnectionInfo>>,
 }
 
 impl Ledger {
@@ -38,39 +38,43 @@ impl Ledger {
         }
     }
 
-    /// Takes all out of a batch.
-    pub(super) fn enter(&mut self, batch: &mut Batch) {
+    /// Applies and empties a batch.
+    pub(super) fn apply(&mut self, batch: &mut Batch) {
         self.one_clock = batch.one_clock;
-        self.enter_all(&mut batch.sent, |sent| sent.direction, Measures::sent);
-        self.enter_all(&mut batch.acked, |acked| acked.direction, Measures::acked);
-        self.enter_all(&mut batch.arrived, |it| it.direction, Measures::arrived);
-        self.enter_all(&mut batch.ranges, |range| range.direction, Measures::range);
-        self.enter_all(&mut batch.fates, |fate| fate.direction, Measures::fate);
+        self.apply_all(&mut batch.sent, |sent| sent.direction, Measures::sent);
+        self.apply_all(&mut batch.acked, |acked| acked.direction, Measures::acked);
+        self.apply_all(&mut batch.arrived, |it| it.direction, Measures::arrived);
+        self.apply_all(&mut batch.ranges, |range| range.direction, Measures::range);
+        self.apply_all(
+            &mut batch.dispositions,
+            |disposition| disposition.direction,
+            Measures::disposition,
+        );
         for finished in batch.finished.drain(..) {
             self.finish(finished);
         }
     }
 
     #[inline]
-    fn enter_all<T>(
+    fn apply_all<T>(
         &mut self,
-        all: &mut Vec<Noted<T>>,
+        all: &mut Vec<BatchEntry<T>>,
         direction: impl Fn(&T) -> Direction,
-        enter: impl Fn(&mut Measures, &T, i64),
+        apply: impl Fn(&mut Measures, &T, i64),
     ) {
-        let many = self.connections.len() > CACHED;
-        for (place, noted) in all.iter().enumerate() {
-            if many && let Some(soon) = all.get(place + SOON) {
-                self.fetch(soon.number, direction(&soon.what));
+        let many = self.connections.len() > CACHED_CONNECTIONS;
+        for (index, entry) in all.iter().enumerate() {
+            if many && let Some(upcoming) = all.get(index + PREFETCH_DISTANCE) {
+                self.fetch(upcoming.number, direction(&upcoming.sample));
             }
-            if let Some(measures) = self.measures(noted.number, direction(&noted.what)) {
-                enter(measures, &noted.what, noted.since_ns);
+            if let Some(measures) = self.measures(entry.number, direction(&entry.sample)) {
+                apply(measures, &entry.sample, entry.since_ns);
             }
         }
         all.clear();
     }
 
-    /// Has the processor fetch measures that are to be changed soon.
+    /// Prefetches measures that change soon.
     #[inline]
     fn fetch(&self, number: u64, direction: Direction) {
         let state = self.connections.get(number.wrapping_sub(1) as usize);
@@ -80,15 +84,15 @@ impl Ledger {
         }
     }
 
-    fn finish(&mut self, finished: Finished) {
-        let Finished { known, totals } = finished;
+    fn finish(&mut self, finished: FinishedConnection) {
+        let FinishedConnection { info, totals } = finished;
         for (direction, total) in Direction::BOTH.into_iter().zip(&totals) {
-            if let Some(measures) = self.measures(known.number, direction) {
+            if let Some(measures) = self.measures(info.number, direction) {
                 measures.finished(total);
             }
         }
-        if let Some(state) = self.state(known.number) {
-            state.finished = Some(Box::new(known));
+        if let Some(state) = self.state(info.number) {
+            state.finished = Some(Box::new(info));
         }
     }
 
@@ -108,21 +112,21 @@ impl Ledger {
         Some(measures.get_or_insert_with(|| Box::new(Measures::new(slice_ns, one_clock))))
     }
 
-    /// From the time of the first packet to that of the last; of two traces with their clocks.
+    /// `start_ns`, `end_ns`: times of the first and last packet. `clock`: only of two traces.
     pub(super) fn results(
         self,
-        options: &Options,
-        (begin_ns, end_ns): (i64, i64),
+        options: &MeterOptions,
+        (start_ns, end_ns): (i64, i64),
         clock: Option<&Clock>,
     ) -> Results {
-        let duration_s = seconds(end_ns.saturating_sub(begin_ns));
-        let mut all = Together::new(None, options.slice_ns);
+        let duration_s = seconds(end_ns.saturating_sub(start_ns));
+        let mut all = GroupResults::new(None, options.slice_ns);
         let names = options.groups.iter().map(|group| Some(group.name.clone()));
         let mut groups: Vec<_> = names
-            .map(|name| Together::new(name, options.slice_ns))
+            .map(|name| GroupResults::new(name, options.slice_ns))
             .collect();
         let mut members: Vec<Vec<usize>> = vec![Vec::new(); groups.len()];
-        let mut singles = Vec::new();
+        let mut connections = Vec::new();
         for state in self.connections {
             let Some(finished) = state.finished else {
                 continue;
@@ -134,37 +138,37 @@ impl Ledger {
             if let Some(clock) = clock {
                 let ways = iter::zip(finished.ways, &finished.lowest);
                 for (measures, (way, lowest)) in measures.iter_mut().zip(ways) {
-                    measures.compare(way, clock, lowest);
+                    measures.apply_clock(way, clock, lowest);
                 }
             }
             for &group in &finished.groups {
-                members[group].push(singles.len());
+                members[group].push(connections.len());
             }
-            singles.push(finished.single(measures, options, &(begin_ns..end_ns)));
+            connections.push(finished.to_results(measures, options, &(start_ns..end_ns)));
         }
-        let everyone: Vec<usize> = (0..singles.len()).collect();
-        for (together, members) in
-            iter::once((&mut all, &everyone)).chain(groups.iter_mut().zip(&members))
+        let all_indices: Vec<usize> = (0..connections.len()).collect();
+        for (group_results, members) in
+            iter::once((&mut all, &all_indices)).chain(groups.iter_mut().zip(&members))
         {
-            together.of(members.iter().map(|&index| &singles[index]));
+            group_results.aggregate(members.iter().map(|&index| &connections[index]));
         }
-        for single in &mut singles {
-            single.main.settle();
-            single.back.settle();
+        for connection in &mut connections {
+            connection.main.finalize();
+            connection.back.finalize();
         }
         Results {
-            begin_ns,
+            start_ns,
             duration_s,
             slice_s: seconds(options.slice_ns),
-            clock: clock.map(|clock| Clocks::of(clock, begin_ns)),
+            clock: clock.map(|clock| ClockSummary::new(clock, start_ns)),
             all,
             groups,
-            connections: singles,
+            connections,
         }
     }
 }
 
-impl Together {
+impl GroupResults {
     fn new(name: Option<String>, slice_ns: i64) -> Self {
         Self {
             name,
@@ -175,21 +179,21 @@ impl Together {
         }
     }
 
-    fn of<'a>(&mut self, connections: impl Iterator<Item = &'a Single> + Clone) {
+    fn aggregate<'a>(&mut self, connections: impl Iterator<Item = &'a ConnectionResults> + Clone) {
         for connection in connections.clone() {
             self.handshakes.add(connection);
             self.main.add(&connection.main);
             self.back.add(&connection.back);
         }
-        let share = |connection: &Single| {
+        let share = |connection: &ConnectionResults| {
             (
                 connection.throughput_bit_per_s,
                 connection.optimum_bit_per_s,
             )
         };
-        self.fairness = Fairness::of(connections.map(share));
-        self.main.settle();
-        self.back.settle();
+        self.fairness = Fairness::new(connections.map(share));
+        self.main.finalize();
+        self.back.finalize();
     }
 }
 

@@ -2,37 +2,39 @@ use pillion_stats::measure::{Distribution, Percentile};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use super::batch::{Acknowledgement, Departure, End, Extent, Total, Transit};
+use super::batch::{
+    AckSample, DirectionTotals, RangeSample, SentSample, TransitResult, TransitSample,
+};
 use super::delay::Delay;
 use super::latency::{Blocking, Completion, Latency};
-use super::packets::{Loss, Spacing, Volume, nth_place};
+use super::packets::{Loss, Spacing, Volume, nth_index};
 use super::slices::Slices;
 use crate::event::PathDirection;
 use crate::link::hull::Hull;
 use crate::pair::Clock;
-use crate::{Arrived, Class};
+use crate::{ArrivedPacket, Class};
 
-/// All that is measured of one direction, of one connection or of several together.
+/// All measures of one direction, of one connection or a group.
 #[derive(Debug, Clone)]
 pub struct Measures {
-    /// What was sent.
+    /// Packets and bytes sent.
     pub sent: Volume,
-    /// What of it was lost; only with a trace at the receiver that shows it.
+    /// Losses; only if a receiver's trace shows the connection.
     pub loss: Option<Box<Loss>>,
     /// Times at the sender.
     pub latency: Latency,
     /// Times of whole connections.
     pub completion: Completion,
-    /// Times from the sender to the receiver; empty without a trace there.
+    /// Times from sender to receiver; empty without a receiver's trace.
     pub delay: Delay,
-    /// Packets one after the other.
+    /// Spacing and sizes of packets.
     pub spacing: Spacing,
-    /// What waited for missing bytes; empty without a trace at the receiver.
+    /// Head-of-line blocking; empty without a receiver's trace.
     pub head_of_line: Blocking,
-    /// Everything over time.
+    /// Values per time slice.
     pub slices: Slices,
-    /// The size of all packets that arrived, with all headers; of those sent where no trace at the
-    /// receiver shows it.
+    /// Wire size of all arrived packets, headers included; of sent packets if no receiver's trace
+    /// shows the connection.
     pub(super) carried_wire_bytes: u64,
 }
 
@@ -51,17 +53,17 @@ impl Measures {
         }
     }
 
-    /// Whether a packet with payload is known to have arrived; or was sent, where no trace at the
-    /// receiver shows what arrived.
-    pub(super) fn brought_data(&self) -> bool {
+    /// Whether a packet with payload is known to have arrived; without a receiver's trace, whether
+    /// one was sent.
+    pub(super) fn delivered_data(&self) -> bool {
         match &self.loss {
-            Some(loss) => loss.data_packets > loss.passage.lost_data_packets,
+            Some(loss) => loss.data_packets > loss.delivery_stats.lost_data_packets,
             None => self.sent.counts.data_packets > 0 || self.spacing.has_arrived(),
         }
     }
 
     #[inline]
-    pub(super) fn sent(&mut self, sent: &Departure, since_ns: i64) {
+    pub(super) fn sent(&mut self, sent: &SentSample, since_ns: i64) {
         let slice = self.slices.at(since_ns);
         slice.sent_wire_bytes += u64::from(sent.wire_bytes);
         if !sent.class.carries_data() {
@@ -69,20 +71,20 @@ impl Measures {
         }
         slice.data_packets += 1;
         slice.in_flight_sum += u64::from(sent.in_flight);
-        slice.most_in_flight = slice.most_in_flight.max(sent.in_flight);
+        slice.max_in_flight = slice.max_in_flight.max(sent.in_flight);
         let again = matches!(sent.class, Class::Retransmission { .. });
         slice.retransmitted_packets += u32::from(again);
         self.spacing.sent(sent);
         self.completion.sent(sent);
         if let Class::Retransmission { nth } = sent.class
-            && let Some(place) = nth_place(nth)
+            && let Some(index) = nth_index(nth)
         {
-            self.sent.nth_retransmissions[place] += 1;
+            self.sent.nth_retransmissions[index] += 1;
         }
     }
 
     #[inline]
-    pub(super) fn acked(&mut self, acked: &Acknowledgement, since_ns: i64) {
+    pub(super) fn acked(&mut self, acked: &AckSample, since_ns: i64) {
         if acked.bytes > 0 {
             self.slices.at(since_ns).acked_bytes += acked.bytes;
             self.completion.acked(since_ns);
@@ -91,7 +93,7 @@ impl Measures {
     }
 
     #[inline]
-    pub(super) fn arrived(&mut self, arrived: &Arrived, since_ns: i64) {
+    pub(super) fn arrived(&mut self, arrived: &ArrivedPacket, since_ns: i64) {
         let wire_bytes = u64::from(arrived.wire_bytes);
         self.carried_wire_bytes += wire_bytes;
         self.slices.at(since_ns).received_wire_bytes += wire_bytes;
@@ -100,20 +102,20 @@ impl Measures {
         }
     }
 
-    /// Enters what became of a packet with payload.
+    /// Adds the disposition of a packet with payload.
     #[inline]
-    pub(super) fn fate(&mut self, fate: &Transit, sent_since_ns: i64) {
-        self.loss.get_or_insert_default().fate(fate);
-        self.delay.fate(fate);
-        self.completion.fate(fate);
-        if fate.outcome == End::Lost {
+    pub(super) fn disposition(&mut self, disposition: &TransitSample, sent_since_ns: i64) {
+        self.loss.get_or_insert_default().disposition(disposition);
+        self.delay.disposition(disposition);
+        self.completion.disposition(disposition);
+        if disposition.outcome == TransitResult::Lost {
             self.slices.at(sent_since_ns).lost_data_packets += 1;
         }
     }
 
-    /// `readable_since_ns`: when its receiver could read it, if it could.
+    /// `readable_since_ns`: when its receiver could read it, if known.
     #[inline]
-    pub(super) fn range(&mut self, range: &Extent, readable_since_ns: i64) {
+    pub(super) fn range(&mut self, range: &RangeSample, readable_since_ns: i64) {
         self.latency.range(range);
         self.delay.range(range);
         let Some(delivery) = range.delivery else {
@@ -126,23 +128,25 @@ impl Measures {
         }
     }
 
-    /// Takes over what the connection counted itself.
-    pub(super) fn finished(&mut self, total: &Total) {
+    /// Adds the connection's own counters.
+    pub(super) fn finished(&mut self, total: &DirectionTotals) {
         self.completion.finished(total);
         self.sent.counts = total.counts;
         self.sent.duplicate_acks_received = total.duplicate_acks_received;
-        match total.passage {
-            Some(passage) => self.loss.get_or_insert_default().passage = passage,
+        match total.delivery_stats {
+            Some(delivery_stats) => {
+                self.loss.get_or_insert_default().delivery_stats = delivery_stats;
+            }
             None => {
                 self.loss = None;
-                // One that only the receiver's trace shows is told by what arrived.
+                // If only the receiver's trace shows the connection, its arrivals count.
                 self.carried_wire_bytes = self.carried_wire_bytes.max(total.counts.wire_bytes);
             }
         }
     }
 
-    pub(super) fn compare(&mut self, way: PathDirection, clock: &Clock, lowest: &Hull) {
-        self.delay.compare(way, clock, lowest);
+    pub(super) fn apply_clock(&mut self, way: PathDirection, clock: &Clock, lowest: &Hull) {
+        self.delay.apply_clock(way, clock, lowest);
     }
 
     pub(super) fn add(&mut self, other: &Self) {
@@ -159,20 +163,20 @@ impl Measures {
         self.carried_wire_bytes += other.carried_wire_bytes;
     }
 
-    pub(super) fn settle(&mut self) {
-        self.sent.settle();
+    pub(super) fn finalize(&mut self) {
+        self.sent.finalize();
         if let Some(loss) = &mut self.loss {
-            loss.settle();
+            loss.finalize();
         }
-        self.latency.settle();
-        self.completion.settle();
-        self.delay.settle();
-        self.spacing.settle();
-        self.head_of_line.settle();
+        self.latency.finalize();
+        self.completion.finalize();
+        self.delay.finalize();
+        self.spacing.finalize();
+        self.head_of_line.finalize();
     }
 }
 
-/// For `serialize_with`: a summary of times, in milliseconds.
+/// For `serialize_with`: a summary in milliseconds.
 pub(super) fn milliseconds<S: Serializer>(
     distribution: &Distribution,
     serializer: S,
@@ -180,7 +184,7 @@ pub(super) fn milliseconds<S: Serializer>(
     Summary(distribution, 1e6).serialize(serializer)
 }
 
-/// A distribution in short, with how much of its values' unit one of the output's is.
+/// A distribution's summary, with the divisor for the output unit.
 pub(super) struct Summary<'a>(pub(super) &'a Distribution, pub(super) f64);
 
 impl Serialize for Summary<'_> {
@@ -210,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_direction_without_data_takes_less_than_a_kilobyte() {
+    fn empty_measures_take_less_than_a_kilobyte() {
         assert_eq!(size_of::<Distribution>(), size_of::<usize>());
         assert!(size_of::<Measures>() < 1024, "{}", size_of::<Measures>());
     }

@@ -3,35 +3,38 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::{Builder, JoinHandle, available_parallelism};
 use std::{mem, ops};
 
-use super::batch::{Acknowledgement, Batch, Departure, Extent, Finished, Noted, Transit};
+use super::batch::{
+    AckSample, Batch, BatchEntry, FinishedConnection, RangeSample, SentSample, TransitSample,
+};
 use super::group::Group;
 use super::ledger::Ledger;
 use super::results::Results;
-use crate::event::{Fate, PathDirection};
+use crate::event::{Disposition, PathDirection};
 use crate::pair::Clock;
-use crate::{Acked, Ahead, Arrived, Connection, Direction, Observer, Range, Sent};
+use crate::{
+    ArrivedPacket, ClockOffset, Connection, Direction, Observer, Range, ReceivedAck, SentPacket,
+};
 
-/// What is to be measured.
+/// Options of a [`Meter`].
 #[derive(Debug, Clone, PartialEq)]
-pub struct Options {
-    /// The width of slices in nanoseconds, at least 1.
+pub struct MeterOptions {
+    /// Slice width in nanoseconds, at least 1.
     pub slice_ns: i64,
-    /// Connections that are to be measured together.
+    /// Groups of connections.
     pub groups: Vec<Group>,
-    /// The throughput that each connection is due, all headers included, in bit/s: for fairness.
+    /// The rate that each connection is due, headers included, in bit/s; used for fairness.
     pub optimum_bit_per_s: Option<f64>,
-    /// The throughput that each connection of a group is due, by the group's name, in bit/s; of
-    /// several groups of a connection the first counts.
+    /// The rate that each connection of a group is due, by group name, in bit/s. The first matching
+    /// group counts.
     pub optimum_of_group: Vec<(String, f64)>,
-    /// When the connections were to be there, in nanoseconds since 1970, by the clock of the trace
-    /// at the sender: one that lasted less than half of it was dropped (thesis, table 4.1). A trace
-    /// also has what came before and after, such as a backlog that drains; without this it counts
-    /// as a whole.
+    /// Period of the test, in nanoseconds since 1970 by the clock of the sender's trace. A
+    /// connection that lasted less than half of it was dropped (thesis, table 4.1). `None` means
+    /// the whole trace, which may include a draining backlog.
     pub test_ns: Option<ops::Range<i64>>,
 }
 
-impl Default for Options {
-    /// Slices of a second.
+impl Default for MeterOptions {
+    /// Slices of one second.
     fn default() -> Self {
         Self {
             slice_ns: 1_000_000_000,
@@ -43,62 +46,61 @@ impl Default for Options {
     }
 }
 
-/// Measures what it is told, and gives [`Results`] at the end.
+/// An observer that measures all events and returns [`Results`].
 ///
-/// A meter notes what it is told, with times since the first packet; another thread enters that
-/// in the measures of each connection.
+/// The meter collects samples with their times since the first packet. Another thread adds them to
+/// the measures of each connection.
 #[derive(Debug)]
 pub struct Meter {
-    options: Options,
+    options: MeterOptions,
     batch: Batch,
-    /// Of the notes in the batch.
+    /// Entries in the batch.
     count: usize,
-    pub(super) bookkeeper: Bookkeeper,
-    ahead: Ahead,
+    pub(super) ledger: LedgerHandle,
+    ahead: ClockOffset,
     span_ns: Option<(i64, i64)>,
 }
 
-/// Notes that are handed over at one time: so many that waking the other thread costs little,
-/// even where it has to wait for a core.
+/// Entries per batch: enough that waking the other thread is cheap, even if it waits for a core.
 const BATCH: usize = 4096;
 
 impl Meter {
-    /// Begins.
+    /// Creates a meter.
     #[must_use]
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: MeterOptions) -> Self {
         Self {
             batch: Batch::default(),
             count: 0,
-            bookkeeper: Bookkeeper::new(options.slice_ns),
+            ledger: LedgerHandle::new(options.slice_ns),
             options,
-            ahead: Ahead::About(0),
+            ahead: ClockOffset::Estimated(0),
             span_ns: None,
         }
     }
 
-    /// To be called after each note.
+    /// Counts a new entry and flushes a full batch.
     #[inline]
-    fn noted(&mut self) {
+    fn count_entry(&mut self) {
         self.count += 1;
         if self.count == BATCH {
             self.count = 0;
-            self.hand_over();
+            self.flush_batch();
         }
     }
 
-    fn hand_over(&mut self) {
-        self.batch.one_clock = self.ahead == Ahead::Never;
-        self.bookkeeper.enter(&mut self.batch);
+    fn flush_batch(&mut self) {
+        self.batch.one_clock = self.ahead == ClockOffset::SameClock;
+        self.ledger.apply(&mut self.batch);
     }
 
-    /// A time at one end of a way, since the first packet and by the clock of the sender's trace.
+    /// Time at one end of the path, since the first packet, by the clock of the sender's trace.
     #[inline]
     fn since_ns(&mut self, way: PathDirection, at_ns: i64) -> i64 {
         let at_ns = match way {
             PathDirection::ToReceiver => at_ns,
             PathDirection::ToSender => match self.ahead {
-                Ahead::Never => at_ns,
-                Ahead::About(ahead_ns) => at_ns.saturating_sub(ahead_ns),
+                ClockOffset::SameClock => at_ns,
+                ClockOffset::Estimated(ahead_ns) => at_ns.saturating_sub(ahead_ns),
             },
         };
         let (first_ns, last_ns) = self.span_ns.get_or_insert((at_ns, at_ns));
@@ -106,177 +108,177 @@ impl Meter {
         at_ns.saturating_sub(*first_ns)
     }
 
-    /// Ends, of one trace.
+    /// Returns the results of one trace.
     #[must_use]
     pub fn finish(self) -> Results {
         self.results(None)
     }
 
-    /// Ends, of two traces.
+    /// Returns the results of two traces.
     #[must_use]
     pub fn finish_pair(self, clock: &Clock) -> Results {
         self.results(Some(clock))
     }
 
     fn results(mut self, clock: Option<&Clock>) -> Results {
-        self.hand_over();
-        let ledger = self.bookkeeper.finish();
+        self.flush_batch();
+        let ledger = self.ledger.finish();
         ledger.results(&self.options, self.span_ns.unwrap_or_default(), clock)
     }
 }
 
 impl Observer for Meter {
-    fn clocks(&mut self, ahead: Ahead) {
+    fn clocks(&mut self, ahead: ClockOffset) {
         self.ahead = ahead;
     }
 
     #[inline]
-    fn sent(&mut self, connection: &Connection, sent: &Sent) {
+    fn sent(&mut self, connection: &Connection, sent: &SentPacket) {
         let since_ns = self.since_ns(connection.path_direction(sent.direction), sent.at_ns);
-        self.batch.sent.push(Noted {
+        self.batch.sent.push(BatchEntry {
             number: connection.number,
             since_ns,
-            what: Departure::of(sent),
+            sample: SentSample::new(sent),
         });
-        self.noted();
+        self.count_entry();
     }
 
     #[inline]
-    fn acked(&mut self, connection: &Connection, acked: &Acked) {
+    fn acked(&mut self, connection: &Connection, acked: &ReceivedAck) {
         let since_ns = self.since_ns(connection.path_direction(acked.direction), acked.at_ns);
-        self.batch.acked.push(Noted {
+        self.batch.acked.push(BatchEntry {
             number: connection.number,
             since_ns,
-            what: Acknowledgement::of(acked),
+            sample: AckSample::new(acked),
         });
-        self.noted();
+        self.count_entry();
     }
 
     #[inline]
-    fn arrived(&mut self, connection: &Connection, arrived: &Arrived) {
+    fn arrived(&mut self, connection: &Connection, arrived: &ArrivedPacket) {
         let far_end = connection.path_direction(arrived.direction.reverse());
         let since_ns = self.since_ns(far_end, arrived.at_ns);
-        self.batch.arrived.push(Noted {
+        self.batch.arrived.push(BatchEntry {
             number: connection.number,
             since_ns,
-            what: *arrived,
+            sample: *arrived,
         });
-        self.noted();
+        self.count_entry();
     }
 
     #[inline]
     fn range(&mut self, connection: &Connection, direction: Direction, range: &Range) {
         let far_end = connection.path_direction(direction.reverse());
-        let has_receiver = connection.passage(direction).is_some();
+        let has_receiver = connection.delivery_stats(direction).is_some();
         let readable_ns = range.delivery.and_then(|delivery| delivery.in_order_ns());
         let since_ns = readable_ns.map(|at_ns| self.since_ns(far_end, at_ns));
-        self.batch.ranges.push(Noted {
+        self.batch.ranges.push(BatchEntry {
             number: connection.number,
             since_ns: since_ns.unwrap_or_default(),
-            what: Extent::of(range, direction, has_receiver),
+            sample: RangeSample::new(range, direction, has_receiver),
         });
-        self.noted();
+        self.count_entry();
     }
 
     #[inline]
-    fn fate(&mut self, connection: &Connection, fate: &Fate) {
-        let since_ns = self.since_ns(fate.path_direction, fate.sent_ns);
-        if !fate.class.carries_data() {
+    fn disposition(&mut self, connection: &Connection, disposition: &Disposition) {
+        let since_ns = self.since_ns(disposition.path_direction, disposition.sent_ns);
+        if !disposition.class.carries_data() {
             return;
         }
-        self.batch.fates.push(Noted {
+        self.batch.dispositions.push(BatchEntry {
             number: connection.number,
             since_ns,
-            what: Transit::of(fate),
+            sample: TransitSample::new(disposition),
         });
-        self.noted();
+        self.count_entry();
     }
 
     fn finished(&mut self, connection: &Connection) {
         let groups = self.options.groups.iter().enumerate();
         let groups = groups
-            .filter(|(_, group)| group.takes(connection))
+            .filter(|(_, group)| group.contains(connection))
             .map(|(index, _)| index)
             .collect();
         let way = connection.path_direction(Direction::Forward);
         let opened_ns = connection.handshake.first_syn_ns;
         let opened_since_ns = opened_ns.map(|at_ns| self.since_ns(way, at_ns));
-        let finished = Finished::of(connection, groups, opened_since_ns);
+        let finished = FinishedConnection::new(connection, groups, opened_since_ns);
         self.batch.finished.push(finished);
-        self.noted();
+        self.count_entry();
     }
 }
 
-/// Enters batches in a [`Ledger`]: on a thread of its own, so that it takes no time of the one
-/// that is told; where there is but one core, or no thread to be had, at once.
+/// Applies batches to a [`Ledger`]: on its own thread, or inline with one core or if no thread can
+/// be started.
 #[derive(Debug)]
-pub(super) enum Bookkeeper {
-    Apart(Apart),
-    Here(Ledger),
+pub(super) enum LedgerHandle {
+    Thread(LedgerThread),
+    Inline(Ledger),
 }
 
 #[derive(Debug)]
-pub(super) struct Apart {
-    to_enter: SyncSender<Batch>,
-    /// Batches that have been entered, to be filled again.
-    empty: Receiver<Batch>,
+pub(super) struct LedgerThread {
+    full_batches: SyncSender<Batch>,
+    /// Applied batches, for reuse.
+    returned_batches: Receiver<Batch>,
     thread: JoinHandle<Ledger>,
 }
 
-/// Batches that may wait to be entered.
+/// Maximum number of waiting batches.
 const BATCHES: usize = 4;
 
-impl Bookkeeper {
+impl LedgerHandle {
     pub(super) fn new(slice_ns: i64) -> Self {
         if available_parallelism().is_ok_and(|cores| cores.get() == 1) {
-            return Self::Here(Ledger::new(slice_ns));
+            return Self::Inline(Ledger::new(slice_ns));
         }
-        Self::apart(slice_ns)
+        Self::on_thread(slice_ns)
     }
 
-    fn apart(slice_ns: i64) -> Self {
-        let (to_enter, full) = sync_channel::<Batch>(BATCHES);
-        let (emptied, empty) = channel();
+    fn on_thread(slice_ns: i64) -> Self {
+        let (full_batches, received) = sync_channel::<Batch>(BATCHES);
+        let (return_batch, returned_batches) = channel();
         let work = move || {
             let mut ledger = Ledger::new(slice_ns);
-            for mut batch in full {
-                ledger.enter(&mut batch);
-                // Nobody takes it once all have been handed over.
-                let _ = emptied.send(batch);
+            for mut batch in received {
+                ledger.apply(&mut batch);
+                // Fails after the meter has dropped the receiver.
+                let _ = return_batch.send(batch);
             }
             ledger
         };
         match Builder::new().spawn(work) {
-            Ok(thread) => Self::Apart(Apart {
-                to_enter,
-                empty,
+            Ok(thread) => Self::Thread(LedgerThread {
+                full_batches,
+                returned_batches,
                 thread,
             }),
-            Err(_) => Self::Here(Ledger::new(slice_ns)),
+            Err(_) => Self::Inline(Ledger::new(slice_ns)),
         }
     }
 
-    /// Takes what a batch holds, and leaves an empty one.
-    pub(super) fn enter(&mut self, batch: &mut Batch) {
+    /// Takes the contents of a batch and leaves an empty one.
+    pub(super) fn apply(&mut self, batch: &mut Batch) {
         match self {
-            Self::Apart(apart) => {
-                let next = apart.empty.try_recv().unwrap_or_default();
-                // It is refused only if the thread has panicked, which `finish` passes on.
-                let _ = apart.to_enter.send(mem::replace(batch, next));
+            Self::Thread(worker) => {
+                let next = worker.returned_batches.try_recv().unwrap_or_default();
+                // Fails only if the thread has panicked, which `finish` propagates.
+                let _ = worker.full_batches.send(mem::replace(batch, next));
             }
-            Self::Here(ledger) => ledger.enter(batch),
+            Self::Inline(ledger) => ledger.apply(batch),
         }
     }
 
-    /// Waits until all has been entered.
+    /// Waits until all batches are applied.
     pub(super) fn finish(self) -> Ledger {
         match self {
-            Self::Apart(apart) => {
-                drop(apart.to_enter);
-                let entered = apart.thread.join();
-                entered.unwrap_or_else(|panic| resume_unwind(panic))
+            Self::Thread(worker) => {
+                drop(worker.full_batches);
+                let ledger = worker.thread.join();
+                ledger.unwrap_or_else(|panic| resume_unwind(panic))
             }
-            Self::Here(ledger) => ledger,
+            Self::Inline(ledger) => ledger,
         }
     }
 }
@@ -291,9 +293,9 @@ mod tests {
 
     use super::*;
 
-    fn measured_by(bookkeeper: Bookkeeper) -> String {
+    fn measured_by(ledger: LedgerHandle) -> String {
         let mut meter = Meter::new(Default::default());
-        meter.bookkeeper = bookkeeper;
+        meter.ledger = ledger;
         let mut analysis = Analysis::new(meter);
         let mut random = Pcg64Mcg::seed_from_u64(1);
         for number in 0..5000 {
@@ -303,9 +305,12 @@ mod tests {
     }
 
     #[test]
-    fn measures_are_the_same_without_a_thread_for_them() {
+    fn measures_are_equal_with_and_without_thread() {
         let slice_ns = 1_000_000_000;
-        let apart = measured_by(Bookkeeper::apart(slice_ns));
-        assert_eq!(apart, measured_by(Bookkeeper::Here(Ledger::new(slice_ns))));
+        let worker = measured_by(LedgerHandle::on_thread(slice_ns));
+        assert_eq!(
+            worker,
+            measured_by(LedgerHandle::Inline(Ledger::new(slice_ns)))
+        );
     }
 }

@@ -1,40 +1,38 @@
-//! Packets and bytes: sent, lost, and how they follow each other.
+//! Packets and bytes: sent, lost, spacing.
 
 use pillion_stats::measure::{Distribution, share};
 use serde::Serialize;
 
-use super::batch::{Departure, End, Extent, Transit};
-use crate::event::Passage;
-use crate::{Arrived, Class, CopyKind, Counts};
+use super::batch::{RangeSample, SentSample, TransitResult, TransitSample};
+use crate::event::DeliveryStats;
+use crate::{ArrivedPacket, Class, CopyKind, DirectionCounts};
 
-/// What was sent, and how much of it more than once.
+/// Packets and bytes sent, and how many repeatedly.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Volume {
-    /// Packets and bytes by what they were for.
+    /// Packets and bytes by class.
     #[serde(flatten)]
-    pub counts: Counts,
-    /// Duplicate ACKs that came back for it.
+    pub counts: DirectionCounts,
+    /// Duplicate ACKs received for this direction.
     pub duplicate_acks_received: u64,
-    /// Retransmitted packets by what they were: the first retransmission of their bytes, the
-    /// second and so on; the last counts all later ones. Those of which the copies before are
-    /// not known are in none.
+    /// Retransmitted packets by n, the number of earlier transmissions of their bytes; the last
+    /// entry counts all larger n. Packets with unknown earlier copies are excluded.
     pub nth_retransmissions: [u64; NTH],
     /// Bytes sent again, bundled or retransmitted, as a share of all payload, from 0 to 1: the
     /// redundancy of the LCN 2015 paper, table 3.
     pub redundant_share: Option<f64>,
     /// Bundled bytes as a share of all payload, from 0 to 1.
     pub bundled_share: Option<f64>,
-    /// Loss as the sender alone lets one estimate it: retransmitted packets as a share of all
-    /// packets with payload. Too high where the sender repeats what was not lost, too low where
-    /// bundles repair.
+    /// Loss estimated at the sender: retransmitted packets as a share of all packets with payload.
+    /// Too high after spurious retransmissions, too low where bundles repair.
     pub estimated_loss_share: Option<f64>,
 }
 
-/// How many retransmissions of the same bytes are told apart.
+/// Number of distinguished n-th retransmissions.
 pub(super) const NTH: usize = 8;
 
-/// The place of an n-th retransmission in lists that tell [`NTH`] apart.
-pub(super) fn nth_place(nth: u32) -> Option<usize> {
+/// Index of an n-th retransmission in lists of length [`NTH`].
+pub(super) fn nth_index(nth: u32) -> Option<usize> {
     Some((nth.checked_sub(1)? as usize).min(NTH - 1))
 }
 
@@ -51,7 +49,7 @@ impl Volume {
         }
     }
 
-    pub(super) fn settle(&mut self) {
+    pub(super) fn finalize(&mut self) {
         let counts = &self.counts;
         let redundant = counts.bundled_bytes + counts.retransmitted_bytes;
         self.redundant_share = share(redundant, counts.payload_bytes);
@@ -60,77 +58,76 @@ impl Volume {
     }
 }
 
-/// What was lost on the way from one trace to the other (thesis, section 3.4.3), and what brought
-/// it after all. Only what is known to be lost or delivered counts; bytes are of payload.
+/// Losses between the two traces (thesis, section 3.4.3) and their repair. Only packets of known
+/// disposition count; bytes are payload.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Loss {
-    /// All packets, those without payload as well, and runs of losses among them.
+    /// All packets, with or without payload, and runs of losses.
     #[serde(flatten)]
-    pub passage: Passage,
-    /// Packets with payload that are new, bundled or retransmitted and whose fate is known.
+    pub delivery_stats: DeliveryStats,
+    /// New, bundled or retransmitted packets with payload and known disposition.
     pub data_packets: u64,
-    /// Lost data packets as a share of those whose fate is known.
+    /// Lost data packets as a share of data packets.
     pub lost_data_packets_share: Option<f64>,
-    /// The payload of data packets whose fate is known.
+    /// The payload of data packets.
     pub data_bytes: u64,
-    /// Lost bytes as a share of all data bytes, each time that they were lost.
+    /// Lost bytes as a share of all data bytes; a byte counts each time it is lost.
     pub lost_bytes_share: Option<f64>,
-    /// Bytes that were lost the first time they were sent.
+    /// Bytes lost at their first transmission.
     pub lost_new_bytes: u64,
-    /// Bytes that were lost when they were sent again, bundled or retransmitted, each time.
+    /// Bytes lost when sent again, bundled or retransmitted; each loss counts.
     pub lost_old_bytes: u64,
-    /// Packets with nothing but new bytes that were lost.
+    /// Lost packets with only new bytes.
     pub lost_new_packets: u64,
-    /// Packets with new and bundled bytes that were lost.
+    /// Lost packets with new and bundled bytes.
     pub lost_bundled_packets: u64,
-    /// Retransmissions that were lost.
+    /// Lost retransmissions.
     pub lost_retransmitted_packets: u64,
-    /// Lost retransmissions by what they were: the first of their bytes, the second and so on; the
-    /// last counts all later ones.
+    /// Lost retransmissions by n, the number of earlier transmissions of their bytes; the last
+    /// entry counts all larger n.
     pub lost_nth_retransmissions: [u64; NTH],
-    /// Packets with payload of which it is not known whether they arrived: in none of the counts
-    /// above.
+    /// Packets with payload and unknown disposition; in none of the counts above.
     pub unknown_data_packets: u64,
-    /// Byte ranges that were sent and arrived, each once.
+    /// Byte ranges that were sent and arrived; each counts once.
     pub delivered_ranges: u64,
-    /// Ranges that were sent more than once and arrived in packets that were joined or cut on the
-    /// way, so that nothing tells which copy it was: in none of these counts.
+    /// Ranges sent more than once that arrived in joined or split packets, so that their copy is
+    /// unknown. In none of the other counts.
     pub unattributed_ranges: u64,
-    /// Of the delivered ranges, those that another copy than the first one brought: lost the first time, or
+    /// Delivered ranges whose first arrival was not the first copy: that copy was lost or
     /// overtaken.
     pub lost_ranges: u64,
-    /// Lost ranges as a share of delivered ones.
+    /// Lost ranges as a share of delivered ranges.
     pub lost_ranges_share: Option<f64>,
-    /// Lost ranges that a bundle brought.
+    /// Lost ranges that a bundle delivered.
     pub ranges_repaired_by_bundle: u64,
-    /// Lost ranges that a retransmission brought.
+    /// Lost ranges that a retransmission delivered.
     pub ranges_repaired_by_retransmission: u64,
-    /// Bundles that brought a byte which was missing, as a share of those that arrived.
+    /// Bundles that delivered a missing byte, as a share of arrived bundles.
     pub bundle_hit_share: Option<f64>,
 }
 
 impl Loss {
-    /// Counts a packet with payload; [`Passage`] counts for itself.
+    /// Counts a packet with payload, except in [`DeliveryStats`].
     #[inline]
-    pub(super) fn fate(&mut self, fate: &Transit) {
-        if fate.outcome == End::Unknown {
+    pub(super) fn disposition(&mut self, disposition: &TransitSample) {
+        if disposition.outcome == TransitResult::Unknown {
             self.unknown_data_packets += 1;
             return;
         }
         self.data_packets += 1;
-        self.data_bytes += fate.bytes;
-        if fate.outcome != End::Lost {
+        self.data_bytes += disposition.bytes;
+        if disposition.outcome != TransitResult::Lost {
             return;
         }
-        self.lost_old_bytes += fate.old_bytes;
-        self.lost_new_bytes += fate.bytes.saturating_sub(fate.old_bytes);
-        match fate.class {
+        self.lost_old_bytes += disposition.old_bytes;
+        self.lost_new_bytes += disposition.bytes.saturating_sub(disposition.old_bytes);
+        match disposition.class {
             Class::New => self.lost_new_packets += 1,
             Class::Bundled => self.lost_bundled_packets += 1,
             Class::Retransmission { nth } => {
                 self.lost_retransmitted_packets += 1;
-                if let Some(place) = nth_place(nth) {
-                    self.lost_nth_retransmissions[place] += 1;
+                if let Some(index) = nth_index(nth) {
+                    self.lost_nth_retransmissions[index] += 1;
                 }
             }
             Class::KeepAlive | Class::WindowProbe | Class::Control => {}
@@ -139,14 +136,14 @@ impl Loss {
 
     /// Counts a range.
     #[inline]
-    pub(super) fn range(&mut self, range: &Extent) {
-        let Some(brought_by) = range.brought_by else {
+    pub(super) fn range(&mut self, range: &RangeSample) {
+        let Some(delivered_by) = range.delivered_by else {
             self.unattributed_ranges += u64::from(range.was_sent);
             return;
         };
         self.delivered_ranges += 1;
-        self.lost_ranges += u64::from(brought_by != CopyKind::New);
-        match brought_by {
+        self.lost_ranges += u64::from(delivered_by != CopyKind::New);
+        match delivered_by {
             CopyKind::New => {}
             CopyKind::Bundled => self.ranges_repaired_by_bundle += 1,
             CopyKind::Retransmission => self.ranges_repaired_by_retransmission += 1,
@@ -154,7 +151,7 @@ impl Loss {
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        self.passage += other.passage;
+        self.delivery_stats += other.delivery_stats;
         self.data_packets += other.data_packets;
         self.data_bytes += other.data_bytes;
         self.lost_new_bytes += other.lost_new_bytes;
@@ -177,41 +174,39 @@ impl Loss {
         self.ranges_repaired_by_retransmission += other.ranges_repaired_by_retransmission;
     }
 
-    pub(super) fn settle(&mut self) {
-        let passage = &self.passage;
-        let bundles = passage.bundle_hits + passage.bundle_misses;
-        self.lost_data_packets_share = share(passage.lost_data_packets, self.data_packets);
-        self.lost_bytes_share = share(passage.lost_bytes, self.data_bytes);
+    pub(super) fn finalize(&mut self) {
+        let delivery_stats = &self.delivery_stats;
+        let bundles = delivery_stats.bundle_hits + delivery_stats.bundle_misses;
+        self.lost_data_packets_share = share(delivery_stats.lost_data_packets, self.data_packets);
+        self.lost_bytes_share = share(delivery_stats.lost_bytes, self.data_bytes);
         self.lost_ranges_share = share(self.lost_ranges, self.delivered_ranges);
-        self.bundle_hit_share = share(passage.bundle_hits, bundles);
+        self.bundle_hit_share = share(delivery_stats.bundle_hits, bundles);
     }
 }
 
-/// How packets with payload follow each other, retransmissions included, and how large they are;
-/// probes are left out.
+/// Spacing and size of packets with payload, retransmissions included, probes excluded.
 #[derive(Debug, Clone, Default)]
 pub struct Spacing {
-    /// Inter-transmission time (ITT): between two packets as they are sent.
+    /// Inter-transmission time (ITT) of two packets.
     pub itt: Distribution,
-    /// Inter-arrival time (IAT): between two packets as they arrive.
+    /// Inter-arrival time (IAT) of two packets.
     pub iat: Distribution,
-    /// Payload of each.
+    /// Payload per packet.
     pub payload: Distribution,
-    /// Size of each on the wire with all headers.
+    /// Wire size per packet, headers included.
     pub packet: Distribution,
-    /// Packets in flight as each finds them when it is sent, itself not counted.
+    /// Packets in flight when a packet is sent, itself excluded.
     pub in_flight: Distribution,
-    /// The same of each packet that carries a bundle: a test of thinness lets none go beyond its
-    /// limit.
+    /// The same for packets with a bundle. A thin-stream test keeps it within its limit.
     pub in_flight_of_bundles: Distribution,
     last_sent_ns: Option<i64>,
     last_arrived_ns: Option<i64>,
 }
 
 impl Spacing {
-    /// Enters a packet with payload.
+    /// Adds a sent packet with payload.
     #[inline]
-    pub(super) fn sent(&mut self, sent: &Departure) {
+    pub(super) fn sent(&mut self, sent: &SentSample) {
         if let Some(last_ns) = self.last_sent_ns.replace(sent.at_ns) {
             self.itt.record(sent.at_ns.saturating_sub(last_ns));
         }
@@ -223,15 +218,15 @@ impl Spacing {
         }
     }
 
-    /// Enters a packet with payload.
+    /// Adds an arrived packet with payload.
     #[inline]
-    pub(super) fn arrived(&mut self, arrived: &Arrived) {
+    pub(super) fn arrived(&mut self, arrived: &ArrivedPacket) {
         if let Some(last_ns) = self.last_arrived_ns.replace(arrived.at_ns) {
             self.iat.record(arrived.at_ns.saturating_sub(last_ns));
         }
     }
 
-    /// Whether a packet with payload is known to have arrived.
+    /// Whether a packet with payload arrived.
     pub(super) fn has_arrived(&self) -> bool {
         self.last_arrived_ns.is_some()
     }
@@ -245,7 +240,7 @@ impl Spacing {
         self.in_flight_of_bundles.add(&other.in_flight_of_bundles);
     }
 
-    pub(super) fn settle(&mut self) {
+    pub(super) fn finalize(&mut self) {
         for distribution in [
             &mut self.itt,
             &mut self.iat,
@@ -254,7 +249,7 @@ impl Spacing {
             &mut self.in_flight,
             &mut self.in_flight_of_bundles,
         ] {
-            distribution.settle();
+            distribution.finalize();
         }
     }
 }

@@ -3,113 +3,112 @@ use rand::distr::Open01;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::link::hull::{Hull, Point};
+use crate::link::hull::{DelayPoint, Hull};
 use crate::pair::LinearDelay;
 
-/// Delays by two clocks, of which the relation is not known yet: as long as they are few, all of
-/// them.
+/// Delays by two clocks of unknown relation. All are stored while they are few.
 ///
-/// Of more, a random sample is kept to tell quantiles by, and what tells number, smallest, largest,
-/// mean and standard deviation exactly above any line: sums, and the hulls below and above. A
-/// sample that took every so many of them would see the same phase of a traffic that repeats.
+/// Beyond that, a random sample provides quantiles. Sums and hulls provide count, minimum, maximum,
+/// mean and standard deviation exactly above any line. A sample of every n-th delay would see only
+/// one phase of periodic traffic.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PendingDelays {
-    kept: Vec<Point>,
-    all: Option<Box<Folded>>,
+    stored: Vec<DelayPoint>,
+    all: Option<Box<RunningMoments>>,
 }
 
-/// So many are few.
-pub(super) const MOST: usize = 16_384;
+/// Maximum number of stored delays.
+pub(super) const MAX_STORED: usize = 16_384;
 
-/// What tells of all points above a line.
+/// Statistics of all points, relative to any line.
 #[derive(Debug, Clone)]
-struct Folded {
-    first: Point,
+struct RunningMoments {
+    first: DelayPoint,
     count: u64,
-    /// Sums of times and of delays since the first, and of their products.
+    /// Sums of times and delays since the first point, and of their products.
     time: f64,
     delay: f64,
     time_time: f64,
     time_delay: f64,
     delay_delay: f64,
     lowest: Hull,
-    /// Of delays with the other sign.
+    /// Hull of the negated delays.
     highest: Hull,
-    /// The number of the point that is kept next, in the place of another, so that each has the
-    /// same chance (K.-H. Li, 1994, algorithm L); and the largest of as many random numbers as are
-    /// kept.
+    /// `next`: number of the next point that replaces a stored one, so that all have equal
+    /// probability (K.-H. Li, 1994, algorithm L). `largest`: the largest of as many random numbers
+    /// as there are stored points.
     next: u64,
     largest: f64,
-    /// From one seed, so that a trace has the same results each time.
+    /// Fixed seed, so that a trace always has the same results.
     random: Pcg64Mcg,
 }
 
 impl PendingDelays {
     #[inline]
     pub(super) fn push(&mut self, at_ns: i64, delay_ns: i64) {
-        let point = Point { at_ns, delay_ns };
-        if self.kept.len() < MOST {
-            self.kept.push(point);
+        let point = DelayPoint { at_ns, delay_ns };
+        if self.stored.len() < MAX_STORED {
+            self.stored.push(point);
         } else {
             self.fold(point);
         }
     }
 
-    fn fold(&mut self, point: Point) {
+    fn fold(&mut self, point: DelayPoint) {
         let all = match &mut self.all {
             Some(all) => all,
-            none => none.insert(Box::new(Folded::of(&self.kept))),
+            none => none.insert(Box::new(RunningMoments::new(&self.stored))),
         };
         all.add(point);
         if all.count == all.next {
-            let place = all.skip();
-            if let Some(kept) = self.kept.get_mut(place) {
-                *kept = point;
+            let index = all.skip();
+            if let Some(stored) = self.stored.get_mut(index) {
+                *stored = point;
             }
         }
     }
 
     pub(super) fn len(&self) -> u64 {
         let all = self.all.as_ref().map(|all| all.count);
-        all.unwrap_or(self.kept.len() as u64)
+        all.unwrap_or(self.stored.len() as u64)
     }
 
-    /// The heights of all above a line, in nanoseconds.
+    /// The heights of all points above a line, in nanoseconds.
     pub(super) fn above(&self, line: LinearDelay) -> Distribution {
         let heights = self.heights(line);
         match &self.all {
             None => heights.collect(),
-            Some(all) => Distribution::sampled(all.moments(line), heights),
+            Some(all) => Distribution::from_sample(all.moments(line), heights),
         }
     }
 
-    /// The heights of those that are not below a line, and how many are below it; where any are, of
-    /// more than a sample, by the sample.
-    pub(super) fn not_below(&self, line: LinearDelay) -> (Distribution, u64) {
+    /// The heights of all points at or above a line, and the number of points below. If points were
+    /// dropped, the number is estimated from the sample.
+    pub(super) fn at_or_above(&self, line: LinearDelay) -> (Distribution, u64) {
         let heights: Vec<i64> = self.heights(line).filter(|height| *height >= 0).collect();
-        let (sample, kept) = (heights.len() as u64, self.kept.len() as u64);
-        let below = kept - sample;
+        let (sample, stored) = (heights.len() as u64, self.stored.len() as u64);
+        let below = stored - sample;
         match &self.all {
             _ if below == 0 => (self.above(line), 0),
             None => (heights.into_iter().collect(), below),
             Some(all) => {
-                let count = all.count * sample / kept;
+                let count = all.count * sample / stored;
                 (all.by_sample(line, count, &heights), all.count - count)
             }
         }
     }
 
-    /// The heights above a line of those that are kept.
+    /// The heights of the stored points above a line.
     fn heights(&self, line: LinearDelay) -> impl ExactSizeIterator<Item = i64> + Clone {
-        let points = self.kept.iter();
+        let points = self.stored.iter();
         points.map(move |point| (point.delay_ns as f64 - line.at(point.at_ns)).round() as i64)
     }
 }
 
-impl Folded {
-    fn of(points: &[Point]) -> Self {
+impl RunningMoments {
+    fn new(points: &[DelayPoint]) -> Self {
         let mut folded = Self {
-            first: points.first().copied().unwrap_or(Point {
+            first: points.first().copied().unwrap_or(DelayPoint {
                 at_ns: 0,
                 delay_ns: 0,
             }),
@@ -130,7 +129,7 @@ impl Folded {
         folded
     }
 
-    fn add(&mut self, point: Point) {
+    fn add(&mut self, point: DelayPoint) {
         self.count += 1;
         let time = point.at_ns.saturating_sub(self.first.at_ns) as f64;
         let delay = point.delay_ns.saturating_sub(self.first.delay_ns) as f64;
@@ -140,24 +139,24 @@ impl Folded {
         self.time_delay += time * delay;
         self.delay_delay += delay * delay;
         self.lowest.add(point);
-        self.highest.add(Point {
+        self.highest.add(DelayPoint {
             delay_ns: point.delay_ns.saturating_neg(),
             ..point
         });
     }
 
-    /// Draws which point is kept next, and gives a place for the one that is kept now.
+    /// Chooses the next point to store; returns the index for the current one.
     #[cold]
     fn skip(&mut self) -> usize {
-        let size = MOST as f64;
-        let mut drawn = || self.random.sample::<f64, _>(Open01);
-        self.largest *= (drawn().ln() / size).exp();
-        let skipped = (drawn().ln() / (1.0 - self.largest).ln()).floor();
+        let size = MAX_STORED as f64;
+        let mut random_share = || self.random.sample::<f64, _>(Open01);
+        self.largest *= (random_share().ln() / size).exp();
+        let skipped = (random_share().ln() / (1.0 - self.largest).ln()).floor();
         self.next = self.next.saturating_add(skipped as u64).saturating_add(1);
-        (drawn() * size) as usize
+        (random_share() * size) as usize
     }
 
-    /// So many values, of which a sample has these heights above a line.
+    /// A distribution of `count` values from a sample of heights above a line.
     fn by_sample(&self, line: LinearDelay, count: u64, heights: &[i64]) -> Distribution {
         let heights = heights.iter().copied();
         let sample: Distribution = heights.clone().collect();
@@ -165,20 +164,22 @@ impl Folded {
             largest: self.moments(line).largest,
             ..moments.times(count)
         });
-        moments.map_or(sample, |moments| Distribution::sampled(moments, heights))
+        moments.map_or(sample, |moments| {
+            Distribution::from_sample(moments, heights)
+        })
     }
 
     fn moments(&self, line: LinearDelay) -> Moments {
         let slope = line.slope;
-        let height = |point: Point| point.delay_ns as f64 - line.at(point.at_ns);
+        let height = |point: DelayPoint| point.delay_ns as f64 - line.at(point.at_ns);
         let lowest = self.lowest.lowest(slope).map_or(0.0, height);
-        let highest = self.highest.lowest(-slope).map(|point| Point {
+        let highest = self.highest.lowest(-slope).map(|point| DelayPoint {
             delay_ns: point.delay_ns.saturating_neg(),
             ..point
         });
         let exact = height(self.first);
         let first = exact.round().max(0.0);
-        // Sums are of differences from the first height.
+        // Sums use differences from the first height.
         let (rest, count) = (exact - first, self.count as f64);
         let sum = self.delay - slope * self.time;
         let squares =
@@ -204,7 +205,7 @@ mod tests {
         slope: 2e-4,
     };
 
-    /// Each fourth waits, as of segments that are sent four at a time.
+    /// Queueing of four segments that are sent at once.
     fn in_fours(count: i64) -> (PendingDelays, Vec<i64>) {
         let mut pending = PendingDelays::default();
         let mut heights = Vec::new();
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_number_extremes_and_mean_are_exact() {
+    fn moments_of_many_delays_are_exact() {
         let (pending, heights) = in_fours(1_000_000);
         let all = pending.above(LINE);
         let count = heights.len() as f64;
@@ -235,28 +236,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_a_line_is_counted_and_left_out() {
+    fn delays_below_line_are_counted_and_excluded() {
         for count in [1000, 1_000_000] {
             let (mut pending, _) = in_fours(count);
             for number in 0..count / 10 {
                 let at_ns = number * 1_000_000;
                 pending.push(at_ns, LINE.at(at_ns) as i64 - 5_000);
             }
-            let (mut all, below) = pending.not_below(LINE);
+            let (mut all, below) = pending.at_or_above(LINE);
             let (expected, total) = (count as u64 / 10, pending.len());
             assert!(
                 below.abs_diff(expected) <= expected / 20,
                 "{below} of {total}"
             );
             assert_eq!(all.len() + below, total);
-            all.settle();
+            all.finalize();
             let (low, mean) = (all.quantile(0.2).unwrap(), all.mean().unwrap());
             assert!(low < 3000 && mean > 200_000.0, "{low}, {mean} of {count}");
         }
     }
 
     #[test]
-    fn a_traffic_that_repeats_is_not_seen_in_one_phase() {
+    fn sample_of_periodic_traffic_covers_all_phases() {
         let (pending, _) = in_fours(1_000_000);
         let all = pending.above(LINE);
         for (share, height) in [(0.2, 0), (0.4, 100_000), (0.7, 300_000), (0.999, 700_000)] {
@@ -266,7 +267,7 @@ mod tests {
                 "{found} at {share}"
             );
         }
-        assert_eq!(all.sample(), Some(MOST as u64));
+        assert_eq!(all.sample(), Some(MAX_STORED as u64));
         let counted: u64 = all.steps().iter().map(|(_, times)| times).sum();
         assert_eq!(counted, 1_000_000);
     }

@@ -2,164 +2,163 @@ use serde::{Serialize, Serializer};
 
 use super::measures::Measures;
 use crate::pair::{Clock, LinearDelay};
-use crate::{Endpoint, Outcome, Side};
+use crate::{ConnectionOutcome, Endpoint, Side};
 
-/// All that was measured. Serialised, names give units.
+/// All results. Names of serialised fields end in the unit.
 #[derive(Debug, Clone, Serialize)]
 pub struct Results {
-    /// When the first packet was captured, in nanoseconds since 1970.
-    pub begin_ns: i64,
-    /// From the first packet to the last, in seconds.
+    /// Capture time of the first packet, in nanoseconds since 1970.
+    pub start_ns: i64,
+    /// First packet to last, in seconds.
     pub duration_s: f64,
-    /// The width of slices, in seconds.
+    /// Slice width in seconds.
     pub slice_s: f64,
-    /// How the clocks of two traces relate; none of one trace.
-    pub clock: Option<Clocks>,
-    /// All connections together.
-    pub all: Together,
-    /// Those of each group together.
-    pub groups: Vec<Together>,
-    /// Each connection, in the order of their first packets.
-    pub connections: Vec<Single>,
+    /// Relation of the clocks; `None` with one trace.
+    pub clock: Option<ClockSummary>,
+    /// All connections.
+    pub all: GroupResults,
+    /// Each group.
+    pub groups: Vec<GroupResults>,
+    /// Each connection, in order of their first packets.
+    pub connections: Vec<ConnectionResults>,
 }
 
-/// Connections together.
+/// Results of a group of connections.
 #[derive(Debug, Clone, Serialize)]
-pub struct Together {
-    /// The group's name; none of all connections.
+pub struct GroupResults {
+    /// The group's name; `None` for all connections.
     pub name: Option<String>,
-    /// How many there were and what became of them.
+    /// Number of connections by outcome.
     pub handshakes: Handshakes,
-    /// How evenly they shared, by their throughput over the whole trace.
+    /// Fairness of throughput over the whole trace.
     pub fairness: Fairness,
-    /// The connections' main directions: of each connection the one in which more new bytes went.
+    /// The main directions: of each connection the one with more new bytes.
     pub main: Measures,
-    /// The connections' other directions.
+    /// The other directions.
     pub back: Measures,
 }
 
-/// One connection.
+/// Results of one connection.
 #[derive(Debug, Clone, Serialize)]
-pub struct Single {
+pub struct ConnectionResults {
     /// 1 for the first in the trace.
     pub number: u64,
-    /// Who sent more new bytes.
+    /// The end that sent more new bytes.
     #[serde(serialize_with = "as_text")]
     pub sender: Endpoint,
     /// The end that sent fewer new bytes.
     #[serde(serialize_with = "as_text")]
     pub receiver: Endpoint,
-    /// Whether the sender opened the connection; where the trace does not show that, whether it
-    /// sent the first packet.
+    /// Whether the sender opened the connection; if not in the trace, whether it sent the first
+    /// packet.
     pub opened_by_sender: bool,
-    /// The groups that it belongs to.
+    /// The groups of the connection.
     pub groups: Vec<String>,
-    /// The connection's first packet, in seconds since the trace's first.
-    pub begin_s: f64,
-    /// From the connection's first packet to its last, in seconds.
+    /// Time of the connection's first packet, in seconds since the trace's first.
+    pub start_s: f64,
+    /// The connection's first packet to its last, in seconds.
     pub duration_s: f64,
-    /// What became of the attempt to connect.
-    pub outcome: Outcome,
-    /// The only one of two traces that shows it, though the other was to: then it is measured as if
-    /// there were no other.
+    /// Outcome of the connection attempt.
+    pub outcome: ConnectionOutcome,
+    /// The only one of two traces that shows it; then it is measured as with one trace.
     pub only_at: Option<Side>,
-    /// How often it was tried: SYNs of its originator.
+    /// SYNs of the originator.
     pub syns: u32,
-    /// From its first SYN to the end of the handshake, in milliseconds.
+    /// First SYN to the end of the handshake, in milliseconds.
     pub handshake_ms: Option<f64>,
-    /// What it sent and received over the whole trace, with all headers, in its main direction:
-    /// at the receiver if a trace there shows it.
+    /// Throughput of the main direction over the whole trace, headers included; at the receiver if
+    /// its trace shows the connection.
     pub throughput_bit_per_s: f64,
-    /// What it was due; as the caller gave it.
+    /// The rate that the connection is due, from the options.
     pub optimum_bit_per_s: Option<f64>,
-    /// The direction in which more new bytes went.
+    /// The direction with more new bytes.
     pub main: Measures,
-    /// The direction in which fewer new bytes went.
+    /// The direction with fewer new bytes.
     pub back: Measures,
     /// Whether it lasted less than half of the trace or of the test.
     #[serde(skip)]
     pub(super) dropped: bool,
 }
 
-/// How many connections there were and what became of them (thesis, table 4.1 and section 3.4.5).
+/// Number of connections by outcome (thesis, table 4.1 and section 3.4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Handshakes {
-    /// All of them.
+    /// All connections.
     pub connections: u64,
-    /// Those whose handshake the trace shows, completed or not.
+    /// Handshakes in the trace, completed or not.
     pub tried: u64,
-    /// Those whose handshake was completed.
+    /// Completed handshakes.
     pub completed: u64,
-    /// Those that RST refused.
+    /// Refused by RST.
     pub refused: u64,
-    /// Those whose handshake nobody answered or completed.
+    /// Unanswered or incomplete handshakes.
     pub unanswered: u64,
-    /// Those that RST ended after the handshake.
+    /// Reset by RST after the handshake.
     pub reset: u64,
-    /// Those that needed more than one SYN.
+    /// Connections with more than one SYN.
     pub tried_again: u64,
-    /// SYNs of their originators.
+    /// SYNs of the originators.
     pub syns: u64,
-    /// Those that lasted less than half of the trace, or of the test, if it is said when that was:
+    /// Connections that lasted less than half of the trace, or of the test period if given:
     /// "dropped".
     pub dropped: u64,
-    /// Those in which no payload arrived, or none was sent where no trace at the receiver shows them:
-    /// "no data".
+    /// Connections without arrived payload, or without sent payload if no receiver's trace shows
+    /// them: "no data".
     pub without_data: u64,
-    /// Those whose handshake was tried and not completed: "never established".
+    /// Connections whose handshake was tried but not completed: "never established".
     pub never_established: u64,
-    /// Those to which any of the last three applies.
+    /// Connections to which any of the last three applies.
     pub problematic: u64,
-    /// Those that only the sender's trace shows, of two.
+    /// Connections that only the sender's trace shows, of two traces.
     pub only_at_sender: u64,
-    /// Those that only the receiver's trace shows, of two.
+    /// Connections that only the receiver's trace shows, of two traces.
     pub only_at_receiver: u64,
 }
 
-/// How the clocks of two traces relate.
+/// Relation of the clocks of two traces.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Clocks {
-    /// Whether the caller said that both traces were taken by one clock; if not, the smallest
-    /// delay is taken to be the same both ways.
+pub struct ClockSummary {
+    /// Whether one clock took both traces, according to the caller. Otherwise the smallest delay is
+    /// assumed to be equal in both directions.
     pub same: bool,
-    /// By how much the receiver's clock was ahead of the sender's at the trace's begin.
+    /// Offset of the receiver's clock ahead of the sender's at the trace's start.
     pub ahead_ms: Option<f64>,
-    /// By how much it runs faster, in parts per million.
+    /// Drift of the receiver's clock relative to the sender's, in parts per million.
     pub drift_ppm: Option<f64>,
-    /// To how much that is right, about, in parts per million; none where nothing tells of drift,
-    /// and it is taken for none.
+    /// Approximate accuracy of the drift, in parts per million. `None` if drift cannot be measured
+    /// and is assumed to be 0.
     pub drift_uncertainty_ppm: Option<f64>,
-    /// The smallest delay there and back.
+    /// The smallest round trip.
     pub round_trip_ms: Option<f64>,
-    /// The smallest raw delays there.
-    pub hull_there: Option<Fitted>,
-    /// The smallest raw delays back by the lower hull.
-    pub hull_back: Option<Fitted>,
+    /// Lower hull of the raw delays to the receiver.
+    pub hull_there: Option<FittedLine>,
+    /// Lower hull of the raw delays to the sender.
+    pub hull_back: Option<FittedLine>,
 }
 
-/// The smallest raw delay as it changes over time.
+/// The smallest raw delay as a linear function of time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Fitted {
-    /// At the trace's begin.
+pub struct FittedLine {
+    /// Value at the trace's start.
     pub raw_delay_ms: f64,
-    /// By how much it grows, in parts per million.
+    /// Growth in parts per million.
     pub slope_ppm: f64,
 }
 
-impl Clocks {
-    pub(super) fn of(clock: &Clock, begin_ns: i64) -> Self {
+impl ClockSummary {
+    pub(super) fn new(clock: &Clock, start_ns: i64) -> Self {
         let fitted = |line: Option<LinearDelay>| {
-            line.map(|line| Fitted {
-                raw_delay_ms: line.at(begin_ns) / 1e6,
+            line.map(|line| FittedLine {
+                raw_delay_ms: line.at(start_ns) / 1e6,
                 slope_ppm: line.slope * 1e6,
             })
         };
         Self {
             same: clock.same,
-            ahead_ms: clock.offset_ns(begin_ns).map(|ns| ns / 1e6),
+            ahead_ms: clock.offset_ns(start_ns).map(|ns| ns / 1e6),
             drift_ppm: clock.drift_ppm(),
             drift_uncertainty_ppm: clock.drift_uncertainty.map(|it| it * 1e6),
-            round_trip_ms: clock.round_trip_ns(begin_ns).map(|ns| ns / 1e6),
+            round_trip_ms: clock.round_trip_ns(start_ns).map(|ns| ns / 1e6),
             hull_there: fitted(clock.there),
             hull_back: fitted(clock.back),
         }
@@ -167,20 +166,23 @@ impl Clocks {
 }
 
 impl Handshakes {
-    pub(super) fn add(&mut self, connection: &Single) {
+    pub(super) fn add(&mut self, connection: &ConnectionResults) {
         let outcome = connection.outcome;
-        let completed = matches!(outcome, Outcome::Completed | Outcome::Reset);
-        let tried = outcome != Outcome::NotSeen;
+        let completed = matches!(
+            outcome,
+            ConnectionOutcome::Completed | ConnectionOutcome::Reset
+        );
+        let tried = outcome != ConnectionOutcome::NotSeen;
         let dropped = connection.dropped;
         let has_data = [&connection.main, &connection.back]
             .iter()
-            .any(|measures| measures.brought_data());
+            .any(|measures| measures.delivered_data());
         self.connections += 1;
         self.tried += u64::from(tried);
         self.completed += u64::from(completed);
-        self.refused += u64::from(outcome == Outcome::Refused);
-        self.unanswered += u64::from(outcome == Outcome::Unanswered);
-        self.reset += u64::from(outcome == Outcome::Reset);
+        self.refused += u64::from(outcome == ConnectionOutcome::Refused);
+        self.unanswered += u64::from(outcome == ConnectionOutcome::Unanswered);
+        self.reset += u64::from(outcome == ConnectionOutcome::Reset);
         self.tried_again += u64::from(connection.syns > 1);
         self.syns += u64::from(connection.syns);
         self.dropped += u64::from(dropped);
@@ -196,19 +198,19 @@ fn as_text<S: Serializer>(endpoint: &Endpoint, serializer: S) -> Result<S::Ok, S
     serializer.collect_str(endpoint)
 }
 
-/// How evenly connections share a resource.
+/// Fairness between connections.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Fairness {
-    /// Jain's index over throughput, from 1 / n to 1, where each is due the same.
+    /// Jain's index of throughput, from 1 / n to 1.
     pub jain_index: Option<f64>,
-    /// Jain's index over throughput relative to each connection's optimum (thesis, section
-    /// 2.7.2); none unless all of them have one.
+    /// Jain's index of throughput relative to each connection's optimum (thesis, section 2.7.2).
+    /// `None` unless all have an optimum.
     pub jain_index_relative_to_optimum: Option<f64>,
 }
 
 impl Fairness {
-    /// Of connections' throughput and, where it is known, optimum, both in the same unit.
-    pub(super) fn of(shares: impl Iterator<Item = (f64, Option<f64>)> + Clone) -> Self {
+    /// Computes it from throughput and optional optimum per connection, in the same unit.
+    pub(super) fn new(shares: impl Iterator<Item = (f64, Option<f64>)> + Clone) -> Self {
         let relative = shares
             .clone()
             .map(|(throughput, optimum)| Some(throughput / optimum?))
@@ -220,8 +222,8 @@ impl Fairness {
     }
 }
 
-/// Jain's fairness index of received shares (thesis, equation 2.6): from 1 / n if one receives
-/// all to 1 if all receive the same. None of no shares, or if all are 0.
+/// Jain's fairness index of shares (thesis, equation 2.6): from 1 / n if one receives everything,
+/// to 1 if all receive the same. `None` without shares, or if all are 0.
 #[must_use]
 pub fn jain_index(shares: impl IntoIterator<Item = f64>) -> Option<f64> {
     let (mut count, mut sum, mut sum_of_squares) = (0.0, 0.0, 0.0);
@@ -238,25 +240,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worked_example_of_the_thesis_gives_51_percent_and_1() {
+    fn jain_index_equals_thesis_example() {
         let absolute = jain_index([9.6, 990.4]).unwrap();
         assert!((absolute - 0.51).abs() < 0.005, "{absolute}");
         let shares = [(9.6, Some(9.6)), (990.4, Some(990.4))];
-        let fairness = Fairness::of(shares.into_iter());
+        let fairness = Fairness::new(shares.into_iter());
         assert_eq!(fairness.jain_index, Some(absolute));
         assert_eq!(fairness.jain_index_relative_to_optimum, Some(1.0));
     }
 
     #[test]
-    fn k_that_share_equally_of_n_give_k_of_n() {
+    fn jain_index_of_k_equal_shares_in_n_is_k_over_n() {
         assert_eq!(jain_index([5.0, 0.0, 5.0, 5.0]), Some(0.75));
         assert_eq!(jain_index([0.0, 0.0]), None);
         assert_eq!(jain_index([]), None);
     }
 
     #[test]
-    fn without_an_optimum_for_each_there_is_no_relative_index() {
-        let fairness = Fairness::of([(1.0, Some(1.0)), (1.0, None)].into_iter());
+    fn missing_optimum_gives_no_relative_jain_index() {
+        let fairness = Fairness::new([(1.0, Some(1.0)), (1.0, None)].into_iter());
         assert_eq!(fairness.jain_index, Some(1.0));
         assert_eq!(fairness.jain_index_relative_to_optimum, None);
     }

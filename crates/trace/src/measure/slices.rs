@@ -2,68 +2,68 @@ use std::ops::Range;
 
 use serde::{Serialize, Serializer};
 
-/// One direction over time, in slices of equal width that begin with the trace: slice `i` takes
-/// what happened from `i` widths after its first packet on, and before `i + 1`.
+/// One direction over time, in slices of equal width that start with the trace's first packet.
+/// Slice `i` covers the times from `i` to before `i + 1` widths.
 #[derive(Debug, Clone)]
 pub struct Slices {
     width_ns: i64,
-    /// In order, each with its index; only those in which something happened.
+    /// Slices with events, in order, each with its index.
     slices: Vec<(i64, Slice)>,
-    /// The times of the slice that was asked for last, and its place: most follow in the same.
+    /// The times and position of the last used slice, because most events follow in the same.
     last: (Range<i64>, usize),
 }
 
-/// What happened in one slice; bytes are of payload unless the name says otherwise. What only a
-/// trace at the receiver tells is 0 without one.
+/// Events of one slice. Bytes are payload unless named otherwise. Values that need a receiver's
+/// trace are 0 without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Slice {
-    /// Size on the wire of the packets that were sent, with all headers.
+    /// Wire size of sent packets, headers included.
     pub sent_wire_bytes: u64,
-    /// Size on the wire of the packets that arrived, with all headers.
+    /// Wire size of arrived packets, headers included.
     pub received_wire_bytes: u64,
-    /// Bytes that were acknowledged first.
+    /// Bytes acknowledged for the first time.
     pub acked_bytes: u64,
-    /// Bytes that the receiving application could read first.
+    /// Bytes that became readable for the receiving application.
     pub readable_bytes: u64,
-    /// Packets with payload that were sent.
+    /// Packets with payload sent.
     pub data_packets: u32,
-    /// Packets with payload that were sent and had no new byte.
+    /// Packets with payload sent without a new byte.
     pub retransmitted_packets: u32,
-    /// Packets with payload that were sent and lost on the way.
+    /// Packets with payload sent and lost on the path.
     pub lost_data_packets: u32,
-    /// Most packets that a packet with payload found in flight.
-    pub most_in_flight: u32,
-    /// Packets that packets with payload found in flight, summed up.
+    /// Maximum packets in flight when a packet with payload was sent.
+    pub max_in_flight: u32,
+    /// Sum of packets in flight over packets with payload.
     pub in_flight_sum: u64,
 }
 
-/// One slice as it is written: rates, shares and means.
+/// A slice as written: rates, counts and means.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Rates {
-    /// When it began, in seconds since the trace's first packet.
-    pub begin_s: f64,
-    /// Throughput at the sender: all that was sent, with all headers.
+    /// Start in seconds since the trace's first packet.
+    pub start_s: f64,
+    /// Throughput at the sender, headers included.
     pub sent_throughput_bit_per_s: f64,
-    /// Throughput at the receiver, with all headers, as the thesis' `tput` (section 3.4.2).
+    /// Throughput at the receiver, headers included; `tput` in the thesis (section 3.4.2).
     pub received_throughput_bit_per_s: f64,
-    /// Goodput at the sender: new payload acknowledged, as the thesis' `tcp-throughput`.
+    /// Goodput at the sender: new payload acknowledged; `tcp-throughput` in the thesis.
     pub acked_goodput_bit_per_s: f64,
-    /// Goodput at the receiver: payload that its application could read.
+    /// Goodput at the receiver: payload readable by its application.
     pub received_goodput_bit_per_s: f64,
-    /// Packets with payload that were sent.
+    /// Packets with payload sent.
     pub data_packets: u32,
-    /// Packets with payload that were sent and had no new byte.
+    /// Packets with payload sent without a new byte.
     pub retransmitted_packets: u32,
-    /// Packets with payload that were sent and lost on the way; 0 without a trace at the receiver.
+    /// Packets with payload sent and lost on the path; 0 without a receiver's trace.
     pub lost_data_packets: u32,
-    /// Packets in flight as packets with payload found them when they were sent: the mean.
+    /// Mean packets in flight when a packet with payload was sent.
     pub in_flight_packets_mean: Option<f64>,
-    /// The most packets in flight that a packet with payload found when it was sent.
+    /// Maximum packets in flight when a packet with payload was sent.
     pub in_flight_packets_max: u32,
 }
 
-/// A day in slices of a second.
-const MOST: i64 = 86_400;
+/// One day in slices of a second.
+const MAX_DENSE_SLICES: i64 = 86_400;
 
 impl Slices {
     pub(super) fn new(width_ns: i64) -> Self {
@@ -80,18 +80,18 @@ impl Slices {
         let since_ns = since_ns.max(0);
         if !self.last.0.contains(&since_ns) {
             let index = since_ns / self.width_ns;
-            let begin_ns = index * self.width_ns;
-            let times = begin_ns..begin_ns.saturating_add(self.width_ns);
-            self.last = (times, self.place(index));
+            let start_ns = index * self.width_ns;
+            let times = start_ns..start_ns.saturating_add(self.width_ns);
+            self.last = (times, self.index_of(index));
         }
         &mut self.slices[self.last.1].1
     }
 
-    fn place(&mut self, index: i64) -> usize {
+    fn index_of(&mut self, index: i64) -> usize {
         let last = self.slices.len().checked_sub(1);
         match last.map(|last| (last, self.slices[last].0)) {
             Some((last, at)) if at == index => last,
-            Some((_, at)) if at > index => self.find(index),
+            Some((_, at)) if at > index => self.insert(index),
             _ => {
                 self.slices.push((index, Slice::default()));
                 self.slices.len() - 1
@@ -99,42 +99,41 @@ impl Slices {
         }
     }
 
-    fn find(&mut self, index: i64) -> usize {
+    fn insert(&mut self, index: i64) -> usize {
         match self.slices.binary_search_by_key(&index, |slice| slice.0) {
-            Ok(place) => place,
-            Err(place) => {
-                self.slices.insert(place, (index, Slice::default()));
-                place
+            Ok(position) => position,
+            Err(position) => {
+                self.slices.insert(position, (index, Slice::default()));
+                position
             }
         }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
         for (index, slice) in other.iter() {
-            let place = self.place(index);
-            self.slices[place].1.add(slice);
+            let position = self.index_of(index);
+            self.slices[position].1.add(slice);
         }
-        // One that was inserted has moved those behind it.
+        // An insertion moves the slices after it.
         self.last = (0..0, 0);
     }
 
-    /// The width of each, in seconds.
+    /// Slice width in seconds.
     #[must_use]
     pub fn width_s(&self) -> f64 {
         self.width_ns as f64 / 1e9
     }
 
-    /// Those in which anything happened, in order, each with its index.
+    /// Slices with events in order, each with its index.
     pub fn iter(&self) -> impl Iterator<Item = (i64, &Slice)> {
         self.slices.iter().map(|(index, slice)| (*index, slice))
     }
 
-    /// All slices as rates, with those between the first and the last in which nothing happened,
-    /// unless there are more than 86,400 from the first to the last. The last slice may reach
-    /// beyond the end of the trace.
+    /// All slices as rates. Idle slices are included, unless there are more than 86,400 from the
+    /// first to the last. The last slice may extend beyond the end of the trace.
     pub fn rates(&self) -> impl Iterator<Item = Rates> {
         let ends = self.slices.first().zip(self.slices.last());
-        let whole = ends.is_some_and(|(first, last)| last.0 - first.0 < MOST);
+        let whole = ends.is_some_and(|(first, last)| last.0 - first.0 < MAX_DENSE_SLICES);
         let mut expected = i64::MAX;
         self.iter().flat_map(move |(index, slice)| {
             let idle = if whole { expected.min(index) } else { index }..index;
@@ -148,7 +147,7 @@ impl Slices {
         let width_s = self.width_s();
         let per_second = |bytes: u64| bytes as f64 * 8.0 / width_s;
         Rates {
-            begin_s: index as f64 * width_s,
+            start_s: index as f64 * width_s,
             sent_throughput_bit_per_s: per_second(slice.sent_wire_bytes),
             received_throughput_bit_per_s: per_second(slice.received_wire_bytes),
             acked_goodput_bit_per_s: per_second(slice.acked_bytes),
@@ -158,7 +157,7 @@ impl Slices {
             lost_data_packets: slice.lost_data_packets,
             in_flight_packets_mean: (slice.data_packets > 0)
                 .then(|| slice.in_flight_sum as f64 / f64::from(slice.data_packets)),
-            in_flight_packets_max: slice.most_in_flight,
+            in_flight_packets_max: slice.max_in_flight,
         }
     }
 }
@@ -172,7 +171,7 @@ impl Slice {
         self.data_packets += other.data_packets;
         self.retransmitted_packets += other.retransmitted_packets;
         self.lost_data_packets += other.lost_data_packets;
-        self.most_in_flight = self.most_in_flight.max(other.most_in_flight);
+        self.max_in_flight = self.max_in_flight.max(other.max_in_flight);
         self.in_flight_sum += other.in_flight_sum;
     }
 }
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_has_its_beginning_and_not_its_end() {
+    fn slice_includes_start_and_excludes_end() {
         let mut slices = Slices::new(S);
         for (at_ns, bytes) in [(2 * S - 1, 1), (2 * S, 10), (3 * S - 1, 100), (5 * S, 7)] {
             slices.at(at_ns).acked_bytes += bytes;
@@ -204,13 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn rates_tell_of_slices_in_which_nothing_happened_as_well() {
+    fn rates_include_idle_slices() {
         let mut slices = Slices::new(S / 2);
         slices.at(S).acked_bytes = 100;
         slices.at(3 * S).acked_bytes = 10;
         let rates = slices.rates();
         let rates: Vec<_> = rates
-            .map(|rates| (rates.begin_s, rates.acked_goodput_bit_per_s))
+            .map(|rates| (rates.start_s, rates.acked_goodput_bit_per_s))
             .collect();
         assert_eq!(
             rates,
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_the_first_slice_is_put_before_it() {
+    fn earlier_time_inserts_slice_before_first() {
         let mut slices = Slices::new(S);
         for (at_ns, bytes) in [(3 * S, 3), (S, 1), (-S, 9), (S, 2)] {
             slices.at(at_ns).acked_bytes += bytes;
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_far_off_takes_no_memory() {
+    fn distant_time_allocates_no_idle_slices() {
         let mut slices = Slices::new(1);
         slices.at(0).acked_bytes = 1;
         slices.at(i64::MAX - 1).acked_bytes = 2;
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_add_up_by_their_time() {
+    fn slices_add_by_time() {
         let (mut one, mut other) = (Slices::new(S), Slices::new(S));
         one.at(2 * S).acked_bytes = 1;
         other.at(0).acked_bytes = 100;

@@ -1,4 +1,4 @@
-//! Results as tables for other tools.
+//! Results as CSV tables.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -9,11 +9,11 @@ use csv::Writer;
 use serde::Serialize;
 use thiserror::Error;
 
-use super::catalogue::{Distributed, distributions, in_unit};
+use super::catalogue::{DistributionMeasure, distributions, in_unit};
 use super::measures::Measures;
 use super::packets::{Loss, Volume};
-use super::results::{Results, Single};
-use crate::{Outcome, Side};
+use super::results::{ConnectionResults, Results};
+use crate::{ConnectionOutcome, Side};
 
 /// A table could not be written.
 #[derive(Debug, Error)]
@@ -23,8 +23,8 @@ pub struct TableError {
     source: io::Error,
 }
 
-type Table = Writer<File>;
-type Rows = fn(&Results, &mut Table) -> csv::Result<()>;
+type CsvTable = Writer<File>;
+type Rows = fn(&Results, &mut CsvTable) -> csv::Result<()>;
 
 const TABLES: [(&str, Rows); 8] = [
     ("connections", connections),
@@ -37,11 +37,11 @@ const TABLES: [(&str, Rows); 8] = [
     ("head_of_line", head_of_line),
 ];
 
-/// Writes all tables into a folder, which is made if it is not there; files of the same names are
-/// replaced, each once the new one is whole. Gives the paths of what was written; tables without a row are not.
+/// Writes all tables into a folder, which is created if missing. Existing files are replaced once
+/// the new file is complete. Tables without rows are not written. Returns the written paths.
 ///
 /// # Errors
-/// Where the folder or a file cannot be written, with its path.
+/// If the folder or a file cannot be written; the error names its path.
 pub fn write_tables(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, TableError> {
     let failed = |path: &Path, source| TableError {
         path: path.into(),
@@ -49,7 +49,7 @@ pub fn write_tables(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, Ta
     };
     fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
     let mut written = Vec::new();
-    let mut write = |name: &str, rows: &dyn Fn(&mut Table) -> csv::Result<()>| {
+    let mut write = |name: &str, rows: &dyn Fn(&mut CsvTable) -> csv::Result<()>| {
         let path = folder.join(name).with_extension("csv");
         match replace(&path, rows) {
             Ok(true) => written.push(path),
@@ -67,9 +67,9 @@ pub fn write_tables(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, Ta
     Ok(written)
 }
 
-/// Has what is there stay until the table is whole; false of one without a row, which takes the place
-/// of nothing, and leaves nothing there.
-fn replace(path: &Path, rows: &dyn Fn(&mut Table) -> csv::Result<()>) -> io::Result<bool> {
+/// Replaces a file once the new table is complete. Without rows, the old file is removed and the
+/// result is false.
+fn replace(path: &Path, rows: &dyn Fn(&mut CsvTable) -> csv::Result<()>) -> io::Result<bool> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = path.with_file_name(format!(".{name}.new"));
     let table = Writer::from_path(&new).and_then(|mut table| {
@@ -91,52 +91,66 @@ fn replace(path: &Path, rows: &dyn Fn(&mut Table) -> csv::Result<()>) -> io::Res
     fs::remove_file(&new).and(done)
 }
 
-/// All measures, with whose they are.
-fn each<'a>(results: &'a Results) -> impl Iterator<Item = (Whom<'a>, &'a Measures)> {
-    let together = std::iter::once(&results.all).chain(&results.groups);
-    let together = together.map(|together| {
-        let whom = match &together.name {
-            None => Whom::all(),
-            Some(name) => Whom::group(name),
+/// All measures with their subjects.
+fn all_measures<'a>(results: &'a Results) -> impl Iterator<Item = (RowSubject<'a>, &'a Measures)> {
+    let group_results = std::iter::once(&results.all).chain(&results.groups);
+    let group_results = group_results.map(|group_results| {
+        let subject = match &group_results.name {
+            None => RowSubject::all(),
+            Some(name) => RowSubject::group(name),
         };
-        (whom, &together.main, &together.back)
+        (subject, &group_results.main, &group_results.back)
     });
-    let singles = results.connections.iter();
-    let singles =
-        singles.map(|single| (Whom::connection(single.number), &single.main, &single.back));
-    together
-        .chain(singles)
-        .flat_map(|(whom, main, back)| [(whom.towards("main"), main), (whom.towards("back"), back)])
+    let connections = results.connections.iter();
+    let connections = connections.map(|connection| {
+        (
+            RowSubject::connection(connection.number),
+            &connection.main,
+            &connection.back,
+        )
+    });
+    group_results
+        .chain(connections)
+        .flat_map(|(subject, main, back)| {
+            [
+                (subject.with_direction("main"), main),
+                (subject.with_direction("back"), back),
+            ]
+        })
 }
 
-fn connections(results: &Results, table: &mut Table) -> csv::Result<()> {
-    let mut rows = results.connections.iter().map(ConnectionRow::of);
+fn connections(results: &Results, table: &mut CsvTable) -> csv::Result<()> {
+    let mut rows = results.connections.iter().map(ConnectionRow::new);
     rows.try_for_each(|row| table.serialize(row))
 }
 
-fn groups(results: &Results, table: &mut Table) -> csv::Result<()> {
+fn groups(results: &Results, table: &mut CsvTable) -> csv::Result<()> {
     let mut all = std::iter::once(&results.all).chain(&results.groups);
-    all.try_for_each(|together| {
-        let name = together.name.as_deref().unwrap_or_default();
-        table.serialize((Named { name }, together.handshakes, together.fairness))
+    all.try_for_each(|group_results| {
+        let name = group_results.name.as_deref().unwrap_or_default();
+        table.serialize((
+            GroupName { name },
+            group_results.handshakes,
+            group_results.fairness,
+        ))
     })
 }
 
-fn sent(results: &Results, table: &mut Table) -> csv::Result<()> {
-    each(results).try_for_each(|(whom, measures)| {
-        table.serialize((whom, measures.sent.counts, SentRow::of(&measures.sent)))
+fn sent(results: &Results, table: &mut CsvTable) -> csv::Result<()> {
+    all_measures(results).try_for_each(|(subject, measures)| {
+        table.serialize((subject, measures.sent.counts, SentRow::new(&measures.sent)))
     })
 }
 
-fn loss(results: &Results, table: &mut Table) -> csv::Result<()> {
-    each(results).try_for_each(|(whom, measures)| match &measures.loss {
-        Some(loss) => table.serialize((whom, LossRow::of(loss))),
+fn loss(results: &Results, table: &mut CsvTable) -> csv::Result<()> {
+    all_measures(results).try_for_each(|(subject, measures)| match &measures.loss {
+        Some(loss) => table.serialize((subject, LossRow::new(loss))),
         None => Ok(()),
     })
 }
 
-fn retransmissions(results: &Results, table: &mut Table) -> csv::Result<()> {
-    for (whom, measures) in each(results) {
+fn retransmissions(results: &Results, table: &mut CsvTable) -> csv::Result<()> {
+    for (subject, measures) in all_measures(results) {
         let sent = measures.sent.nth_retransmissions;
         let lost = measures.loss.as_ref();
         let lost = lost.map(|loss| loss.lost_nth_retransmissions);
@@ -147,66 +161,73 @@ fn retransmissions(results: &Results, table: &mut Table) -> csv::Result<()> {
                 packets,
                 lost_packets,
             };
-            table.serialize((&whom, row))?;
+            table.serialize((&subject, row))?;
         }
     }
     Ok(())
 }
 
-fn loss_runs(results: &Results, table: &mut Table) -> csv::Result<()> {
-    for (whom, measures) in each(results) {
-        let runs = measures.loss.iter().flat_map(|loss| loss.passage.loss_runs);
+fn loss_runs(results: &Results, table: &mut CsvTable) -> csv::Result<()> {
+    for (subject, measures) in all_measures(results) {
+        let runs = measures
+            .loss
+            .iter()
+            .flat_map(|loss| loss.delivery_stats.loss_runs);
         for (run_packets, runs) in (1..).zip(runs) {
-            table.serialize((&whom, RunRow { run_packets, runs }))?;
+            table.serialize((&subject, RunRow { run_packets, runs }))?;
         }
     }
     Ok(())
 }
 
-fn slices(results: &Results, table: &mut Table) -> csv::Result<()> {
-    for (whom, measures) in each(results) {
+fn slices(results: &Results, table: &mut CsvTable) -> csv::Result<()> {
+    for (subject, measures) in all_measures(results) {
         for rates in measures.slices.rates() {
-            table.serialize((&whom, rates))?;
+            table.serialize((&subject, rates))?;
         }
     }
     Ok(())
 }
 
-fn head_of_line(results: &Results, table: &mut Table) -> csv::Result<()> {
-    for (whom, measures) in each(results) {
-        for blocker in &measures.head_of_line.behind {
-            table.serialize((&whom, blocker))?;
+fn head_of_line(results: &Results, table: &mut CsvTable) -> csv::Result<()> {
+    for (subject, measures) in all_measures(results) {
+        for hol_block in &measures.head_of_line.blocks {
+            table.serialize((&subject, hol_block))?;
         }
     }
     Ok(())
 }
 
-fn curves(results: &Results, table: &mut Table, measure: &Distributed) -> csv::Result<()> {
-    let mut begun = false;
-    for (whom, measures) in each(results) {
+fn curves(
+    results: &Results,
+    table: &mut CsvTable,
+    measure: &DistributionMeasure,
+) -> csv::Result<()> {
+    let mut has_header = false;
+    for (subject, measures) in all_measures(results) {
         for (value, share) in (measure.of)(measures).curve() {
-            if !begun {
+            if !has_header {
                 let columns = ["scope", "name", "direction", "share_at_most", measure.name];
                 table.write_record(columns)?;
-                begun = true;
+                has_header = true;
             }
             let value = in_unit(value, measure.unit).to_string();
             let share = share.to_string();
-            table.write_record(whom.columns().into_iter().chain([&share[..], &value]))?;
+            table.write_record(subject.columns().into_iter().chain([&share[..], &value]))?;
         }
     }
     Ok(())
 }
 
-/// Of whom a row tells.
+/// Subject of a row.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Whom<'a> {
+pub(super) struct RowSubject<'a> {
     scope: &'static str,
     name: Cow<'a, str>,
     direction: &'static str,
 }
 
-impl<'a> Whom<'a> {
+impl<'a> RowSubject<'a> {
     pub(super) fn all() -> Self {
         Self::new("all", "".into())
     }
@@ -227,7 +248,7 @@ impl<'a> Whom<'a> {
         }
     }
 
-    pub(super) fn towards(&self, direction: &'static str) -> Self {
+    pub(super) fn with_direction(&self, direction: &'static str) -> Self {
         Self {
             direction,
             ..self.clone()
@@ -239,13 +260,13 @@ impl<'a> Whom<'a> {
     }
 }
 
-/// The name of a group; empty of all connections.
+/// The name of a group; empty for all connections.
 #[derive(Debug, Serialize)]
-pub(super) struct Named<'a> {
+pub(super) struct GroupName<'a> {
     pub(super) name: &'a str,
 }
 
-/// Retransmissions that were the n-th of their bytes.
+/// Retransmissions by n, the number of earlier transmissions.
 #[derive(Debug, Serialize)]
 pub(super) struct NthRow {
     pub(super) nth: usize,
@@ -253,7 +274,7 @@ pub(super) struct NthRow {
     pub(super) lost_packets: Option<u64>,
 }
 
-/// Runs of losses that were so many packets long.
+/// Runs of losses by length in packets.
 #[derive(Debug, Serialize)]
 pub(super) struct RunRow {
     pub(super) run_packets: usize,
@@ -268,9 +289,9 @@ pub(super) struct ConnectionRow {
     opened_by_sender: bool,
     /// Separated by spaces.
     groups: String,
-    begin_s: f64,
+    start_s: f64,
     duration_s: f64,
-    outcome: Outcome,
+    outcome: ConnectionOutcome,
     only_at: Option<Side>,
     syns: u32,
     handshake_ms: Option<f64>,
@@ -279,21 +300,21 @@ pub(super) struct ConnectionRow {
 }
 
 impl ConnectionRow {
-    pub(super) fn of(single: &Single) -> Self {
+    pub(super) fn new(connection: &ConnectionResults) -> Self {
         Self {
-            connection: single.number,
-            sender: single.sender.to_string(),
-            receiver: single.receiver.to_string(),
-            opened_by_sender: single.opened_by_sender,
-            groups: single.groups.join(" "),
-            begin_s: single.begin_s,
-            duration_s: single.duration_s,
-            outcome: single.outcome,
-            only_at: single.only_at,
-            syns: single.syns,
-            handshake_ms: single.handshake_ms,
-            throughput_bit_per_s: single.throughput_bit_per_s,
-            optimum_bit_per_s: single.optimum_bit_per_s,
+            connection: connection.number,
+            sender: connection.sender.to_string(),
+            receiver: connection.receiver.to_string(),
+            opened_by_sender: connection.opened_by_sender,
+            groups: connection.groups.join(" "),
+            start_s: connection.start_s,
+            duration_s: connection.duration_s,
+            outcome: connection.outcome,
+            only_at: connection.only_at,
+            syns: connection.syns,
+            handshake_ms: connection.handshake_ms,
+            throughput_bit_per_s: connection.throughput_bit_per_s,
+            optimum_bit_per_s: connection.optimum_bit_per_s,
         }
     }
 }
@@ -307,7 +328,7 @@ pub(super) struct SentRow {
 }
 
 impl SentRow {
-    pub(super) fn of(volume: &Volume) -> Self {
+    pub(super) fn new(volume: &Volume) -> Self {
         Self {
             duplicate_acks_received: volume.duplicate_acks_received,
             redundant_share: volume.redundant_share,
@@ -351,38 +372,38 @@ pub(super) struct LossRow {
 }
 
 impl LossRow {
-    pub(super) fn of(loss: &Loss) -> Self {
-        let passage = &loss.passage;
+    pub(super) fn new(loss: &Loss) -> Self {
+        let delivery_stats = &loss.delivery_stats;
         Self {
-            delivered_packets: passage.delivered_packets,
-            lost_packets: passage.lost_packets,
-            unknown_packets: passage.unknown_packets,
-            duplicated_packets: passage.duplicated_packets,
-            unmatched_packets: passage.unmatched_packets,
+            delivered_packets: delivery_stats.delivered_packets,
+            lost_packets: delivery_stats.lost_packets,
+            unknown_packets: delivery_stats.unknown_packets,
+            duplicated_packets: delivery_stats.duplicated_packets,
+            unmatched_packets: delivery_stats.unmatched_packets,
             data_packets: loss.data_packets,
-            lost_data_packets: passage.lost_data_packets,
+            lost_data_packets: delivery_stats.lost_data_packets,
             lost_data_packets_share: loss.lost_data_packets_share,
             lost_new_packets: loss.lost_new_packets,
             lost_bundled_packets: loss.lost_bundled_packets,
             lost_retransmitted_packets: loss.lost_retransmitted_packets,
             data_bytes: loss.data_bytes,
-            lost_bytes: passage.lost_bytes,
+            lost_bytes: delivery_stats.lost_bytes,
             lost_bytes_share: loss.lost_bytes_share,
             lost_new_bytes: loss.lost_new_bytes,
             lost_old_bytes: loss.lost_old_bytes,
-            delivered_bytes: passage.delivered_bytes,
-            unseen_bytes: passage.unseen_bytes,
+            delivered_bytes: delivery_stats.delivered_bytes,
+            unseen_bytes: delivery_stats.unseen_bytes,
             delivered_ranges: loss.delivered_ranges,
             lost_ranges: loss.lost_ranges,
             lost_ranges_share: loss.lost_ranges_share,
             ranges_repaired_by_bundle: loss.ranges_repaired_by_bundle,
             ranges_repaired_by_retransmission: loss.ranges_repaired_by_retransmission,
-            bundle_hits: passage.bundle_hits,
-            bundle_misses: passage.bundle_misses,
+            bundle_hits: delivery_stats.bundle_hits,
+            bundle_misses: delivery_stats.bundle_misses,
             bundle_hit_share: loss.bundle_hit_share,
-            repaired_bytes: passage.repaired_bytes,
-            needless_bytes: passage.needless_bytes,
-            longest_loss_run: passage.longest_loss_run,
+            repaired_bytes: delivery_stats.repaired_bytes,
+            needless_bytes: delivery_stats.needless_bytes,
+            longest_loss_run: delivery_stats.longest_loss_run,
         }
     }
 }

@@ -1,25 +1,24 @@
-//! How the clocks of both traces relate.
+//! Relation of the clocks of two traces.
 
 use crate::event::PathDirection;
-use crate::link::hull::{Hull, MOST_SLOPE, Minima, Point};
+use crate::link::hull::{DelayPoint, Hull, MAX_SLOPE, Minima};
 
-/// How the clocks of both traces relate, and with it what the smallest delay was at any time.
+/// Relation of the clocks of two traces, and the smallest delay at any time.
 ///
-/// Neither clock is taken for right: times are told by the sender's.
+/// Neither clock is assumed to be right: times are by the sender's.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Clock {
-    /// Whether both traces were taken by one clock, as the caller said: then delays are what they
-    /// seem.
+    /// Whether one clock took both traces, according to the caller. Then raw delays are delays.
     pub same: bool,
-    /// The smallest raw delay from the trace at the sender to the one at the receiver, of all
-    /// connections: the line below all delays that is closest to them on the whole (S. B. Moon,
-    /// P. Skelly, D. Towsley, INFOCOM 1999), with one drift for both ways. No delay lies below it, but
-    /// by what the drift makes in an 8192th of the trace.
+    /// The smallest raw delay from the sender's to the receiver's trace, over all connections: the
+    /// line below all delays that is closest to them on the whole (S. B. Moon, P. Skelly, D.
+    /// Towsley, INFOCOM 1999), with one drift for both directions. No delay lies below it by more
+    /// than the drift in an 8192th of the trace.
     pub there: Option<LinearDelay>,
-    /// The same from the trace at the receiver to the one at the sender.
+    /// The same from the receiver's to the sender's trace.
     pub back: Option<LinearDelay>,
-    /// How well the drift is known, in nanoseconds for each nanosecond: it is right to about as
-    /// much. `None` where nothing tells it, and it is taken for none.
+    /// Approximate accuracy of the drift, in nanoseconds per nanosecond. `None` if drift cannot be
+    /// measured and is assumed to be 0.
     pub drift_uncertainty: Option<f64>,
     centre_ns: i64,
 }
@@ -27,16 +26,16 @@ pub struct Clock {
 /// A raw delay that changes linearly over time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinearDelay {
-    /// A time by the clock of the trace at the packets' sender, in nanoseconds.
+    /// Reference time by the clock of the trace at the packets' sender, in nanoseconds.
     pub at_ns: i64,
     /// The raw delay at that time, in nanoseconds.
     pub delay_ns: f64,
-    /// By how much it grows, in nanoseconds for each nanosecond.
+    /// Growth in nanoseconds per nanosecond.
     pub slope: f64,
 }
 
 impl LinearDelay {
-    /// Its value at a time, in nanoseconds.
+    /// The value at a time, in nanoseconds.
     #[must_use]
     pub fn at(&self, ns: i64) -> f64 {
         self.delay_ns + self.slope * ns.saturating_sub(self.at_ns) as f64
@@ -53,19 +52,19 @@ impl LinearDelay {
     }
 }
 
-/// The raw delays of one way, as far as they are kept: the smallest of each 8192th of the trace
-/// tell of all others, to what a drift makes in that time.
+/// The stored raw delays of one direction: the minimum of each 8192th of the trace. They represent
+/// all others up to the drift in that time.
 #[derive(Debug)]
 struct Raw {
-    points: Vec<Point>,
+    points: Vec<DelayPoint>,
     hull: Hull,
     count: f64,
-    /// The mean of all packets' times.
+    /// Mean time of all packets.
     centre_ns: i64,
 }
 
 impl Raw {
-    fn of(minima: &Minima) -> Self {
+    fn new(minima: &Minima) -> Self {
         let points = minima.points();
         let mut hull = Hull::default();
         points.iter().for_each(|point| hull.add(*point));
@@ -84,20 +83,20 @@ impl Raw {
 }
 
 impl Clock {
-    pub(crate) fn of(there: &Minima, back: &Minima, same: bool) -> Self {
-        let (there, back) = (&Raw::of(there), &Raw::of(back));
+    pub(crate) fn new(there: &Minima, back: &Minima, same: bool) -> Self {
+        let (there, back) = (&Raw::new(there), &Raw::new(back));
         let centre_ns = there.centre_ns;
         if same {
-            let least = |raw: &Raw| LinearDelay::below(&raw.hull, 0.0);
+            let min_delay = |raw: &Raw| LinearDelay::below(&raw.hull, 0.0);
             return Self {
                 same,
-                there: least(there),
-                back: least(back),
+                there: min_delay(there),
+                back: min_delay(back),
                 drift_uncertainty: Some(0.0),
                 centre_ns,
             };
         }
-        let drift = Drift::of(there, back);
+        let drift = Drift::new(there, back);
         Self {
             same,
             there: LinearDelay::below(&there.hull, drift.slope),
@@ -107,22 +106,21 @@ impl Clock {
         }
     }
 
-    /// The smallest raw delay of one way.
+    /// The smallest raw delay of one direction.
     #[must_use]
-    pub fn least(&self, way: PathDirection) -> Option<LinearDelay> {
+    pub fn min_delay(&self, way: PathDirection) -> Option<LinearDelay> {
         match way {
             PathDirection::ToReceiver => self.there,
             PathDirection::ToSender => self.back,
         }
     }
 
-    /// The line from which one-way delays of a way count: by one clock zero; else the smallest
-    /// delay, less half of the smallest round trip, which stands for it (thesis, section 3.4.3).
-    /// `None` where only one way is known, or where the clocks contradict each other: the smallest
-    /// round trip would be negative, since one of them was set.
+    /// The line from which one-way delays count. With one clock it is 0. With two it is the
+    /// smallest delay minus half of the smallest round trip (thesis, section 3.4.3). `None` if only
+    /// one direction is known, or if the round trip is negative because a clock was set.
     #[must_use]
-    pub fn zero(&self, way: PathDirection) -> Option<LinearDelay> {
-        let line = self.least(way)?;
+    pub fn delay_origin(&self, way: PathDirection) -> Option<LinearDelay> {
+        let line = self.min_delay(way)?;
         if self.same {
             return Some(LinearDelay {
                 delay_ns: 0.0,
@@ -137,14 +135,14 @@ impl Clock {
         })
     }
 
-    /// The time that a packet took which was sent at that time, in nanoseconds, by its raw delay
-    /// above [`zero`](Self::zero).
+    /// Transit time in nanoseconds of a packet sent at `sent_ns`: its raw delay above
+    /// [`delay_origin`](Self::delay_origin).
     #[must_use]
     pub fn one_way_ns(&self, way: PathDirection, sent_ns: i64, raw_delay_ns: i64) -> Option<f64> {
-        Some(raw_delay_ns as f64 - self.zero(way)?.at(sent_ns))
+        Some(raw_delay_ns as f64 - self.delay_origin(way)?.at(sent_ns))
     }
 
-    /// By how much the receiver's clock runs faster than the sender's, in parts per million.
+    /// Drift of the receiver's clock relative to the sender's, in parts per million.
     #[must_use]
     pub fn drift_ppm(&self) -> Option<f64> {
         let slope = match (self.there, self.back) {
@@ -154,21 +152,21 @@ impl Clock {
         Some(slope * 1e6)
     }
 
-    /// By how much the receiver's clock was ahead of the sender's at a time by the sender's, in
-    /// nanoseconds, if the smallest delay is the same both ways. That it is cannot be known from
-    /// traces. One clock is never ahead of itself.
+    /// Offset of the receiver's clock ahead of the sender's at a time by the sender's, in
+    /// nanoseconds. Assumes that the smallest delay is equal in both directions, which traces
+    /// cannot show. With one clock it is 0.
     #[must_use]
     pub fn offset_ns(&self, at_ns: i64) -> Option<f64> {
         let (there, back) = (self.there?, self.back?);
         if self.same {
             return Some(0.0);
         }
-        // The offset is half of what both ways differ by, of which the way back is dated by the
-        // receiver's clock: by the offset later.
+        // The offset is half of the difference of both directions. The receiver's clock dates the
+        // reverse direction, so its time is later by the offset.
         Some((there.at(at_ns) - back.at(at_ns)) / (2.0 + back.slope))
     }
 
-    /// The smallest delay there and back together, in nanoseconds, whatever the clocks say.
+    /// The smallest round trip in nanoseconds, for any clocks.
     #[must_use]
     pub fn round_trip_ns(&self, at_ns: i64) -> Option<f64> {
         let offset = self.offset_ns(at_ns)?;
@@ -177,20 +175,20 @@ impl Clock {
     }
 }
 
-/// By how much the receiver's clock runs faster, in nanoseconds for each nanosecond.
+/// Drift of the receiver's clock, in nanoseconds per nanosecond.
 struct Drift {
     slope: f64,
     uncertainty: Option<f64>,
 }
 
-/// With fewer parts of a trace that show a delay, nothing is said of drift.
-const FEWEST_PARTS: usize = 8;
+/// Minimum number of parts of a trace with a delay, to measure drift.
+const MIN_PARTS: usize = 8;
 
 impl Drift {
-    /// One for both ways, so that the lines below the delays are as close to them as can be, all
-    /// together. It is none where none explains the delays as well: where the lines miss the
-    /// smallest delays of most parts of the trace by more than it turns them.
-    fn of(there: &Raw, back: &Raw) -> Self {
+    /// Finds one drift for both directions that brings the lines closest to the delays. It is 0
+    /// unless it explains the delays better than no drift: the lines must miss the minima of most
+    /// parts by less than the drift turns them.
+    fn new(there: &Raw, back: &Raw) -> Self {
         let closeness = |slope: f64| {
             let height = |raw: &Raw, slope: f64| {
                 let line = LinearDelay::below(&raw.hull, slope);
@@ -200,29 +198,29 @@ impl Drift {
         };
         let there_slopes = there.hull.slopes();
         let slopes = there_slopes.chain(back.hull.slopes().map(other_way));
-        let slopes = slopes.chain([-MOST_SLOPE, 0.0, MOST_SLOPE]);
-        let possible = slopes.filter(|slope| slope.abs() <= MOST_SLOPE);
+        let slopes = slopes.chain([-MAX_SLOPE, 0.0, MAX_SLOPE]);
+        let possible = slopes.filter(|slope| slope.abs() <= MAX_SLOPE);
         let best = possible.fold((0.0, f64::NEG_INFINITY), |best, slope| {
             let found = closeness(slope);
             if found > best.1 { (slope, found) } else { best }
         });
         let slope = best.0;
-        let missed = |raw: &Raw, slope: f64| {
+        let residuals = |raw: &Raw, slope: f64| {
             let line = LinearDelay::below(&raw.hull, slope);
             let parts = smallest_of_parts(&raw.points);
             parts
                 .into_iter()
                 .filter_map(move |point| Some(point.delay_ns as f64 - line?.at(point.at_ns)))
         };
-        let missed: Vec<f64> = missed(there, slope)
-            .chain(missed(back, other_way(slope)))
+        let residuals: Vec<f64> = residuals(there, slope)
+            .chain(residuals(back, other_way(slope)))
             .collect();
         let span_ns = there.span_ns().max(back.span_ns());
-        let told = missed.len() >= FEWEST_PARTS && slope.abs() < MOST_SLOPE && span_ns > 0;
-        let uncertainty = median(missed)
-            .filter(|_| told)
-            .map(|missed_ns| 2.0 * missed_ns / span_ns as f64)
-            .filter(|uncertainty| *uncertainty < MOST_SLOPE);
+        let is_reliable = residuals.len() >= MIN_PARTS && slope.abs() < MAX_SLOPE && span_ns > 0;
+        let uncertainty = median(residuals)
+            .filter(|_| is_reliable)
+            .map(|residual_ns| 2.0 * residual_ns / span_ns as f64)
+            .filter(|uncertainty| *uncertainty < MAX_SLOPE);
         let turns = uncertainty.is_some_and(|uncertainty| slope.abs() > uncertainty);
         Self {
             slope: if turns { slope } else { 0.0 },
@@ -231,21 +229,21 @@ impl Drift {
     }
 }
 
-/// The slope of one way by that of the other, each by the clock of its sender: a clock that runs
-/// faster than another by s is that which the other is slower than by s / (1 + s).
+/// The slope of one direction from that of the other, each by its sender's clock. If one clock is
+/// faster by s, the other is slower by s / (1 + s).
 fn other_way(slope: f64) -> f64 {
     -slope / (1.0 + slope)
 }
 
 const PARTS: usize = 64;
 
-/// The smallest delay of each of 64 equal parts of the time, as far as they have any.
-fn smallest_of_parts(points: &[Point]) -> Vec<Point> {
+/// The smallest delay of each of 64 equal parts of the time, if it has any.
+fn smallest_of_parts(points: &[DelayPoint]) -> Vec<DelayPoint> {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return Vec::new();
     };
     let span = last.at_ns.saturating_sub(first.at_ns) as f64;
-    let mut parts = [None::<Point>; PARTS];
+    let mut parts = [None::<DelayPoint>; PARTS];
     for point in points {
         let x = point.at_ns.saturating_sub(first.at_ns) as f64;
         let part = ((x / span.max(1.0) * PARTS as f64) as usize).min(PARTS - 1);
@@ -271,9 +269,9 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    /// A packet each 10 ms for 300 s, 75 ms on the way and a queue of mostly some milliseconds,
-    /// the receiver's clock ahead by so much and faster by so many parts per million; there with sign
-    /// 1, back with sign -1.
+    /// A packet each 10 ms for 300 s, with 75 ms of delay and a queue of usually a few
+    /// milliseconds. The receiver's clock has this offset and drift. Sign 1 is towards the
+    /// receiver, -1 towards the sender.
     fn noisy(ahead_ns: f64, ppm: f64, seed: u64, sign: f64) -> Minima {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let mut minima = Minima::default();
@@ -282,7 +280,7 @@ mod tests {
             let queue_ms = -3.0 * f64::ln(random.random_range(f64::MIN_POSITIVE..1.0));
             let ahead_ns = ahead_ns + at_ns as f64 * ppm / 1e6;
             let sent_ns = if sign > 0.0 { 0.0 } else { ahead_ns };
-            minima.add(Point {
+            minima.add(DelayPoint {
                 at_ns: at_ns + sent_ns as i64,
                 delay_ns: (75e6 + queue_ms * 1e6 + sign * ahead_ns) as i64,
             });
@@ -294,7 +292,7 @@ mod tests {
     fn drift_is_found_below_queueing_noise() {
         for (seed, ppm) in [(1, 100.0), (2, -100.0), (3, 0.0), (4, 17.0)] {
             let (there, back) = (noisy(5e9, ppm, seed, 1.0), noisy(5e9, ppm, seed + 50, -1.0));
-            let clock = Clock::of(&there, &back, false);
+            let clock = Clock::new(&there, &back, false);
             let found = clock.drift_ppm().unwrap();
             assert!((found - ppm).abs() < 0.5, "{found} ppm instead of {ppm}");
             let offset = clock.offset_ns(0).unwrap();
@@ -308,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_decades_off_and_drifts_tells_the_same_delays() {
+    fn clock_decades_off_with_drift_gives_equal_delays() {
         for (ahead_ns, ppm) in [
             (-1.7e18, -300.0),
             (-1.7e18, 50.0),
@@ -316,7 +314,7 @@ mod tests {
             (8.64e13, 300.0),
         ] {
             let ways = [(5, 1.0), (6, -1.0)].map(|(seed, sign)| noisy(ahead_ns, ppm, seed, sign));
-            let clock = Clock::of(&ways[0], &ways[1], false);
+            let clock = Clock::new(&ways[0], &ways[1], false);
             let round_trip = clock.round_trip_ns(100 * SECOND).unwrap();
             assert!((round_trip - 150e6).abs() < 0.2e6, "{round_trip} ns");
             let offset = clock.offset_ns(100 * SECOND).unwrap() - ahead_ns;
@@ -327,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_at_the_beginning_does_not_tilt_the_hull() {
+    fn queue_at_start_does_not_tilt_hull() {
         let mut minima = Minima::default();
         for packet in 0..30_000_i64 {
             let at_ns = packet * SECOND / 100;
@@ -336,12 +334,14 @@ mod tests {
             } else {
                 packet % 7 * 1_000_000
             };
-            minima.add(Point {
+            minima.add(DelayPoint {
                 at_ns,
                 delay_ns: 75_000_000 + queue_ns + at_ns / 20_000,
             });
         }
-        let hull = Clock::of(&minima, &Minima::default(), false).there.unwrap();
+        let hull = Clock::new(&minima, &Minima::default(), false)
+            .there
+            .unwrap();
         assert!((hull.slope * 1e6 - 50.0).abs() < 0.5, "{hull:?}");
         let variation = 115e6 - hull.at(0);
         assert!((variation - 40e6).abs() < 0.1e6, "{variation}");
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn one_clock_has_neither_offset_nor_drift() {
         let (there, back) = (noisy(5e9, 0.0, 1, 1.0), noisy(5e9, 0.0, 2, -1.0));
-        let clock = Clock::of(&there, &back, true);
+        let clock = Clock::new(&there, &back, true);
         assert_eq!(
             (clock.drift_ppm(), clock.offset_ns(SECOND)),
             (Some(0.0), Some(0.0))
@@ -369,12 +369,12 @@ mod tests {
         );
     }
 
-    /// So many packets in so many milliseconds, with queues; there with sign 1, back with sign -1.
+    /// This many packets in this many milliseconds, with queues.
     fn short(packets: i64, span_ms: i64, seed: u64) -> Minima {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let mut raw = Minima::default();
         for packet in 0..packets {
-            raw.add(Point {
+            raw.add(DelayPoint {
                 at_ns: packet * span_ms * 1_000_000 / packets,
                 delay_ns: 75_000_000 + random.random_range(0..60_000_000),
             });
@@ -383,10 +383,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_of_drift_is_taken_for_none() {
+    fn unmeasurable_drift_counts_as_zero() {
         for seed in 0..50 {
             let (there, back) = (short(30, 2000, seed), short(30, 2000, seed + 50));
-            let clock = Clock::of(&there, &back, false);
+            let clock = Clock::new(&there, &back, false);
             assert_eq!(
                 (clock.drift_ppm(), clock.drift_uncertainty),
                 (Some(0.0), None)
@@ -400,21 +400,21 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_tells_no_delays() {
+    fn clock_that_was_set_gives_no_delays() {
         let (mut there, mut back) = (Minima::default(), Minima::default());
         for packet in 0..1000 {
             let set_ns = if packet < 500 { 0 } else { -400_000_000 };
             let at_ns = packet * SECOND;
-            there.add(Point {
+            there.add(DelayPoint {
                 at_ns,
                 delay_ns: 75_000_000 + set_ns,
             });
-            back.add(Point {
+            back.add(DelayPoint {
                 at_ns,
                 delay_ns: 75_000_000 - set_ns,
             });
         }
-        let clock = Clock::of(&there, &back, false);
+        let clock = Clock::new(&there, &back, false);
         assert_eq!(
             clock.one_way_ns(PathDirection::ToReceiver, 0, 80_000_000),
             None

@@ -1,114 +1,125 @@
-use super::Printed;
+use super::FingerprintedPacket;
+use super::hosts::HostSides;
 use super::hosts::Nat;
-use super::hosts::Places;
-use super::sides::Sides;
-use super::view::View;
-use crate::connection::{Connection, Found, Repeats, Table};
-use crate::event::Ahead;
+use super::pair_state::PairState;
+use super::view::ConnectionView;
+use crate::connection::{Connection, ConnectionTable, Lookup, RepeatDetector};
+use crate::event::ClockOffset;
 use crate::event::{Direction, Side};
 use crate::observer::Observer;
-use crate::observer::Since;
-use crate::packet::Packet;
-use crate::packet::fingerprint;
+use crate::observer::PeriodFilter;
+use crate::packet::{self, Packet};
 
-/// Brings the packets of two traces together, which come in about the order of time.
+/// Combines the packets of two traces, which arrive approximately in order of time.
 #[derive(Debug)]
 pub(crate) struct Engine<O> {
-    table: Table,
-    observer: Since<O>,
-    pub(crate) sides: Sides,
+    table: ConnectionTable,
+    observer: PeriodFilter<O>,
+    pub(crate) pair_state: PairState,
     pub(crate) nat: Nat,
-    places: Places,
-    over: Vec<Connection>,
-    /// Of each trace.
-    repeats: [Repeats; 2],
-    /// What the observer was told of the clocks.
-    told_ahead: Option<Ahead>,
+    host_sides: HostSides,
+    superseded: Vec<Connection>,
+    /// One per trace.
+    repeats: [RepeatDetector; 2],
+    /// The last clock offset reported to the observer.
+    reported_offset: Option<ClockOffset>,
 }
 
 impl<O: Observer> Engine<O> {
     pub(crate) fn new(
-        observer: Since<O>,
-        sides: Sides,
+        observer: PeriodFilter<O>,
+        pair_state: PairState,
         nat: Nat,
-        places: Places,
-        doubled: [bool; 2],
+        host_sides: HostSides,
+        shows_all_twice: [bool; 2],
     ) -> Self {
         Self {
-            table: Table::new(true),
+            table: ConnectionTable::new(true),
             observer,
-            sides,
+            pair_state,
             nat,
-            places,
-            over: Vec::new(),
-            repeats: doubled.map(Repeats::new),
-            told_ahead: None,
+            host_sides,
+            superseded: Vec::new(),
+            repeats: shows_all_twice.map(RepeatDetector::new),
+            reported_offset: None,
         }
     }
 
-    /// Prepares for a packet that comes soon.
+    /// First stage of prefetching for a packet.
     #[inline]
-    pub(crate) fn prepare(&self, side: Side, packet: &Packet) {
-        self.table.fetch(side, packet);
+    pub(crate) fn prefetch_connection(&self, side: Side, packet: &Packet) {
+        self.table.prefetch_connection(side, packet);
     }
 
-    /// Prepares for a packet for which it has been prepared, and that comes sooner.
+    /// Second stage, for a packet that comes sooner.
     #[inline]
-    pub(crate) fn prepare_more(&self, side: Side, packet: &Packet) {
-        self.table.fetch_kept(side, packet);
+    pub(crate) fn prefetch_state(&self, side: Side, packet: &Packet) {
+        self.table.prefetch_state(side, packet);
     }
 
-    /// Prepares for a packet for which both has been done, and that comes next.
+    /// Third stage, for the next packet.
     #[inline]
-    pub(crate) fn prepare_last(&self, side: Side, packet: &Packet) {
-        self.table.fetch_kept_by_links(side, packet);
+    pub(crate) fn prefetch_links(&self, side: Side, packet: &Packet) {
+        self.table.prefetch_links(side, packet);
     }
 
-    pub(crate) fn packet(&mut self, side: Side, printed: &Printed) {
-        let now_ns = self.sides.saw(side, printed.packet.at_ns);
-        let ahead = self.sides.ahead();
-        if self.told_ahead != Some(ahead) {
-            self.told_ahead = Some(ahead);
+    pub(crate) fn packet(&mut self, side: Side, entry: &FingerprintedPacket) {
+        let now_ns = self.pair_state.observe(side, entry.packet.at_ns);
+        let ahead = self.pair_state.ahead();
+        if self.reported_offset != Some(ahead) {
+            self.reported_offset = Some(ahead);
             self.observer.clocks(ahead);
         }
         if side == Side::Receiver && self.nat.translates() {
-            let packet = self.nat.translate(&printed.packet);
-            self.translated(side, &packet, printed, now_ns);
+            let packet = self.nat.translate(&entry.packet);
+            self.process_translated(side, &packet, entry, now_ns);
         } else {
-            self.translated(side, &printed.packet, printed, now_ns);
+            self.process_translated(side, &entry.packet, entry, now_ns);
         }
-        while let Some(connection) = self.table.expired(now_ns) {
-            end(connection, &mut self.sides, &mut self.observer);
+        while let Some(connection) = self.table.take_expired(now_ns) {
+            finish_connection(connection, &mut self.pair_state, &mut self.observer);
         }
     }
 
-    /// Takes a packet with its addresses and ports at the sender's trace, as far as they are known.
+    /// Processes a packet with its addresses and ports translated to the sender's trace, if known.
     #[inline(always)]
-    fn translated(&mut self, side: Side, packet: &Packet, printed: &Printed, now_ns: i64) {
+    fn process_translated(
+        &mut self,
+        side: Side,
+        packet: &Packet,
+        entry: &FingerprintedPacket,
+        now_ns: i64,
+    ) {
         match self.table.current(side, packet) {
             Some((slot, direction)) if !packet.flags.syn => {
-                self.enter(slot, direction, side, packet, printed.print, now_ns);
+                self.process(slot, direction, side, packet, entry.fingerprint, now_ns);
             }
-            _ => self.perhaps_new(side, packet, printed, now_ns),
+            _ => self.find_or_open(side, packet, entry, now_ns),
         }
     }
 
-    /// Takes a packet that may open a connection.
+    /// Processes a packet that may open a connection.
     #[inline(never)]
-    fn perhaps_new(&mut self, side: Side, packet: &Packet, printed: &Printed, now_ns: i64) {
-        let print = printed.print;
+    fn find_or_open(
+        &mut self,
+        side: Side,
+        packet: &Packet,
+        entry: &FingerprintedPacket,
+        now_ns: i64,
+    ) {
+        let fingerprint = entry.fingerprint;
         let mut recognised = None;
         if side == Side::Sender {
-            self.nat.announce(print, packet);
-        } else if !self.table.knows(packet) && self.nat.recognise(print, &printed.packet) {
-            recognised = Some(self.nat.translate(&printed.packet));
+            self.nat.announce(fingerprint, packet);
+        } else if !self.table.contains(packet) && self.nat.recognise(fingerprint, &entry.packet) {
+            recognised = Some(self.nat.translate(&entry.packet));
         }
         let packet = recognised.as_ref().unwrap_or(packet);
-        let found = self.table.find(side, packet, now_ns, &mut self.over);
-        for connection in self.over.drain(..) {
-            end(connection, &mut self.sides, &mut self.observer);
+        let found = self.table.find(side, packet, now_ns, &mut self.superseded);
+        for connection in self.superseded.drain(..) {
+            finish_connection(connection, &mut self.pair_state, &mut self.observer);
         }
-        let Some(Found {
+        let Some(Lookup {
             slot,
             direction,
             earlier,
@@ -117,87 +128,91 @@ impl<O: Observer> Engine<O> {
             return;
         };
         if let Some((earlier, direction)) = earlier {
-            let print = fingerprint(&earlier);
-            self.enter(slot, direction, side, &earlier, print, now_ns);
+            let fingerprint = packet::fingerprint(&earlier);
+            self.process(slot, direction, side, &earlier, fingerprint, now_ns);
         }
-        self.enter(slot, direction, side, packet, print, now_ns);
+        self.process(slot, direction, side, packet, fingerprint, now_ns);
     }
 
-    /// Enters a packet in its connection.
+    /// Processes a packet of a known connection.
     #[inline]
-    fn enter(
+    fn process(
         &mut self,
         slot: usize,
         direction: Direction,
         side: Side,
         packet: &Packet,
-        print: u64,
+        fingerprint: u64,
         now_ns: i64,
     ) {
         let Some(connection) = self.table.get_mut(slot) else {
             return;
         };
         if connection.reversed.is_none() {
-            place(connection, &self.places);
+            assign_sides(connection, &self.host_sides);
         }
-        let whose = (connection.number, direction);
-        if self.repeats[side as usize].is_repeat(whose, packet, print) {
+        let stream = (connection.number, direction);
+        if self.repeats[side as usize].is_repeat(stream, packet, fingerprint) {
             let counts = &mut connection.half_connection_mut(direction).counts;
             counts.repeated_packets += 1;
             return;
         }
-        let mut view = View {
+        let mut view = ConnectionView {
             connection,
-            sides: &mut self.sides,
+            pair_state: &mut self.pair_state,
             observer: &mut self.observer,
             ended: false,
         };
-        view.packet(direction, side, packet, print, now_ns);
-        if view.connection.closes_now() {
+        view.packet(direction, side, packet, fingerprint, now_ns);
+        if view.connection.newly_closed() {
             self.table.close(slot, now_ns);
         }
     }
 
-    /// Shows the observer what is left.
-    pub(crate) fn finish(self) -> (O, Sides, Nat) {
+    /// Reports the remaining connections.
+    pub(crate) fn finish(self) -> (O, PairState, Nat) {
         let Self {
             table,
             mut observer,
-            mut sides,
+            mut pair_state,
             nat,
             ..
         } = self;
-        sides.end(Side::Sender);
-        sides.end(Side::Receiver);
-        for connection in table.into_rest() {
-            end(connection, &mut sides, &mut observer);
+        pair_state.mark_ended(Side::Sender);
+        pair_state.mark_ended(Side::Receiver);
+        for connection in table.into_remaining() {
+            finish_connection(connection, &mut pair_state, &mut observer);
         }
-        (observer.observer, sides, nat)
+        (observer.observer, pair_state, nat)
     }
 }
 
 /// Decides which end is at which trace.
 #[cold]
-fn place(connection: &mut Connection, places: &Places) {
-    connection.reversed = Some(places.is_reversed(connection));
-    connection.seen.between_traces = places.are_ends_of(connection);
+fn assign_sides(connection: &mut Connection, host_sides: &HostSides) {
+    connection.reversed = Some(host_sides.is_reversed(connection));
+    connection.seen.between_traces = host_sides.spans_both_traces(connection);
 }
 
-fn end<O: Observer>(mut connection: Connection, sides: &mut Sides, observer: &mut Since<O>) {
-    let mut view = View {
+fn finish_connection<O: Observer>(
+    mut connection: Connection,
+    pair_state: &mut PairState,
+    observer: &mut PeriodFilter<O>,
+) {
+    let mut view = ConnectionView {
         connection: &mut connection,
-        sides,
+        pair_state,
         observer,
         ended: true,
     };
     for direction in Direction::BOTH {
         view.arrivals(direction);
-        view.acked_to_the_end(direction);
-        view.fates(direction);
+        view.apply_final_acks(direction);
+        view.dispositions(direction);
         while view.connection.first_range(direction).is_some() {
             view.range(direction);
         }
-        view.connection.link_mut(direction).passage.end_run();
+        view.connection.link_mut(direction).delivery_stats.end_run();
     }
     connection.count_strays();
     observer.finished(&connection);

@@ -1,60 +1,58 @@
 //! Two traces of the same connections, one taken at the sender and one at the receiver.
 //!
-//! A packet of the one is found again in the other by all of its header that the network leaves
-//! alone, the k-th of equal ones for the k-th: which packets were lost, how long the others
-//! took, which copy of a byte came first and what it had to wait for. Where neither IP
-//! identification nor timestamps tell copies apart (IPv6 or identification 0, and timestamps
-//! off) and one of several equal packets is lost, the number of losses is right and which of
-//! them was lost is a guess.
+//! Packets are matched by all header fields that the network leaves unchanged; the k-th of equal
+//! packets matches the k-th. This shows which packets were lost, their transit times, which copy of
+//! a byte arrived first, and what it waited for. Copies are indistinguishable without
+//! IP identification (IPv6 or identification 0) and timestamps. If one of several equal packets is
+//! lost, the number of losses is right, but which one was lost is then a guess.
 
 mod clock;
 mod engine;
 mod hosts;
-mod sides;
+mod pair_state;
 mod view;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::{mem, thread};
 
-use crate::connection::doubled;
+use crate::connection::shows_all_twice;
 use crate::event::Side;
-use crate::observer::{Observer, Period, Since};
+use crate::observer::{Observer, Period, PeriodFilter};
 use crate::packet::{Endpoint, Packet, fingerprint};
 use crate::prefetch;
 use engine::Engine;
-use hosts::{LEAD_PACKETS, Lead, Nat};
-use sides::Sides;
+use hosts::{LEAD_PACKETS, LeadPackets, Nat};
+use pair_state::PairState;
 
 pub use clock::{Clock, LinearDelay};
 
-/// How two traces are brought together.
+/// Options for combining two traces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// A packet that has not arrived after this time is lost, in nanoseconds, unless what it carried
-    /// has not arrived at all: an ACK may still tell that it did. Twice that much of what is sent is
-    /// kept in memory.
+pub struct PairOptions {
+    /// A packet that has not arrived after this time (nanoseconds) is lost, unless all of its bytes
+    /// are still missing: an ACK may report them later. Packets of twice this time stay in memory.
     pub max_transit_ns: i64,
-    /// Addresses that are changed on the way: as the receiver's trace shows it, as the sender's
-    /// trace shows it. Ports stay. Others are found if the packets are otherwise the same.
+    /// Addresses changed on the path: in the receiver's trace, in the sender's. Ports stay. Other
+    /// translations are found if the packets are otherwise equal.
     pub addresses: Vec<(IpAddr, IpAddr)>,
-    /// The part of both traces that is analysed, by the clock of the sender's.
+    /// The analysed period of both traces, by the clock of the sender's.
     pub period: Period,
-    /// Both traces were taken by one clock: delays are what they seem. If not, they are told by
-    /// what the traces show of both clocks.
+    /// One clock took both traces, so raw delays are delays. Otherwise the relation of the clocks
+    /// is estimated from the traces.
     pub same_clock: bool,
 }
 
-/// What was found of two traces as a whole.
+/// Results about two traces as a whole.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Finding {
-    /// How their clocks relate.
+pub struct PairSummary {
+    /// Relation of their clocks.
     pub clock: Clock,
-    /// Connections whose addresses or ports were found to be changed on the way.
+    /// Connections whose addresses or ports changed on the path.
     pub translated_connections: usize,
 }
 
-impl Default for Options {
+impl Default for PairOptions {
     fn default() -> Self {
         Self {
             max_transit_ns: 10_000_000_000,
@@ -67,44 +65,40 @@ impl Default for Options {
 
 /// Analyses the packets of two traces, each in the order of its file.
 ///
-/// Each is read by a thread of its own; both are taken by time, as far as their clocks can be
-/// compared. Memory is bounded by what is under way.
+/// A thread per trace reads it. Packets are merged by time, as far as the clocks are comparable.
+/// Memory is bounded by the data in transit.
 pub fn analyse<O: Observer>(
     sender: impl Iterator<Item = Packet> + Send,
     receiver: impl Iterator<Item = Packet> + Send,
-    options: &Options,
+    options: &PairOptions,
     observer: O,
-) -> (O, Finding) {
+) -> (O, PairSummary) {
     thread::scope(|scope| {
-        let (to_sender, from_sender) = Source::new();
-        let (to_receiver, from_receiver) = Source::new();
+        let (to_sender, from_sender) = PacketSource::new();
+        let (to_receiver, from_receiver) = PacketSource::new();
         scope.spawn(move || read(sender, &to_sender));
         scope.spawn(move || read(receiver, &to_receiver));
         merge(from_sender, from_receiver, options, observer)
     })
 }
 
-/// So many packets of its trace before a packet's turn, its connection is fetched; then what that
-/// keeps elsewhere; then what this keeps elsewhere in turn.
-const SOON: usize = 5;
-const SOONER: usize = 2;
-const NEXT: usize = 1;
+/// Distances in packets at which a connection is prefetched, then its state, then its links.
+const PREFETCH_CONNECTION: usize = 5;
+const PREFETCH_STATE: usize = 2;
+const PREFETCH_LINKS: usize = 1;
 
 fn merge<O: Observer>(
-    mut sender: Source,
-    mut receiver: Source,
-    options: &Options,
+    mut sender: PacketSource,
+    mut receiver: PacketSource,
+    options: &PairOptions,
     observer: O,
-) -> (O, Finding) {
+) -> (O, PairSummary) {
     sender.wait_for(LEAD_PACKETS);
     receiver.wait_for(LEAD_PACKETS);
-    let begin_ns = sender
-        .beginning()
-        .first()
-        .map_or(0, |first| first.packet.at_ns);
-    let until_ns = options.period.until_ns(begin_ns);
-    let observer = Since::new(observer, options.period.from_ns(begin_ns));
-    let lead = Lead::of(sender.beginning(), receiver.beginning());
+    let start_ns = sender.lead().first().map_or(0, |first| first.packet.at_ns);
+    let until_ns = options.period.until_ns(start_ns);
+    let observer = PeriodFilter::new(observer, options.period.from_ns(start_ns));
+    let lead = LeadPackets::new(sender.lead(), receiver.lead());
     let mut nat = Nat::new(options.addresses.iter().map(bytes).collect());
     for (there, here) in lead.ends {
         if there != here {
@@ -113,15 +107,17 @@ fn merge<O: Observer>(
     }
     let offset_ns = lead.offset_ns.unwrap_or(0);
     let offset_ns = (!options.same_clock).then_some(offset_ns);
-    let sides = Sides::new(options.max_transit_ns, offset_ns);
-    let doubled = [&sender, &receiver]
-        .map(|trace| doubled(trace.beginning().iter().map(|printed| &printed.packet)));
-    let mut engine = Engine::new(observer, sides, nat, lead.places, doubled);
+    let pair_state = PairState::new(options.max_transit_ns, offset_ns);
+    let shows_all_twice = [&sender, &receiver]
+        .map(|trace| shows_all_twice(trace.lead().iter().map(|entry| &entry.packet)));
+    let mut engine = Engine::new(observer, pair_state, nat, lead.host_sides, shows_all_twice);
     loop {
         sender.fill();
         receiver.fill();
         let side = match (sender.first(), receiver.first()) {
-            (Some(here), Some(there)) if engine.sides.is_earlier(&here.packet, &there.packet) => {
+            (Some(here), Some(there))
+                if engine.pair_state.is_earlier(&here.packet, &there.packet) =>
+            {
                 Side::Sender
             }
             (_, Some(_)) => Side::Receiver,
@@ -133,30 +129,30 @@ fn merge<O: Observer>(
             Side::Receiver => (&mut receiver, &sender),
         };
         if other.first().is_none() {
-            engine.sides.end(side.other());
+            engine.pair_state.mark_ended(side.other());
         }
-        if let Some(soon) = source.ahead(SOON) {
-            engine.prepare(side, soon);
+        if let Some(upcoming) = source.peek(PREFETCH_CONNECTION) {
+            engine.prefetch_connection(side, upcoming);
         }
-        if let Some(sooner) = source.ahead(SOONER) {
-            engine.prepare_more(side, sooner);
+        if let Some(upcoming) = source.peek(PREFETCH_STATE) {
+            engine.prefetch_state(side, upcoming);
         }
-        if let Some(next) = source.ahead(NEXT) {
-            engine.prepare_last(side, next);
+        if let Some(next) = source.peek(PREFETCH_LINKS) {
+            engine.prefetch_links(side, next);
         }
         if let Some(first) = source.first()
-            && engine.sides.by_senders_clock(side, first.packet.at_ns) < until_ns
+            && engine.pair_state.by_senders_clock(side, first.packet.at_ns) < until_ns
         {
             engine.packet(side, first);
         }
         source.advance();
     }
-    let (observer, sides, nat) = engine.finish();
-    let finding = Finding {
-        clock: sides.clock(),
+    let (observer, pair_state, nat) = engine.finish();
+    let summary = PairSummary {
+        clock: pair_state.clock(),
         translated_connections: nat.translations(),
     };
-    (observer, finding)
+    (observer, summary)
 }
 
 fn bytes(&(there, here): &(IpAddr, IpAddr)) -> ([u8; 16], [u8; 16]) {
@@ -164,124 +160,131 @@ fn bytes(&(there, here): &(IpAddr, IpAddr)) -> ([u8; 16], [u8; 16]) {
     (bytes(there), bytes(here))
 }
 
-/// A packet and its fingerprint, which the reader takes: there are two readers, and one that
-/// brings together what they read.
+/// A packet and its fingerprint. The two readers compute it, because only one thread merges.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Printed {
+pub(crate) struct FingerprintedPacket {
     pub(crate) packet: Packet,
-    pub(crate) print: u64,
+    pub(crate) fingerprint: u64,
 }
 
-/// The packets of one trace as its reader hands them over, many at a time.
+/// The packets of one trace, received from its reader in batches.
 #[derive(Debug)]
-pub(crate) struct Source {
-    from: Receiver<Vec<Printed>>,
-    /// Takes back batches whose packets have been taken.
-    emptied: Sender<Vec<Printed>>,
-    batch: Vec<Printed>,
-    place: usize,
+pub(crate) struct PacketSource {
+    from: Receiver<Vec<FingerprintedPacket>>,
+    /// Returns used batches to the reader.
+    return_batches: Sender<Vec<FingerprintedPacket>>,
+    batch: Vec<FingerprintedPacket>,
+    next: usize,
 }
 
-/// The reader's end of a [`Source`].
+/// The reader's end of a [`PacketSource`].
 #[derive(Debug)]
-pub(crate) struct Handover {
-    to: SyncSender<Vec<Printed>>,
-    /// Batches to be filled again.
-    empty: Receiver<Vec<Printed>>,
+pub(crate) struct PacketSink {
+    to: SyncSender<Vec<FingerprintedPacket>>,
+    /// Returned batches, for reuse.
+    returned_batches: Receiver<Vec<FingerprintedPacket>>,
 }
 
-/// Packets that a reader hands over at one time: so many that waking the other thread costs
-/// little.
+/// Packets per batch: enough that waking the other thread is cheap.
 const BATCH: usize = 2048;
 
-/// Batches that may wait to be taken from a reader.
+/// Maximum number of waiting batches per reader.
 const BATCHES: usize = 4;
 
-/// So many packets before its turn, a packet is fetched from the core that read it; without it the
+/// Distance in packets at which a packet is prefetched from the reader's core. Without it, the
 /// merging thread waits for another core's cache with each packet.
-const AHEAD: usize = 8;
+const PREFETCH_PACKETS: usize = 8;
 
-impl Source {
-    /// One that is empty yet, and the end for its reader.
-    pub(crate) fn new() -> (Handover, Self) {
+impl PacketSource {
+    /// An empty source, and the sink for its reader.
+    pub(crate) fn new() -> (PacketSink, Self) {
         let (to, from) = sync_channel(BATCHES);
-        let (emptied, empty) = channel();
+        let (return_batches, returned_batches) = channel();
         let source = Self {
             from,
-            emptied,
+            return_batches,
             batch: Vec::new(),
-            place: 0,
+            next: 0,
         };
-        (Handover { to, empty }, source)
+        (
+            PacketSink {
+                to,
+                returned_batches,
+            },
+            source,
+        )
     }
 
-    /// Waits for so many packets, or for the end of the trace.
+    /// Waits for this many packets, or for the end of the trace.
     pub(crate) fn wait_for(&mut self, packets: usize) {
         self.batch.reserve(packets + BATCH);
         while self.batch.len() < packets
             && let Ok(mut more) = self.from.recv()
         {
             self.batch.append(&mut more);
-            self.give_back(more);
+            self.recycle(more);
         }
     }
 
-    fn give_back(&self, batch: Vec<Printed>) {
-        // Nobody takes it once the whole trace has been read.
-        let _ = self.emptied.send(batch);
+    fn recycle(&self, batch: Vec<FingerprintedPacket>) {
+        // Fails once the reader has finished.
+        let _ = self.return_batches.send(batch);
     }
 
-    /// The packets that were waited for.
-    pub(crate) fn beginning(&self) -> &[Printed] {
+    /// The first packets, after [`wait_for`](Self::wait_for).
+    pub(crate) fn lead(&self) -> &[FingerprintedPacket] {
         &self.batch
     }
 
-    /// Makes sure that [`first`](Self::first) is the next packet, if there is one.
+    /// Makes the next packet available to [`first`](Self::first), if there is one.
     #[inline]
     pub(crate) fn fill(&mut self) {
-        while self.place >= self.batch.len()
+        while self.next >= self.batch.len()
             && let Ok(batch) = self.from.recv()
         {
-            let emptied = mem::replace(&mut self.batch, batch);
-            self.give_back(emptied);
-            self.place = 0;
+            let returned_batches = mem::replace(&mut self.batch, batch);
+            self.recycle(returned_batches);
+            self.next = 0;
         }
     }
 
     #[inline]
-    pub(crate) fn first(&self) -> Option<&Printed> {
-        self.batch.get(self.place)
+    pub(crate) fn first(&self) -> Option<&FingerprintedPacket> {
+        self.batch.get(self.next)
     }
 
-    /// The packet so many behind the first, if it has been read.
+    /// The packet this far after the first, if already received.
     #[inline]
-    pub(crate) fn ahead(&self, packets: usize) -> Option<&Packet> {
-        let ahead = self.batch.get(self.place + packets);
-        ahead.map(|printed| &printed.packet)
+    pub(crate) fn peek(&self, packets: usize) -> Option<&Packet> {
+        let peek = self.batch.get(self.next + packets);
+        peek.map(|entry| &entry.packet)
     }
 
     #[inline]
     pub(crate) fn advance(&mut self) {
-        self.place += 1;
-        if let Some(soon) = self.batch.get(self.place + AHEAD) {
-            prefetch(soon);
+        self.next += 1;
+        if let Some(upcoming) = self.batch.get(self.next + PREFETCH_PACKETS) {
+            prefetch(upcoming);
         }
     }
 }
 
-/// Hands all packets over, until nobody takes them.
-pub(crate) fn read(mut packets: impl Iterator<Item = Packet>, handover: &Handover) {
+/// Sends all packets, until the receiver is dropped.
+pub(crate) fn read(mut packets: impl Iterator<Item = Packet>, sink: &PacketSink) {
     loop {
-        let mut batch = handover.empty.try_recv().unwrap_or_default();
+        let mut batch = sink.returned_batches.try_recv().unwrap_or_default();
         batch.clear();
         batch.reserve(BATCH);
         while batch.len() < BATCH
             && let Some(packet) = packets.next()
         {
-            let print = fingerprint(&packet);
-            batch.push(Printed { packet, print });
+            let fingerprint = fingerprint(&packet);
+            batch.push(FingerprintedPacket {
+                packet,
+                fingerprint,
+            });
         }
-        if batch.is_empty() || handover.to.send(batch).is_err() {
+        if batch.is_empty() || sink.to.send(batch).is_err() {
             return;
         }
     }

@@ -1,54 +1,54 @@
-//! One connection in two traces: its arrivals, and the fate of its packets and ranges once it is clear.
+//! One connection in two traces: arrivals, and the disposition of its packets and ranges.
 
-use super::sides::Sides;
-use crate::connection::{Connection, HalfConnection, LARGEST_FRAME};
-use crate::event::{Arrival, Arrived, Class, Direction, Fate, PathDirection, Side};
-use crate::link::{Clear, Identity, Waiting};
-use crate::observer::{Observer, Since};
+use super::pair_state::PairState;
+use crate::connection::{Connection, HalfConnection, MAX_FRAME};
+use crate::event::{Arrival, ArrivedPacket, Class, Direction, Disposition, PathDirection, Side};
+use crate::link::{Identity, PendingArrival, ResolvedEvent};
+use crate::observer::{Observer, PeriodFilter};
 use crate::packet::Packet;
 use crate::ranges::Tracker;
 
-/// A connection with all that the fate of its packets depends on.
-pub(super) struct View<'a, O> {
+/// A connection with the state that determines its packets' dispositions.
+pub(super) struct ConnectionView<'a, O> {
     pub(super) connection: &'a mut Connection,
-    pub(super) sides: &'a mut Sides,
-    pub(super) observer: &'a mut Since<O>,
-    /// No more will come of it.
+    pub(super) pair_state: &'a mut PairState,
+    pub(super) observer: &'a mut PeriodFilter<O>,
+    /// The connection has ended.
     pub(super) ended: bool,
 }
 
-impl<O: Observer> View<'_, O> {
+impl<O: Observer> ConnectionView<'_, O> {
     #[inline(never)]
     pub(super) fn packet(
         &mut self,
         direction: Direction,
         side: Side,
         packet: &Packet,
-        print: u64,
+        fingerprint: u64,
         now_ns: i64,
     ) {
         let connection = &mut *self.connection;
         connection.seen.add(side, direction);
-        connection.sees(now_ns, self.observer.begin_ns());
-        connection.learn(direction, packet);
+        connection.observe_time(now_ns, self.observer.start_ns());
+        connection.learn_numbering(direction, packet);
         if side == Side::Sender {
-            connection.open_and_close(direction, packet);
+            connection.update_state(direction, packet);
         }
         if self.departure_side(direction) == side {
-            self.departs(direction, packet, print);
+            self.departs(direction, packet, fingerprint);
             self.acknowledges(direction.reverse(), packet);
         } else {
-            self.arrives(direction, packet, print);
+            self.arrives(direction, packet, fingerprint);
         }
         for direction in Direction::BOTH {
-            // After a silence it is clear at once what had arrived before it, and what is lost.
+            // After a silence, earlier arrivals and losses are immediately certain.
             self.arrivals(direction);
-            self.fates(direction);
+            self.dispositions(direction);
             self.ranges(direction);
         }
     }
 
-    /// At which trace the packets of a direction are seen first.
+    /// The trace that shows the packets of a direction first.
     #[inline]
     pub(super) fn departure_side(&self, direction: Direction) -> Side {
         match self.connection.path_direction(direction) {
@@ -58,28 +58,30 @@ impl<O: Observer> View<'_, O> {
     }
 
     #[inline]
-    fn departs(&mut self, direction: Direction, packet: &Packet, print: u64) {
+    fn departs(&mut self, direction: Direction, packet: &Packet, fingerprint: u64) {
         let Some(sent) = self.connection.sent(direction, packet) else {
             return;
         };
         self.observer.sent(self.connection, &sent);
-        let fate = Fate {
+        let disposition = Disposition {
             direction,
             path_direction: self.connection.path_direction(direction),
             packet: packet.number,
             sent_ns: packet.at_ns,
             class: sent.class,
-            begin: sent.begin,
+            start: sent.start,
             end: sent.end,
             old_bytes: sent.old_bytes,
             arrival: Arrival::Unknown,
         };
-        self.connection.link_mut(direction).depart(print, fate);
+        self.connection
+            .link_mut(direction)
+            .depart(fingerprint, disposition);
     }
 
     #[inline]
-    fn arrives(&mut self, direction: Direction, packet: &Packet, print: u64) {
-        let arrived = Arrived {
+    fn arrives(&mut self, direction: Direction, packet: &Packet, fingerprint: u64) {
+        let arrived = ArrivedPacket {
             direction,
             packet: packet.number,
             at_ns: packet.at_ns,
@@ -90,59 +92,63 @@ impl<O: Observer> View<'_, O> {
         if let Some(acked) = self.connection.acked(direction, packet) {
             self.observer.acked(self.connection, &acked);
         }
-        let waiting = Waiting {
-            print,
+        let pending = PendingArrival {
+            fingerprint,
             at_ns: packet.at_ns,
             packet: packet.number,
             seq: packet.seq.wrapping_add(u32::from(packet.flags.syn)),
             payload_len: packet.payload_len,
         };
         let link = self.connection.link_mut(direction);
-        match link.expects(print) {
+        match link.expects(fingerprint) {
             Some(index) => {
                 let side = self.departure_side(direction);
-                self.delivered(direction, &waiting, index, side);
+                self.delivered(direction, &pending, index, side);
             }
-            None => link.arrive(waiting),
+            None => link.arrive(pending),
         }
     }
 
-    /// Enters what has arrived and waits, as far as it is clear what it is.
+    /// Processes pending arrivals that are identified.
     #[inline]
     pub(super) fn arrivals(&mut self, direction: Direction) {
-        if self.connection.link_mut(direction).waits() {
-            self.waiting_arrivals(direction);
+        if self.connection.link_mut(direction).has_pending_arrivals() {
+            self.resolve_arrivals(direction);
         }
     }
 
-    fn waiting_arrivals(&mut self, direction: Direction) {
+    fn resolve_arrivals(&mut self, direction: Direction) {
         let side = self.departure_side(direction);
-        let certain_ns = if self.ended {
+        let complete_until_ns = if self.ended {
             i64::MAX
         } else {
-            self.sides.certain_ns(side)
+            self.pair_state.complete_until_ns(side)
         };
-        while let Some(clear) = self.connection.link_mut(direction).next_clear(certain_ns) {
-            match clear {
-                Clear::Arrival(waiting, Identity::Sent(index)) => {
-                    self.delivered(direction, &waiting, index, side);
+        while let Some(event) = self
+            .connection
+            .link_mut(direction)
+            .next_resolved(complete_until_ns)
+        {
+            match event {
+                ResolvedEvent::Arrival(pending, Identity::SentPacket(index)) => {
+                    self.delivered(direction, &pending, index, side);
                 }
-                Clear::Arrival(waiting, Identity::Duplicate) => {
+                ResolvedEvent::Arrival(pending, Identity::Duplicate) => {
                     let counts =
                         self.observer
-                            .has_arrived(self.connection, direction, waiting.at_ns);
-                    let passage = &mut self.connection.link_mut(direction).passage;
-                    passage.duplicated_packets += u64::from(counts);
+                            .has_arrived(self.connection, direction, pending.at_ns);
+                    let delivery_stats = &mut self.connection.link_mut(direction).delivery_stats;
+                    delivery_stats.duplicated_packets += u64::from(counts);
                 }
-                Clear::Arrival(waiting, Identity::Unknown) => {
-                    self.delivered_unmatched(direction, &waiting);
+                ResolvedEvent::Arrival(pending, Identity::Unknown) => {
+                    self.delivered_unmatched(direction, &pending);
                 }
-                Clear::Ack(ack) => self.received(direction, ack),
+                ResolvedEvent::Ack(ack) => self.received(direction, ack),
             }
         }
     }
 
-    /// An ACK leaves the receiver of a direction.
+    /// Processes an ACK that leaves the receiver of a direction.
     #[inline]
     fn acknowledges(&mut self, direction: Direction, packet: &Packet) {
         let Some(ack) = packet.ack.filter(|_| !packet.flags.rst) else {
@@ -153,14 +159,14 @@ impl<O: Observer> View<'_, O> {
             return;
         }
         link.acked = Some(ack);
-        if link.waits() {
+        if link.has_pending_arrivals() {
             link.acknowledge(ack);
         } else {
             self.received(direction, ack);
         }
     }
 
-    /// All before this sequence number has been received, whether or not the receiver's trace
+    /// Marks all bytes before a sequence number as received, whether or not the receiver's trace
     /// shows it.
     #[inline]
     fn received(&mut self, direction: Direction, ack: u32) {
@@ -185,139 +191,152 @@ impl<O: Observer> View<'_, O> {
     }
 
     #[inline]
-    fn delivered(&mut self, direction: Direction, waiting: &Waiting, index: usize, side: Side) {
+    fn delivered(
+        &mut self,
+        direction: Direction,
+        pending: &PendingArrival,
+        index: usize,
+        side: Side,
+    ) {
         let half = self.connection.half_connection_mut(direction);
         let Some(link) = half.link.as_deref_mut() else {
             return;
         };
-        let Some(&fate) = link.fate(index) else {
+        let Some(&disposition) = link.disposition(index) else {
             return;
         };
         let (mut repaired, mut new) = (0, 0);
-        let probe = matches!(fate.class, Class::KeepAlive | Class::WindowProbe);
+        let probe = matches!(disposition.class, Class::KeepAlive | Class::WindowProbe);
         if let Some(tracker) = half.tracker.as_mut()
             && !probe
         {
-            let old_end = match fate.class {
-                Class::New | Class::Control => fate.begin,
-                _ => fate
-                    .begin
-                    .saturating_add_unsigned(fate.old_bytes)
-                    .min(fate.end),
+            let old_end = match disposition.class {
+                Class::New | Class::Control => disposition.start,
+                _ => disposition
+                    .start
+                    .saturating_add_unsigned(disposition.old_bytes)
+                    .min(disposition.end),
             };
-            let (at_ns, packet) = (waiting.at_ns, Some(fate.packet));
-            if fate.begin < old_end {
-                repaired = tracker.delivered(fate.begin, old_end, at_ns, packet);
+            let (at_ns, packet) = (pending.at_ns, Some(disposition.packet));
+            if disposition.start < old_end {
+                repaired = tracker.delivered(disposition.start, old_end, at_ns, packet);
             }
-            new = tracker.delivered(old_end, fate.end, at_ns, packet);
+            new = tracker.delivered(old_end, disposition.end, at_ns, packet);
         }
-        if self.observer.has_fate(&fate) {
-            link.passage.delivered_bytes += (repaired + new).unsigned_abs();
+        if self.observer.has_disposition(&disposition) {
+            link.delivery_stats.delivered_bytes += (repaired + new).unsigned_abs();
         }
         let arrival = Arrival::Delivered {
-            at_ns: waiting.at_ns,
-            packet: waiting.packet,
+            at_ns: pending.at_ns,
+            packet: pending.packet,
             repaired_bytes: repaired.unsigned_abs(),
         };
-        link.settle(index, arrival);
-        self.sides.matched(side, fate.sent_ns, waiting.at_ns);
+        link.set_arrival(index, arrival);
+        self.pair_state
+            .matched(side, disposition.sent_ns, pending.at_ns);
     }
 
-    fn delivered_unmatched(&mut self, direction: Direction, waiting: &Waiting) {
+    fn delivered_unmatched(&mut self, direction: Direction, pending: &PendingArrival) {
         let limit = self.segment_limit(direction);
-        let counts = (self.observer).has_arrived(self.connection, direction, waiting.at_ns);
+        let counts = (self.observer).has_arrived(self.connection, direction, pending.at_ns);
         let half = self.connection.half_connection_mut(direction);
         let Some(link) = half.link.as_deref_mut() else {
             return;
         };
-        link.passage.unmatched_packets += u64::from(counts);
-        link.regrouped |= waiting.payload_len > limit;
+        link.delivery_stats.unmatched_packets += u64::from(counts);
+        link.regrouped |= pending.payload_len > limit;
         if let (Some(numbering), Some(tracker)) = (half.numbering, half.tracker.as_mut()) {
-            let begin = numbering.position(tracker.next(), waiting.seq);
-            let end = begin + i64::from(waiting.payload_len);
-            if tracker.is_near(begin) {
-                let bytes = tracker.delivered(begin, end, waiting.at_ns, None);
-                tracker.brought_otherwise(begin, end, waiting.at_ns, |range| {
+            let start = numbering.position(tracker.next(), pending.seq);
+            let end = start + i64::from(pending.payload_len);
+            if tracker.is_near(start) {
+                let bytes = tracker.delivered(start, end, pending.at_ns, None);
+                tracker.delivered_otherwise(start, end, pending.at_ns, |range| {
                     link.arrived_otherwise(range.copies.iter().map(|copy| copy.packet));
                 });
                 if counts {
-                    link.passage.delivered_bytes += bytes.unsigned_abs();
+                    link.delivery_stats.delivered_bytes += bytes.unsigned_abs();
                 }
             }
         }
     }
 
-    /// Larger segments do not travel.
+    /// The largest payload of a segment on the path.
     pub(super) fn segment_limit(&self, direction: Direction) -> u32 {
         let mss = self.connection.half_connection(direction.reverse()).mss;
-        mss.map_or(LARGEST_FRAME, u32::from)
+        mss.map_or(MAX_FRAME, u32::from)
     }
 }
 
-impl<O: Observer> View<'_, O> {
+impl<O: Observer> ConnectionView<'_, O> {
     #[inline]
-    pub(super) fn fates(&mut self, direction: Direction) {
+    pub(super) fn dispositions(&mut self, direction: Direction) {
         let side = self.departure_side(direction);
-        let given_up_ns = if self.ended {
+        let loss_deadline_ns = if self.ended {
             i64::MAX
         } else {
-            self.sides.given_up_ns(side)
+            self.pair_state.loss_deadline_ns(side)
         };
-        while self.connection.link_mut(direction).has_fate(given_up_ns)
+        while self
+            .connection
+            .link_mut(direction)
+            .has_disposition(loss_deadline_ns)
             && (self.ended || !self.waits_for_ack(direction))
         {
-            self.fate(direction, side);
+            self.disposition(direction, side);
         }
     }
 
-    /// Whether nothing shows that the next packet arrived, and none else has brought what it
-    /// carried: an ACK may still tell that it did, behind bytes that are missing for long.
+    /// Whether the oldest packet has no known arrival and its bytes are missing. After long gaps an
+    /// ACK may still report them.
     #[inline]
     fn waits_for_ack(&self, direction: Direction) -> bool {
         let half = self.connection.half_connection(direction);
         let (Some(tracker), Some(link)) = (&half.tracker, &half.link) else {
             return false;
         };
-        let (begin, end) = link.next_payload();
-        link.gives_up() && tracker.misses(begin, end)
+        let (start, end) = link.next_payload();
+        link.front_is_unresolved() && tracker.misses(start, end)
     }
 
-    /// Tells the next fate.
+    /// Reports the next disposition.
     #[inline(never)]
-    fn fate(&mut self, direction: Direction, side: Side) {
-        if self.connection.link_mut(direction).gives_up() {
-            self.give_up(direction, side);
+    fn disposition(&mut self, direction: Direction, side: Side) {
+        if self.connection.link_mut(direction).front_is_unresolved() {
+            self.declare_lost(direction, side);
         }
-        if let Some(fate) = self.connection.link_mut(direction).take_fate() {
-            if self.observer.has_fate(&fate) {
-                self.connection.link_mut(direction).passage.count(&fate);
+        if let Some(disposition) = self.connection.link_mut(direction).take_disposition() {
+            if self.observer.has_disposition(&disposition) {
+                self.connection
+                    .link_mut(direction)
+                    .delivery_stats
+                    .count(&disposition);
             }
-            self.observer.fate(self.connection, &fate);
+            self.observer.disposition(self.connection, &disposition);
         }
     }
 
-    /// Says what became of the next packet, of which nothing shows that it arrived.
+    /// Resolves the oldest packet, whose arrival is not known.
     #[inline(never)]
-    fn give_up(&mut self, direction: Direction, side: Side) {
+    fn declare_lost(&mut self, direction: Direction, side: Side) {
         if self.connection.only_at().is_some() {
             return;
         }
-        let covered_ns = self.sides.covered_ns(side);
+        let covered_ns = self.pair_state.covered_ns(side);
         let known_ns = if self.ended {
             i64::MAX
         } else {
-            self.sides.known_ns(side)
+            self.pair_state.known_ns(side)
         };
         let limit = self.segment_limit(direction);
         let HalfConnection { tracker, link, .. } = self.connection.half_connection_mut(direction);
         if let (Some(tracker), Some(link)) = (tracker, link) {
-            let (begin, end) = link.next_payload();
-            tracker.unseen(begin, end, known_ns, |range| {
+            let (start, end) = link.next_payload();
+            tracker.unseen(start, end, known_ns, |range| {
                 link.arrived_unseen(range.copies.iter().map(|copy| copy.packet));
             });
         }
         let link = self.connection.link_mut(direction);
-        link.give_up(covered_ns, limit);
+        link.declare_lost(covered_ns, limit);
     }
 
     #[inline]
@@ -327,17 +346,19 @@ impl<O: Observer> View<'_, O> {
         }
         let first = self.connection.first_range(direction);
         if let Some(acked_ns) = first.and_then(|first| first.acked_ns) {
-            self.acked_unseen(direction, acked_ns);
+            self.apply_sender_ack(direction, acked_ns);
         }
     }
 
-    /// Where the receiver's trace shows neither the arrival of the first range nor an ACK of it,
-    /// the ACK that reached the sender says that it arrived.
+    /// If the receiver's trace shows neither arrival nor ACK of the first range, the ACK at the
+    /// sender proves its arrival.
     #[cold]
     #[inline(never)]
-    fn acked_unseen(&mut self, direction: Direction, acked_ns: i64) {
+    fn apply_sender_ack(&mut self, direction: Direction, acked_ns: i64) {
         let side = self.departure_side(direction);
-        if acked_ns >= self.sides.known_ns(side) || self.connection.link_mut(direction).waits() {
+        if acked_ns >= self.pair_state.known_ns(side)
+            || self.connection.link_mut(direction).has_pending_arrivals()
+        {
             return;
         }
         if let Some(end) = self
@@ -345,7 +366,7 @@ impl<O: Observer> View<'_, O> {
             .first_range(direction)
             .map(|first| first.end)
         {
-            let until_ns = self.sides.by_clock_of_other(side, acked_ns);
+            let until_ns = self.pair_state.by_clock_of_other(side, acked_ns);
             self.received_before(direction, end, until_ns);
         }
         while self.connection.has_finished_range(direction) {
@@ -353,21 +374,20 @@ impl<O: Observer> View<'_, O> {
         }
     }
 
-    /// Enters all that ACKs say which reached the sender of a direction, when no more is to come of
-    /// either trace.
-    pub(super) fn acked_to_the_end(&mut self, direction: Direction) {
+    /// Applies all ACKs that reached the sender of a direction, at the end of the traces.
+    pub(super) fn apply_final_acks(&mut self, direction: Direction) {
         let side = self.departure_side(direction);
         loop {
             let tracker = self.connection.half_connection(direction).tracker.as_ref();
             let Some((end, acked_ns)) = tracker.and_then(Tracker::acked_unread) else {
                 return;
             };
-            let until_ns = self.sides.by_clock_of_other(side, acked_ns);
+            let until_ns = self.pair_state.by_clock_of_other(side, acked_ns);
             self.received_before(direction, end, until_ns);
         }
     }
 
-    /// Tells the first range, and forgets it.
+    /// Reports and drops the first range.
     #[inline(never)]
     pub(super) fn range(&mut self, direction: Direction) {
         if let Some(range) = self.connection.first_range(direction) {
@@ -377,7 +397,10 @@ impl<O: Observer> View<'_, O> {
                 && (self.observer).has_range(self.connection, direction, range);
             let unseen_bytes = if unseen { range.len() } else { 0 };
             self.observer.range(self.connection, direction, range);
-            self.connection.link_mut(direction).passage.unseen_bytes += unseen_bytes;
+            self.connection
+                .link_mut(direction)
+                .delivery_stats
+                .unseen_bytes += unseen_bytes;
             self.connection.drop_first_range(direction);
         }
     }

@@ -1,11 +1,11 @@
-//! Deliveries, losses, and connections that one of two traces does not show whole.
+//! Deliveries, losses, and connections missing in one of two traces.
 
 use super::*;
 use crate::packet::Endpoint;
 use crate::script::{NOT_SHOWN, SHOWN, is_shown, traces, with};
 
 #[test]
-fn what_arrives_is_delivered_in_order_without_waiting() {
+fn in_order_arrivals_are_readable_immediately() {
     let mut script = established();
     script.at(200).data(1, 101).at(230).data(101, 201);
     script.at(350).ack(101).at(380).ack(201).at(400).close(201);
@@ -22,20 +22,20 @@ fn what_arrives_is_delivered_in_order_without_waiting() {
         record.summary(),
         [(1, 101, 1, Some(350)), (101, 201, 1, Some(380))]
     );
-    let [forward, backward] = record.only().passages;
+    let [forward, backward] = record.only().delivery_stats;
     assert_eq!((forward.delivered_packets, forward.lost_packets), (6, 0));
     assert_eq!((backward.delivered_packets, backward.lost_packets), (4, 0));
     assert_eq!((forward.delivered_bytes, forward.unseen_bytes), (200, 0));
     assert!(
         record
-            .fates
+            .dispositions
             .iter()
-            .all(|fate| fate.raw_delay_ns() == Some(ONE_WAY))
+            .all(|disposition| disposition.raw_delay_ns() == Some(ONE_WAY))
     );
 }
 
 #[test]
-fn a_bundle_that_brings_a_lost_byte_is_a_hit() {
+fn bundle_with_lost_byte_is_hit() {
     let script = repaired_by_a_bundle();
     let (here, there) = carry(&script, ONE_WAY, AHEAD, &[4]);
     let (record, _) = analyse_both(&here, &there);
@@ -49,14 +49,23 @@ fn a_bundle_that_brings_a_lost_byte_is_a_hit() {
         ]
     );
     assert_eq!(arrivals(&record), [false, true, true]);
-    let passage = record.only().passages[0];
-    assert_eq!((passage.bundle_hits, passage.bundle_misses), (1, 1));
-    assert_eq!((passage.repaired_bytes, passage.needless_bytes), (100, 100));
-    assert_eq!((passage.lost_data_packets, passage.lost_bytes), (1, 100));
+    let delivery_stats = record.only().delivery_stats[0];
+    assert_eq!(
+        (delivery_stats.bundle_hits, delivery_stats.bundle_misses),
+        (1, 1)
+    );
+    assert_eq!(
+        (delivery_stats.repaired_bytes, delivery_stats.needless_bytes),
+        (100, 100)
+    );
+    assert_eq!(
+        (delivery_stats.lost_data_packets, delivery_stats.lost_bytes),
+        (1, 100)
+    );
 }
 
 #[test]
-fn later_bytes_wait_behind_a_missing_one() {
+fn later_bytes_wait_for_missing_byte() {
     let mut script = established();
     script.at(200).data(1, 101).at(230).data(101, 201);
     script.at(260).data(201, 301).at(380).ack(1).at(410).ack(1);
@@ -86,7 +95,7 @@ fn later_bytes_wait_behind_a_missing_one() {
 }
 
 #[test]
-fn losses_in_a_row_are_one_run() {
+fn consecutive_losses_are_one_run() {
     let mut script = established();
     for message in 0..8 {
         script
@@ -95,19 +104,22 @@ fn losses_in_a_row_are_one_run() {
     }
     script.at(700).data(1, 81).at(900).ack(81).at(950).close(81);
     let (here, there) = carry(&script, ONE_WAY, 0, &[5, 6, 7, 9]);
-    let passage = analyse_both(&here, &there).0.only().passages[0];
-    assert_eq!(passage.loss_runs[..4], [1, 0, 1, 0]);
-    assert_eq!((passage.longest_loss_run, passage.lost_packets), (3, 4));
+    let delivery_stats = analyse_both(&here, &there).0.only().delivery_stats[0];
+    assert_eq!(delivery_stats.loss_runs[..4], [1, 0, 1, 0]);
+    assert_eq!(
+        (delivery_stats.longest_loss_run, delivery_stats.lost_packets),
+        (3, 4)
+    );
 }
 
 #[test]
-fn lost_acks_are_lost_packets_of_the_way_back() {
+fn lost_acks_are_losses_of_reverse_path() {
     let mut script = established();
     script.at(200).data(1, 101).at(230).data(101, 201);
     script.at(350).ack(101).at(380).ack(201).at(400).close(201);
     let (here, there) = carry(&script, ONE_WAY, 0, &[6]);
     let (record, _) = analyse_both(&here, &there);
-    let [forward, backward] = record.only().passages;
+    let [forward, backward] = record.only().delivery_stats;
     assert_eq!((forward.lost_packets, backward.lost_packets), (0, 1));
     assert_eq!(
         record.summary(),
@@ -116,7 +128,7 @@ fn lost_acks_are_lost_packets_of_the_way_back() {
 }
 
 #[test]
-fn a_server_that_sends_is_analysed_at_its_own_trace() {
+fn sending_server_is_analysed_at_its_own_trace() {
     let mut script = established();
     script.at(200);
     script.packet(Backward, 1, 500);
@@ -129,29 +141,29 @@ fn a_server_that_sends_is_analysed_at_its_own_trace() {
     let (_, range) = &record.ranges[0];
     assert_eq!(range.ack_latency_ns(), Some(151 * MS));
     assert_eq!(range.delivery.unwrap().at_ns, 200 * MS);
-    assert_eq!(record.only().passages[1].delivered_bytes, 500);
+    assert_eq!(record.only().delivery_stats[1].delivered_bytes, 500);
 }
 
 #[test]
-fn bytes_that_the_receivers_trace_misses_are_counted() {
+fn bytes_missing_in_receiver_trace_are_unseen() {
     let mut script = established();
     script.at(200).data(1, 101).at(230).data(101, 201);
     script.at(350).ack(101).at(380).ack(201).at(400).close(201);
     let (here, mut there) = carry(&script, ONE_WAY, 0, &[]);
     there.retain(|packet| packet.number != 4);
     let (record, _) = analyse_both(&here, &there);
-    assert_eq!(record.only().passages[0].unseen_bytes, 100);
+    assert_eq!(record.only().delivery_stats[0].unseen_bytes, 100);
     assert_eq!(record.ranges[0].1.delivery, None);
     let second = record.ranges[1].1.delivery.unwrap();
     // The ACK of the first left before the second arrived.
     assert_eq!(
-        (second.in_order_ns(), second.behind),
+        (second.in_order_ns(), second.waited_for),
         (Some(305 * MS), None)
     );
 }
 
 #[test]
-fn nothing_is_lost_while_the_other_trace_is_off() {
+fn no_losses_while_receiver_trace_is_off() {
     let mut script = established();
     for message in 0..2000 {
         script
@@ -162,15 +174,21 @@ fn nothing_is_lost_while_the_other_trace_is_off() {
     script.packets.sort_by_key(|packet| packet.at_ns);
     let (here, mut there) = carry(&script, ONE_WAY, 0, &[]);
     there.retain(|packet| (25_000 * MS..35_000 * MS).contains(&packet.at_ns));
-    let passage = analyse_both(&here, &there).0.only().passages[0];
-    assert_eq!((passage.delivered_packets, passage.lost_packets), (333, 0));
-    // ACKs at the sender say of nearly all the others that they arrived.
-    let others = passage.unknown_packets + passage.unseen_packets;
+    let delivery_stats = analyse_both(&here, &there).0.only().delivery_stats[0];
+    assert_eq!(
+        (
+            delivery_stats.delivered_packets,
+            delivery_stats.lost_packets
+        ),
+        (333, 0)
+    );
+    // ACKs at the sender show that nearly all others arrived.
+    let others = delivery_stats.unknown_packets + delivery_stats.unseen_packets;
     assert_eq!(others, 2000 - 333 + 2);
 }
 
 #[test]
-fn one_that_took_very_long_leaves_no_doubt_of_what_left_before_others_that_arrived() {
+fn very_slow_packet_does_not_hide_earlier_losses() {
     let mut script = established();
     for message in 0..20 {
         script
@@ -182,12 +200,15 @@ fn one_that_took_very_long_leaves_no_doubt_of_what_left_before_others_that_arriv
     let slow = there.iter_mut().find(|packet| packet.number == 6);
     slow.unwrap().at_ns += 700 * MS;
     there.sort_by_key(|packet| packet.at_ns);
-    let passage = analyse_both(&here, &there).0.only().passages[0];
-    assert_eq!((passage.lost_packets, passage.unknown_packets), (1, 0));
+    let delivery_stats = analyse_both(&here, &there).0.only().delivery_stats[0];
+    assert_eq!(
+        (delivery_stats.lost_packets, delivery_stats.unknown_packets),
+        (1, 0)
+    );
 }
 
 #[test]
-fn drifting_clocks_and_random_losses_are_told_exactly() {
+fn random_losses_are_exact_despite_clock_drift() {
     for (seed, ppm) in [(1, 100.0), (2, -100.0)] {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let mut script = established();
@@ -197,12 +218,12 @@ fn drifting_clocks_and_random_losses_are_told_exactly() {
         // A thin stream of five minutes that bundles one segment; ACKs are never lost.
         for message in 0..10_000_i64 {
             let at_ns = (200 + message * 30) * MS;
-            let begin = (message - 1).max(0) * 100 + 1;
-            let mut packet = *script.packet(Forward, begin, (message * 100 + 101 - begin) as u32);
+            let start = (message - 1).max(0) * 100 + 1;
+            let mut packet = *script.packet(Forward, start, (message * 100 + 101 - start) as u32);
             packet.at_ns = at_ns;
             packet.number = here.len() as u64 + 1;
             here.push(packet);
-            // Two in a row would need a retransmission.
+            // Two losses in a row would need a retransmission.
             if random.random_ratio(1, 10) && message > last_lost + 1 {
                 (lost, last_lost) = (lost + 1, message);
                 continue;
@@ -220,34 +241,34 @@ fn drifting_clocks_and_random_losses_are_told_exactly() {
         for packet in &mut there {
             packet.at_ns += AHEAD + (packet.at_ns as f64 * ppm / 1e6) as i64;
         }
-        let (record, finding) = analyse_both(&here, &there);
-        let found = finding.clock.drift_ppm().unwrap();
+        let (record, summary) = analyse_both(&here, &there);
+        let found = summary.clock.drift_ppm().unwrap();
         assert!((found - ppm).abs() < 1.0, "{found} ppm instead of {ppm}");
-        let passage = record.only().passages[0];
-        // Those of the last moments may count as unknown.
-        let gone = passage.lost_packets + passage.unknown_packets;
+        let delivery_stats = record.only().delivery_stats[0];
+        // Packets of the last moments may be unknown.
+        let gone = delivery_stats.lost_packets + delivery_stats.unknown_packets;
         assert_eq!(gone, lost);
-        assert!(passage.unknown_packets <= 10, "{passage:?}");
-        assert_eq!(record.only().passages[1].lost_packets, 0);
-        let least = finding.clock.there.unwrap();
-        for fate in &record.fates {
-            if let (Forward, Some(raw)) = (fate.direction, fate.raw_delay_ns()) {
-                let variation = (raw as f64 - least.at(fate.sent_ns)) / MS as f64;
+        assert!(delivery_stats.unknown_packets <= 10, "{delivery_stats:?}");
+        assert_eq!(record.only().delivery_stats[1].lost_packets, 0);
+        let line = summary.clock.there.unwrap();
+        for disposition in &record.dispositions {
+            if let (Forward, Some(raw)) = (disposition.direction, disposition.raw_delay_ns()) {
+                let variation = (raw as f64 - line.at(disposition.sent_ns)) / MS as f64;
                 assert!((-0.01..8.3).contains(&variation), "{variation} ms");
             }
         }
     }
 }
 
-/// The numbers of packets that were lost.
+/// Numbers of the lost packets.
 fn lost(record: &Record) -> Vec<u64> {
-    let lost = |fate: &&Fate| fate.arrival == Arrival::Lost;
-    let lost = record.fates.iter().filter(lost);
-    lost.map(|fate| fate.packet).collect()
+    let lost = |disposition: &&Disposition| disposition.arrival == Arrival::Lost;
+    let lost = record.dispositions.iter().filter(lost);
+    lost.map(|disposition| disposition.packet).collect()
 }
 
 #[test]
-fn what_a_host_opens_to_the_one_at_the_senders_trace_is_not_turned_round() {
+fn connection_opened_from_receiver_side_is_not_reversed() {
     let scripts = [with(5001, SHOWN, true), with(5002, NOT_SHOWN, true)];
     let [here, there] = traces(&scripts, is_shown);
     let (record, _) = analyse_both(&here, &there);
@@ -262,12 +283,12 @@ fn what_a_host_opens_to_the_one_at_the_senders_trace_is_not_turned_round() {
 }
 
 #[test]
-fn what_the_receivers_trace_shows_alone_is_not_turned_round_either() {
+fn connection_only_at_receiver_is_not_reversed() {
     let scripts = [with(5001, SHOWN, true), with(5002, SHOWN, true)];
     let [mut here, there] = traces(&scripts, |_| true);
     here.retain(|packet| [packet.from.port, packet.to.port].contains(&5001));
     let (record, _) = analyse_both(&here, &there);
-    // All that the host at the receiver's trace sent is seen to leave there.
+    // All packets of the host at the receiver's trace leave there.
     let sent: Vec<u64> = record
         .connections
         .iter()
@@ -278,10 +299,10 @@ fn what_the_receivers_trace_shows_alone_is_not_turned_round_either() {
 }
 
 #[test]
-fn of_a_connection_that_the_other_trace_does_not_show_nothing_is_lost() {
+fn connection_in_one_trace_has_no_losses() {
     for opened_by_other in [false, true] {
         let mut not_shown = with(5002, NOT_SHOWN, opened_by_other);
-        // Of the last three nothing is acknowledged before the traces end.
+        // The last three packets are not acknowledged before the traces end.
         let until_ns = 540 * MS;
         not_shown
             .packets
@@ -290,8 +311,8 @@ fn of_a_connection_that_the_other_trace_does_not_show_nothing_is_lost() {
         let [here, there] = traces(&scripts, is_shown);
         let (record, _) = analyse_both(&here, &there);
         assert_eq!(lost(&record), [0; 0]);
-        let unseen = record.fates.iter();
-        let unseen = unseen.filter(|fate| fate.arrival == Arrival::Unseen);
+        let unseen = record.dispositions.iter();
+        let unseen = unseen.filter(|disposition| disposition.arrival == Arrival::Unseen);
         assert!(unseen.count() >= 17);
         assert_eq!(record.connections[1].only_at, Some(Side::Sender));
         assert_eq!(record.connections[0].only_at, None);
@@ -299,7 +320,7 @@ fn of_a_connection_that_the_other_trace_does_not_show_nothing_is_lost() {
 }
 
 #[test]
-fn an_attempt_to_reach_the_host_at_the_receivers_trace_that_it_does_not_show_was_lost() {
+fn unanswered_syn_to_receiver_host_is_lost() {
     let mut attempt = Script::new();
     attempt.client = endpoint("192.0.2.1:80");
     attempt.server = endpoint(&format!("{SHOWN}:5002"));
@@ -310,13 +331,12 @@ fn an_attempt_to_reach_the_host_at_the_receivers_trace_that_it_does_not_show_was
     });
     let (record, _) = analyse_both(&here, &there);
     assert_eq!(record.connections[1].only_at, None);
-    assert_eq!(record.connections[1].passages[0].lost_packets, 2);
+    assert_eq!(record.connections[1].delivery_stats[0].lost_packets, 2);
 }
 
 #[test]
-fn what_was_acknowledged_when_the_traces_end_is_not_lost() {
-    // The receiver's trace misses a message of the last second and its ACK, and the ACKs of those
-    // behind it.
+fn bytes_acked_at_trace_end_are_not_lost() {
+    // The receiver's trace misses a message of the last second, its ACK, and later ACKs.
     let script = with(5001, SHOWN, false);
     let missed = |packet: &Packet| match packet.payload_len {
         0 => packet.at_ns >= 400 * MS,
@@ -325,13 +345,16 @@ fn what_was_acknowledged_when_the_traces_end_is_not_lost() {
     let [here, there] = traces(&[script], |packet| !missed(packet));
     let (record, _) = analyse_both(&here, &there);
     assert_eq!(lost(&record), [0; 0]);
-    let passage = record.only().passages[0];
-    assert_eq!((passage.unseen_packets, passage.unseen_bytes), (1, 100));
-    assert_eq!(passage.delivered_packets, 2 + 19);
-    // What had arrived behind it was read, at a time that is not known.
+    let delivery_stats = record.only().delivery_stats[0];
+    assert_eq!(
+        (delivery_stats.unseen_packets, delivery_stats.unseen_bytes),
+        (1, 100)
+    );
+    assert_eq!(delivery_stats.delivered_packets, 2 + 19);
+    // Ranges that had arrived after it were read at an unknown time.
     let never = |(_, range): &&(_, crate::Range)| {
         let readable = range.delivery.map(|delivery| delivery.readable);
-        readable == Some(Readable::Never)
+        readable == Some(ReadTime::Never)
     };
     assert_eq!(record.ranges.iter().filter(never).count(), 0);
 }

@@ -6,14 +6,14 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::Direction::{Backward, Forward};
-use crate::event::{Arrival, Fate};
+use crate::event::{Arrival, Disposition};
 use crate::packet::Packet;
-use crate::pair::{self, Options};
+use crate::pair::{self, PairOptions};
 use crate::script::{
     MS, Record, Script, analyse_both, carry, endpoint, established, one_message,
     repaired_by_a_bundle,
 };
-use crate::{Class, Readable, Side};
+use crate::{Class, ReadTime, Side};
 
 const ONE_WAY: i64 = 75 * MS;
 const AHEAD: i64 = 3_600_000 * MS;
@@ -21,15 +21,15 @@ const AHEAD: i64 = 3_600_000 * MS;
 /// Packets 1 to 3 are the handshake, complete at 150 ms.
 fn arrivals(record: &Record) -> Vec<bool> {
     let data = record
-        .fates
+        .dispositions
         .iter()
-        .filter(|fate| fate.class != Class::Control);
-    data.map(|fate| matches!(fate.arrival, Arrival::Delivered { .. }))
+        .filter(|disposition| disposition.class != Class::Control);
+    data.map(|disposition| matches!(disposition.arrival, Arrival::Delivered { .. }))
         .collect()
 }
 
 #[test]
-fn equal_packets_are_matched_one_for_one() {
+fn equal_packets_match_one_to_one() {
     let mut script = established();
     for at in [200, 400, 800] {
         script.at(at).data(1, 101);
@@ -38,14 +38,20 @@ fn equal_packets_are_matched_one_for_one() {
     script.at(950).ack(101).at(1000).close(101);
     let (here, there) = carry(&script, ONE_WAY, 0, &[]);
     let (record, _) = analyse_both(&here, &there);
-    let passage = record.only().passages[0];
-    assert_eq!((passage.delivered_packets, passage.lost_packets), (7, 0));
-    let mut delays = record.fates.iter().map(Fate::raw_delay_ns);
+    let delivery_stats = record.only().delivery_stats[0];
+    assert_eq!(
+        (
+            delivery_stats.delivered_packets,
+            delivery_stats.lost_packets
+        ),
+        (7, 0)
+    );
+    let mut delays = record.dispositions.iter().map(Disposition::raw_delay_ns);
     assert!(delays.all(|delay| delay == Some(ONE_WAY)));
 }
 
 #[test]
-fn a_duplicate_made_by_the_network_is_counted_apart() {
+fn network_duplicate_is_counted_separately() {
     let script = one_message();
     let (here, mut there) = carry(&script, ONE_WAY, 0, &[]);
     let mut duplicate = *there.iter().find(|packet| packet.payload_len > 0).unwrap();
@@ -53,17 +59,23 @@ fn a_duplicate_made_by_the_network_is_counted_apart() {
     there.push(duplicate);
     there.sort_by_key(|packet| packet.at_ns);
     let (record, _) = analyse_both(&here, &there);
-    let passage = record.only().passages[0];
+    let delivery_stats = record.only().delivery_stats[0];
     assert_eq!(
-        (passage.duplicated_packets, passage.unmatched_packets),
+        (
+            delivery_stats.duplicated_packets,
+            delivery_stats.unmatched_packets
+        ),
         (1, 0)
     );
-    assert_eq!((passage.lost_packets, passage.delivered_bytes), (0, 100));
+    assert_eq!(
+        (delivery_stats.lost_packets, delivery_stats.delivered_bytes),
+        (0, 100)
+    );
     assert_eq!(record.only().forward.retransmitted_packets, 0);
 }
 
 #[test]
-fn a_duplicate_made_by_the_capture_is_left_out() {
+fn capture_duplicate_is_ignored() {
     let script = one_message();
     let (here, there) = carry(&script, ONE_WAY, 0, &[]);
     let twice = |packets: &[Packet]| -> Vec<Packet> {
@@ -77,14 +89,14 @@ fn a_duplicate_made_by_the_capture_is_left_out() {
     };
     let (record, _) = analyse_both(&twice(&here), &twice(&there));
     let connection = record.only();
-    assert_eq!(connection.passages[0].duplicated_packets, 0);
-    assert_eq!(connection.passages[0].unmatched_packets, 0);
+    assert_eq!(connection.delivery_stats[0].duplicated_packets, 0);
+    assert_eq!(connection.delivery_stats[0].unmatched_packets, 0);
     assert_eq!(connection.forward.retransmitted_packets, 0);
     assert_eq!(connection.forward.repeated_packets, 2 * 5);
 }
 
 #[test]
-fn what_the_path_doubles_at_once_is_counted() {
+fn immediate_network_duplicate_is_counted() {
     let script = one_message();
     let (here, mut there) = carry(&script, ONE_WAY, 0, &[]);
     let data = there.iter().position(|packet| packet.number == 4).unwrap();
@@ -93,12 +105,12 @@ fn what_the_path_doubles_at_once_is_counted() {
     there.insert(data + 1, again);
     let (record, _) = analyse_both(&here, &there);
     let connection = record.only();
-    assert_eq!(connection.passages[0].duplicated_packets, 1);
+    assert_eq!(connection.delivery_stats[0].duplicated_packets, 1);
     assert_eq!(connection.forward.repeated_packets, 0);
 }
 
 #[test]
-fn segments_that_are_cut_on_the_way_are_not_lost() {
+fn segments_split_on_path_are_not_lost() {
     let mut script = established();
     script
         .at(200)
@@ -108,21 +120,27 @@ fn segments_that_are_cut_on_the_way_are_not_lost() {
         .at(400)
         .close(2921);
     let (here, mut there) = carry(&script, ONE_WAY, 0, &[]);
-    let place = there
+    let index = there
         .iter()
         .position(|packet| packet.payload_len > 0)
         .unwrap();
-    let mut second = there[place];
-    there[place].payload_len = 1460;
+    let mut second = there[index];
+    there[index].payload_len = 1460;
     second.payload_len = 1460;
     second.seq += 1460;
     second.at_ns += MS;
-    there.insert(place + 1, second);
+    there.insert(index + 1, second);
     let (record, _) = analyse_both(&here, &there);
-    let passage = record.only().passages[0];
-    assert_eq!((passage.lost_packets, passage.unknown_packets), (0, 1));
+    let delivery_stats = record.only().delivery_stats[0];
     assert_eq!(
-        (passage.unmatched_packets, passage.delivered_bytes),
+        (delivery_stats.lost_packets, delivery_stats.unknown_packets),
+        (0, 1)
+    );
+    assert_eq!(
+        (
+            delivery_stats.unmatched_packets,
+            delivery_stats.delivered_bytes
+        ),
         (2, 2920)
     );
     assert_eq!(
@@ -135,7 +153,7 @@ fn segments_that_are_cut_on_the_way_are_not_lost() {
 }
 
 #[test]
-fn packets_that_change_places_are_found_again() {
+fn reordered_packets_are_matched() {
     let mut script = established();
     for message in 0..300 {
         script
@@ -157,15 +175,21 @@ fn packets_that_change_places_are_found_again() {
         }
     }
     let (record, _) = analyse_both(&here, &there);
-    let passage = record.only().passages[0];
-    assert_eq!((passage.lost_packets, passage.unmatched_packets), (0, 0));
-    assert_eq!(passage.delivered_bytes, 3000);
-    let blocked = |(_, range): &&(_, crate::Range)| range.delivery.unwrap().behind.is_some();
+    let delivery_stats = record.only().delivery_stats[0];
+    assert_eq!(
+        (
+            delivery_stats.lost_packets,
+            delivery_stats.unmatched_packets
+        ),
+        (0, 0)
+    );
+    assert_eq!(delivery_stats.delivered_bytes, 3000);
+    let blocked = |(_, range): &&(_, crate::Range)| range.delivery.unwrap().waited_for.is_some();
     assert_eq!(record.ranges.iter().filter(blocked).count(), 4 * 69 + 19);
 }
 
 #[test]
-fn a_connection_with_the_ports_of_an_earlier_one_has_its_own_packets_at_both_ends() {
+fn reused_ports_keep_packets_separate_at_both_ends() {
     let mut both = one_message();
     let mut second = Script::new();
     second.initial = [3_000_000_000, 9];
@@ -184,12 +208,12 @@ fn a_connection_with_the_ports_of_an_earlier_one_has_its_own_packets_at_both_end
 }
 
 #[test]
-fn a_stray_packet_that_both_traces_show_cuts_no_connection() {
+fn stray_packet_in_both_traces_splits_no_connection() {
     let mut script = established();
     for message in 0..20 {
-        let (at, begin) = (200 + message * 100, message * 100 + 1);
-        script.at(at).data(begin, begin + 100);
-        script.at(at + 150).ack(begin + 100);
+        let (at, start) = (200 + message * 100, message * 100 + 1);
+        script.at(at).data(start, start + 100);
+        script.at(at + 150).ack(start + 100);
     }
     script.at(1010).data(0x9000_0000, 0x9000_0010);
     script.packets.sort_by_key(|packet| packet.at_ns);
@@ -198,18 +222,21 @@ fn a_stray_packet_that_both_traces_show_cuts_no_connection() {
     let connection = record.only();
     let counts = &connection.forward;
     assert_eq!((counts.stray_packets, counts.data_packets), (1, 20));
-    let passage = connection.passages[0];
-    assert_eq!((passage.delivered_bytes, passage.lost_packets), (2000, 0));
+    let delivery_stats = connection.delivery_stats[0];
+    assert_eq!(
+        (delivery_stats.delivered_bytes, delivery_stats.lost_packets),
+        (2000, 0)
+    );
 }
 
 #[test]
-fn a_connection_without_its_opening_and_with_the_ports_of_an_earlier_one_is_whole_at_both_ends() {
+fn reused_ports_without_handshake_match_at_both_ends() {
     for ack_ms in [150, 450] {
         let mut script = one_message();
         for message in 0..10 {
-            let (at, begin) = (1000 + message * 200, 0x9000_0000 + message * 100);
-            script.at(at).data(begin, begin + 100);
-            script.at(at + ack_ms).ack(begin + 100);
+            let (at, start) = (1000 + message * 200, 0x9000_0000 + message * 100);
+            script.at(at).data(start, start + 100);
+            script.at(at + ack_ms).ack(start + 100);
         }
         script.packets.sort_by_key(|packet| packet.at_ns);
         let (here, there) = carry(&script, ONE_WAY, AHEAD, &[]);
@@ -217,18 +244,18 @@ fn a_connection_without_its_opening_and_with_the_ports_of_an_earlier_one_is_whol
         let [_, second] = &record.connections[..] else {
             panic!("{:?}", record.connections);
         };
-        let passages = second
-            .passages
+        let delivery_stats = second
+            .delivery_stats
             .map(|it| (it.delivered_packets, it.unmatched_packets));
-        assert_eq!(passages, [(10, 0), (10, 0)], "{ack_ms}");
-        assert_eq!(second.passages[0].delivered_bytes, 1000, "{ack_ms}");
+        assert_eq!(delivery_stats, [(10, 0), (10, 0)], "{ack_ms}");
+        assert_eq!(second.delivery_stats[0].delivered_bytes, 1000, "{ack_ms}");
         let strays = record.connections.iter().map(|it| it.forward.stray_packets);
         assert_eq!(strays.sum::<u64>(), 0, "{ack_ms}");
     }
 }
 
 #[test]
-fn addresses_that_are_changed_on_the_way_are_found() {
+fn nat_addresses_are_found() {
     let script = one_message();
     let (here, mut there) = carry(&script, ONE_WAY, AHEAD, &[]);
     let outside = endpoint("203.0.113.7:61000");
@@ -239,14 +266,14 @@ fn addresses_that_are_changed_on_the_way_are_found() {
             }
         }
     }
-    let (record, finding) = analyse_both(&here, &there);
-    assert_eq!(finding.translated_connections, 1);
-    assert_eq!(record.only().passages[0].lost_packets, 0);
-    assert_eq!(record.only().passages[0].delivered_bytes, 100);
+    let (record, summary) = analyse_both(&here, &there);
+    assert_eq!(summary.translated_connections, 1);
+    assert_eq!(record.only().delivery_stats[0].lost_packets, 0);
+    assert_eq!(record.only().delivery_stats[0].delivered_bytes, 100);
 }
 
 #[test]
-fn addresses_that_are_changed_are_found_in_later_connections_too() {
+fn nat_addresses_are_found_in_later_connections() {
     let mut script = established();
     for message in 0..10_500 {
         script
@@ -254,23 +281,24 @@ fn addresses_that_are_changed_are_found_in_later_connections_too() {
             .data(message * 10 + 1, message * 10 + 11);
         script.at(350 + message * 30).ack(message * 10 + 11);
     }
-    let mut late = Script::new();
-    late.client = endpoint("192.0.2.1:50000");
-    late.initial = [12_345_678, 3];
-    late.at(330_000).syn();
-    late.at(330_150).syn_ack();
-    late.packet(Forward, 1, 0);
-    late.at(330_200)
+    let mut later = Script::new();
+    later.client = endpoint("192.0.2.1:50000");
+    later.initial = [12_345_678, 3];
+    later.at(330_000).syn();
+    later.at(330_150).syn_ack();
+    later.packet(Forward, 1, 0);
+    later
+        .at(330_200)
         .data(1, 101)
         .at(330_350)
         .ack(101)
         .close(101);
-    script.packets.extend(late.packets);
+    script.packets.extend(later.packets);
     script.packets.sort_by_key(|packet| packet.at_ns);
     for (number, packet) in (1..).zip(&mut script.packets) {
         packet.number = number;
     }
-    let inside = late.client;
+    let inside = later.client;
     let (mut here, mut there) = (Vec::new(), Vec::new());
     for client in [script.client, inside] {
         let mut part = script.clone();
@@ -291,24 +319,27 @@ fn addresses_that_are_changed_are_found_in_later_connections_too() {
             }
         }
     }
-    let (record, finding) = analyse_both(&here, &there);
-    assert_eq!(finding.translated_connections, 1);
+    let (record, summary) = analyse_both(&here, &there);
+    assert_eq!(summary.translated_connections, 1);
     assert_eq!(record.connections.len(), 2);
-    let passage = record.connections[1].passages[0];
+    let delivery_stats = record.connections[1].delivery_stats[0];
     assert_eq!(
-        (passage.delivered_bytes, passage.unmatched_packets),
+        (
+            delivery_stats.delivered_bytes,
+            delivery_stats.unmatched_packets
+        ),
         (100, 0)
     );
 }
 
 #[test]
-fn addresses_that_are_changed_on_the_way_may_be_given() {
+fn nat_addresses_may_be_given() {
     let script = one_message();
     let (here, mut there) = carry(&script, ONE_WAY, 0, &[]);
     let outside: IpAddr = "203.0.113.7".parse().unwrap();
     let changed = endpoint("203.0.113.7:40000");
     for packet in &mut there {
-        // Nothing else is left to know it by.
+        // No other field identifies the packet.
         packet.ip_id = packet.ip_id.map(|id| id ^ 0x5555);
         packet.window ^= 1;
         for end in [&mut packet.from, &mut packet.to] {
@@ -317,9 +348,9 @@ fn addresses_that_are_changed_on_the_way_may_be_given() {
             }
         }
     }
-    let options = Options {
+    let options = PairOptions {
         addresses: vec![(outside, "192.0.2.1".parse().unwrap())],
-        ..Options::default()
+        ..PairOptions::default()
     };
     let (record, _) = pair::analyse(
         here.into_iter(),
@@ -327,6 +358,6 @@ fn addresses_that_are_changed_on_the_way_may_be_given() {
         &options,
         Record::default(),
     );
-    let passage = record.only().passages[0];
-    assert_eq!(passage.delivered_bytes, 100);
+    let delivery_stats = record.only().delivery_stats[0];
+    assert_eq!(delivery_stats.delivered_bytes, 100);
 }

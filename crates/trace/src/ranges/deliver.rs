@@ -2,15 +2,15 @@
 
 use smallvec::SmallVec;
 
-use super::{Bringer, Delivery, Range, Readable, Tracker};
+use super::{Delivery, FirstArrival, Range, ReadTime, Tracker};
 
 impl Tracker {
-    /// Enters the arrival of bytes, in the packet with that number in the sender's trace if that
-    /// is known, and says how many of them arrived for the first time.
+    /// Records the arrival of bytes, in the packet with this number in the sender's trace if known.
+    /// Returns how many bytes arrived for the first time.
     #[inline]
     pub(crate) fn delivered(
         &mut self,
-        begin: i64,
+        start: i64,
         end: i64,
         at_ns: i64,
         packet: Option<u64>,
@@ -18,27 +18,27 @@ impl Tracker {
         let Some(in_order) = self.in_order else {
             return 0;
         };
-        if begin == end {
+        if start == end {
             return 0;
         }
         self.next = self.next.max(end);
-        self.arrived(begin, end, in_order, at_ns, packet)
+        self.arrived(start, end, in_order, at_ns, packet)
     }
 
     fn arrived(
         &mut self,
-        begin: i64,
+        start: i64,
         end: i64,
         in_order: i64,
         at_ns: i64,
         packet: Option<u64>,
     ) -> i64 {
         let mut first = 0;
-        // What was received before is here once more.
-        let mut at = begin.max(in_order);
+        // Bytes before this position were received already.
+        let mut at = start.max(in_order);
         let mut index = self.index_of(at);
         while at < end {
-            let gap_end = self.ranges.get(index).map_or(end, |range| range.begin);
+            let gap_end = self.ranges.get(index).map_or(end, |range| range.start);
             if gap_end > at {
                 self.insert_unsent(index, at, gap_end.min(end));
             }
@@ -47,27 +47,27 @@ impl Tracker {
             if range.delivery.is_none() {
                 range.delivery = Some(Delivery {
                     at_ns,
-                    bringer: bringer(range, packet),
-                    readable: Readable::Never,
-                    behind: (range.begin > in_order).then_some(in_order),
+                    first_arrival: first_arrival(range, packet),
+                    readable: ReadTime::Never,
+                    waited_for: (range.start > in_order).then_some(in_order),
                 });
-                first += range.end - range.begin;
+                first += range.end - range.start;
             }
             at = range.end;
             index += 1;
         }
-        if begin <= in_order {
-            self.read_on(Readable::At(at_ns));
+        if start <= in_order {
+            self.advance_in_order(ReadTime::At(at_ns));
         }
         first
     }
 
-    /// A range that arrived although the trace does not show that it was sent.
-    fn insert_unsent(&mut self, index: usize, begin: i64, end: i64) {
+    /// Inserts a range that arrived, but whose transmission is not in the trace.
+    fn insert_unsent(&mut self, index: usize, start: i64, end: i64) {
         self.ranges.insert(
             index,
             Range {
-                begin,
+                start,
                 end,
                 copies: SmallVec::new(),
                 acked_ns: None,
@@ -79,15 +79,15 @@ impl Tracker {
         );
     }
 
-    /// Goes on over all that has arrived without a gap; an application can read it from that
-    /// time on.
-    fn read_on(&mut self, readable: Readable) {
+    /// Advances over all ranges that have arrived without a gap; the application can read them from
+    /// that time on.
+    fn advance_in_order(&mut self, readable: ReadTime) {
         let Some(mut in_order) = self.in_order else {
             return;
         };
         let mut index = self.index_of(in_order);
         while let Some(range) = self.ranges.get_mut(index)
-            && range.begin <= in_order
+            && range.start <= in_order
             && let Some(delivery) = &mut range.delivery
         {
             delivery.readable = readable;
@@ -97,10 +97,10 @@ impl Tracker {
         self.in_order = Some(in_order);
     }
 
-    /// Enters that all before `ack` has been received, by `until_ns` at the latest by the clock of
-    /// the receiver's trace. What of it the trace does not show arrived at a time that is not
-    /// known; `unseen` is told each such range. What waited behind it could be read at a time that
-    /// is not known either, unless it came later.
+    /// Records that all bytes before `ack` have been received, at `until_ns` or earlier by the
+    /// receiver's clock. Ranges without a delivery arrived at an unknown time and are passed to
+    /// `unseen`. Ranges that waited for them became readable at an unknown time, unless they
+    /// arrived later.
     #[inline]
     pub(crate) fn received(&mut self, ack: i64, until_ns: i64, unseen: impl FnMut(&Range)) {
         if self.in_order.is_some_and(|in_order| in_order < ack) {
@@ -115,7 +115,7 @@ impl Tracker {
         let mut latest_ns = i64::MIN;
         let mut index = self.index_of(at);
         while let Some(range) = self.ranges.get(index)
-            && (range.begin < ack || range.begin <= at.max(ack) && range.delivery.is_some())
+            && (range.start < ack || range.start <= at.max(ack) && range.delivery.is_some())
         {
             if range.end > ack && range.delivery.is_none() {
                 self.cut(index, ack);
@@ -125,9 +125,9 @@ impl Tracker {
                 Some(delivery) => {
                     latest_ns = latest_ns.max(delivery.at_ns);
                     delivery.readable = if latest_ns > until_ns {
-                        Readable::At(latest_ns)
+                        ReadTime::At(latest_ns)
                     } else {
-                        Readable::Unknown
+                        ReadTime::Unknown
                     };
                 }
                 None => {
@@ -142,67 +142,65 @@ impl Tracker {
     }
 
     /// Whether any byte between these positions has not arrived.
-    pub(crate) fn misses(&self, begin: i64, end: i64) -> bool {
-        let begin = begin.max(self.in_order.unwrap_or(end));
-        let ranges = self.ranges.range(self.index_of(begin)..);
-        let mut ranges = ranges.take_while(|range| range.begin < end);
-        begin < end && ranges.any(|range| range.delivery.is_none())
+    pub(crate) fn misses(&self, start: i64, end: i64) -> bool {
+        let start = start.max(self.in_order.unwrap_or(end));
+        let ranges = self.ranges.range(self.index_of(start)..);
+        let mut ranges = ranges.take_while(|range| range.start < end);
+        start < end && ranges.any(|range| range.delivery.is_none())
     }
 
-    /// Tells each range between these positions which an ACK or a SACK block covered, as they do
-    /// what has arrived, and of which the receiver's trace does not show that it did. ACKs count
-    /// that came before `known_ns`: of later ones it may show that yet.
-    pub(crate) fn unseen(&self, begin: i64, end: i64, known_ns: i64, unseen: impl FnMut(&Range)) {
+    /// Passes ranges between these positions to `unseen` if an ACK or SACK block covered them but
+    /// the receiver's trace does not show their arrival. Only ACKs before `known_ns` count, because
+    /// later arrivals may still appear.
+    pub(crate) fn unseen(&self, start: i64, end: i64, known_ns: i64, unseen: impl FnMut(&Range)) {
         let is_known = |ns: Option<i64>| ns.is_some_and(|ns| ns < known_ns);
         let covered = |range: &&Range| {
             range.arrived_unseen || range.sacked_ns.is_some() || is_known(range.acked_ns)
         };
-        let ranges = self.ranges.range(self.index_of(begin)..);
-        let ranges = ranges.take_while(|range| range.begin < end);
+        let ranges = self.ranges.range(self.index_of(start)..);
+        let ranges = ranges.take_while(|range| range.start < end);
         ranges
             .filter(|range| range.delivery.is_none())
             .filter(covered)
             .for_each(unseen);
     }
 
-    /// The end of the first range that could not be read yet, and when an ACK came that covers it,
-    /// if one did.
+    /// The end of the first unreadable range, and the time of the ACK that covers it, if any.
     pub(crate) fn acked_unread(&self) -> Option<(i64, i64)> {
         let range = self.ranges.get(self.index_of(self.in_order?))?;
         Some((range.end, range.acked_ns?))
     }
 
-    /// Tells each range between these positions that a packet brought at this time which is none of
-    /// those sent.
-    pub(crate) fn brought_otherwise(
+    /// Passes the ranges between these positions that an unmatched packet delivered at this time.
+    pub(crate) fn delivered_otherwise(
         &self,
-        begin: i64,
+        start: i64,
         end: i64,
         at_ns: i64,
-        brought: impl FnMut(&Range),
+        report: impl FnMut(&Range),
     ) {
-        let is_it =
-            |delivery: Delivery| (delivery.bringer, delivery.at_ns) == (Bringer::Other, at_ns);
-        let ranges = self.ranges.range(self.index_of(begin)..);
-        let ranges = ranges.take_while(|range| range.begin < end);
+        let is_it = |delivery: Delivery| {
+            (delivery.first_arrival, delivery.at_ns) == (FirstArrival::Other, at_ns)
+        };
+        let ranges = self.ranges.range(self.index_of(start)..);
+        let ranges = ranges.take_while(|range| range.start < end);
         ranges
             .filter(|range| range.delivery.is_some_and(is_it))
-            .for_each(brought);
+            .for_each(report);
     }
 
-    /// Leaves out bytes of which nothing shows that they arrived, so that the rest is read in
-    /// order.
+    /// Skips bytes without a known arrival, so that later ranges become readable.
     pub(super) fn skip_missing(&mut self) {
         self.received(self.floor, i64::MAX, |_| {});
     }
 }
 
-fn bringer(range: &Range, packet: Option<u64>) -> Bringer {
+fn first_arrival(range: &Range, packet: Option<u64>) -> FirstArrival {
     if range.copies.is_empty() {
-        return Bringer::Missed;
+        return FirstArrival::Missed;
     }
     let is_it = |number| range.copies.iter().position(|copy| copy.packet == number);
-    let place = packet.and_then(is_it);
-    let index = place.and_then(|place| place.try_into().ok());
-    index.map_or(Bringer::Other, Bringer::Copy)
+    let index = packet.and_then(is_it);
+    let index = index.and_then(|index| index.try_into().ok());
+    index.map_or(FirstArrival::Other, FirstArrival::Copy)
 }

@@ -1,4 +1,4 @@
-//! What became of each byte of a stream, in ranges of bytes that shared one fate.
+//! State of each byte of a stream, in ranges of bytes with the same history.
 
 mod deliver;
 mod tracker;
@@ -9,36 +9,36 @@ pub(crate) use tracker::Tracker;
 
 /// Neighbouring bytes of one direction that were sent, acknowledged and delivered together.
 ///
-/// A stream falls into ranges as it was cut into segments; a copy, an acknowledgement or a
-/// delivery of a part cuts a range in two (thesis, section 3.4.3: TCP may repacketise).
+/// A stream is divided as it was segmented. A copy, ACK or delivery of a part splits a range
+/// (thesis, section 3.4.3: TCP may repacketise).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {
-    /// Position of the first byte; the first byte of a connection stands at 1, or, where the
-    /// trace begins in its middle, the first one seen.
-    pub begin: i64,
-    /// Position behind the last byte.
+    /// Position of the first byte. The first byte of a connection is 1; if the trace starts midway,
+    /// it is the first byte seen.
+    pub start: i64,
+    /// Position after the last byte.
     pub end: i64,
-    /// Each time the range was sent, in the order of the trace; none if the trace misses it.
-    pub copies: SmallVec<[Copy; 2]>,
-    /// When an ACK came that covers the range.
+    /// Transmissions of the range, in trace order; empty if not in the trace.
+    pub copies: SmallVec<[SentCopy; 2]>,
+    /// Time of the first ACK that covers the range.
     pub acked_ns: Option<i64>,
-    /// When a SACK block came that covers the range, if that was before the ACK.
+    /// Time of the first SACK block that covers the range, if before the ACK.
     pub sacked_ns: Option<i64>,
     /// The range's arrival in the receiver's trace.
     pub delivery: Option<Delivery>,
     pub(crate) ends_packet: bool,
-    /// The range arrived, for the receiver acknowledged it; its trace does not show when.
+    /// The receiver acknowledged the range, but its trace does not show the arrival.
     pub(crate) arrived_unseen: bool,
 }
 
-/// One time that a range was sent.
+/// One transmission of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Copy {
-    /// When, by the clock of the trace at the stream's sender.
+pub struct SentCopy {
+    /// Time by the clock of the trace at the stream's sender.
     pub at_ns: i64,
     /// [`Packet::number`](crate::Packet::number) in that trace.
     pub packet: u64,
-    /// In what kind of packet.
+    /// Kind of the packet.
     pub kind: CopyKind,
 }
 
@@ -47,86 +47,85 @@ pub struct Copy {
 pub enum CopyKind {
     /// The range was new.
     New,
-    /// The range rode along with new bytes.
+    /// The range was sent again, together with new bytes.
     Bundled,
-    /// The range was sent again, with no new byte.
+    /// The range was sent again, without new bytes.
     Retransmission,
 }
 
 /// The first arrival of a range, by the clock of the receiver's trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivery {
-    /// When it reached the transport layer.
+    /// Arrival time at the transport layer.
     pub at_ns: i64,
-    /// What brought it.
-    pub bringer: Bringer,
-    /// When the application could read it: all bytes before it were there.
-    pub readable: Readable,
-    /// The missing byte that it had to wait for, if it had to wait: head-of-line blocking.
-    pub behind: Option<i64>,
+    /// The packet that delivered it.
+    pub first_arrival: FirstArrival,
+    /// When the application could read it: all earlier bytes had arrived.
+    pub readable: ReadTime,
+    /// The missing byte that it waited for, if it waited: head-of-line blocking.
+    pub waited_for: Option<i64>,
 }
 
-/// The packet that brought a range first.
+/// The packet that delivered a range first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bringer {
+pub enum FirstArrival {
     /// This copy, as an index into [`Range::copies`].
     Copy(u32),
-    /// One that is none of those sent, as segments are that were joined or cut on the way.
+    /// A packet that was joined or split on the path.
     Other,
-    /// One that the sender's trace misses or that was sent before it began: the copies that it
-    /// shows came later, if there are any.
+    /// A packet missing in the sender's trace, or sent before it started. Any copies in the trace
+    /// came later.
     Missed,
 }
 
 /// When an application could read bytes that had arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Readable {
-    /// Never, as far as the traces go: bytes before them were missing to the end.
+pub enum ReadTime {
+    /// Not before the end of the traces: earlier bytes were missing.
     Never,
-    /// At a time that is not known: bytes before them arrived, and the receiver's trace does not
-    /// show when.
+    /// At an unknown time: earlier bytes arrived, but the receiver's trace does not show when.
     Unknown,
     /// At this time, by the clock of the receiver's trace, in nanoseconds.
     At(i64),
 }
 
 impl Range {
-    /// Bytes.
+    /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.end.abs_diff(self.begin)
+        self.end.abs_diff(self.start)
     }
 
-    /// Never so for a range that an observer is shown.
+    /// Always false for ranges that an observer receives.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.begin == self.end
+        self.start == self.end
     }
 
-    /// When it was first sent, if the trace shows it.
+    /// Time of the first transmission, if the trace shows it.
     #[must_use]
     pub fn first_sent_ns(&self) -> Option<i64> {
-        let missed = |delivery: Delivery| delivery.bringer == Bringer::Missed;
+        let missed = |delivery: Delivery| delivery.first_arrival == FirstArrival::Missed;
         if self.delivery.is_some_and(missed) {
             return None;
         }
         self.copies.first().map(|copy| copy.at_ns)
     }
 
-    /// From the first time that it was sent to the ACK that covers it: the ACK latency of the
-    /// LCN 2015 paper, section IV.A, in nanoseconds.
+    /// ACK latency in nanoseconds: first transmission to the ACK that covers it (LCN 2015 paper,
+    /// section IV.A).
     #[must_use]
     pub fn ack_latency_ns(&self) -> Option<i64> {
         Some(self.acked_ns?.saturating_sub(self.first_sent_ns()?))
     }
 
-    /// How often it was sent with no new byte.
+    /// Number of transmissions without a new byte.
     #[must_use]
     pub fn retransmissions(&self) -> usize {
         self.count(CopyKind::Retransmission)
     }
 
-    /// How often it rode along with new bytes.
+    /// Number of transmissions together with new bytes.
     #[must_use]
     pub fn bundled(&self) -> usize {
         self.count(CopyKind::Bundled)
@@ -136,15 +135,15 @@ impl Range {
         self.copies.iter().filter(|copy| copy.kind == kind).count()
     }
 
-    /// Whether it was sent again with no new byte.
+    /// Whether it was retransmitted without a new byte.
     pub(crate) fn was_retransmitted(&self) -> bool {
-        let again = |copy: &Copy| copy.kind == CopyKind::Retransmission;
-        self.copies.len() > 1 && self.copies.iter().any(again)
+        let retransmitted = |copy: &SentCopy| copy.kind == CopyKind::Retransmission;
+        self.copies.len() > 1 && self.copies.iter().any(retransmitted)
     }
 
-    /// When the only packet was sent that ends where the range does. A bundle goes on beyond what
-    /// rides along, and an ACK of it as well; an ACK of a part of a packet answers another one.
-    pub(crate) fn sent_to_its_end_ns(&self) -> Option<i64> {
+    /// Transmission time of the only packet that ends where the range does. A bundle and its ACK
+    /// extend beyond the bundled range; an ACK of a part of a packet answers another packet.
+    pub(crate) fn unique_send_time_ns(&self) -> Option<i64> {
         match &self.copies[..] {
             _ if !self.ends_packet => None,
             [only] => Some(only.at_ns),
@@ -156,10 +155,10 @@ impl Range {
         }
     }
 
-    /// Cuts it at a position inside it; itself is left with the first part.
+    /// Splits the range at a position inside it. `self` becomes the first part.
     pub(crate) fn split_off(&mut self, at: i64) -> Self {
         let mut rest = self.clone();
-        rest.begin = at;
+        rest.start = at;
         self.end = at;
         self.ends_packet = false;
         rest
@@ -167,26 +166,26 @@ impl Range {
 }
 
 impl Delivery {
-    /// The copy that came first, as an index into [`Range::copies`], if it is known.
+    /// The copy that arrived first, as an index into [`Range::copies`], if known.
     #[must_use]
     pub fn copy(&self) -> Option<usize> {
-        match self.bringer {
-            Bringer::Copy(index) => Some(index as usize),
-            Bringer::Other | Bringer::Missed => None,
+        match self.first_arrival {
+            FirstArrival::Copy(index) => Some(index as usize),
+            FirstArrival::Other | FirstArrival::Missed => None,
         }
     }
 
-    /// When the application could read it, if that is known.
+    /// When the application could read it, if known.
     #[must_use]
     pub fn in_order_ns(&self) -> Option<i64> {
         match self.readable {
-            Readable::At(ns) => Some(ns),
-            Readable::Never | Readable::Unknown => None,
+            ReadTime::At(ns) => Some(ns),
+            ReadTime::Never | ReadTime::Unknown => None,
         }
     }
 
-    /// How long it waited for bytes before it, in nanoseconds; none if it waited to the end, or
-    /// if it is not known how long.
+    /// Waiting time for earlier bytes, in nanoseconds; `None` if it waited to the end or the time
+    /// is unknown.
     #[must_use]
     pub fn blocked_ns(&self) -> Option<i64> {
         Some(self.in_order_ns()?.saturating_sub(self.at_ns))

@@ -4,46 +4,47 @@ use std::collections::VecDeque;
 
 use smallvec::smallvec;
 
-use super::{Copy, CopyKind, Range};
-use crate::packet::LARGEST_WINDOW;
+use super::{CopyKind, Range, SentCopy};
+use crate::packet::MAX_WINDOW;
 
-/// Ranges of one direction that are not finished, in order of position.
+/// Unfinished ranges of one direction, in order of position.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     pub(super) ranges: VecDeque<Range>,
-    /// All before this is finished, or from before the trace.
+    /// All bytes before this position are finished, or from before the trace.
     pub(super) floor: i64,
-    /// All before this is acknowledged.
+    /// All bytes before this position are acknowledged.
     pub(super) acked: i64,
-    /// Behind the last byte that was sent.
+    /// Position after the last byte sent.
     pub(super) next: i64,
-    /// Packets with a new byte that are not acknowledged.
+    /// Unacknowledged packets with a new byte.
     pub(super) in_flight: u32,
-    /// All before this the receiver's application could read; `None` without a receiver's trace.
+    /// All bytes before this position are readable by the application; `None` without a receiver's
+    /// trace.
     pub(super) in_order: Option<i64>,
     /// The blocks of the last SACK option.
     pub(super) blocks: [(i64, i64); 4],
 }
 
-/// How the bytes of a packet divide.
+/// The bytes of a packet by history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Placed {
+pub(crate) struct PlacedBytes {
     /// Never sent before.
     pub(crate) new: i64,
     /// Sent before and not finished.
     pub(crate) redundant: i64,
     /// Finished, or from before the trace.
     pub(crate) stale: i64,
-    /// Never sent before, and yet acknowledged earlier in the trace: new, but in no range.
-    pub(crate) late: i64,
-    /// How many copies there had been of the redundant byte that had the most.
+    /// Never sent before, but acknowledged earlier in the trace: new, but in no range.
+    pub(crate) already_acked: i64,
+    /// The maximum number of earlier copies of a redundant byte.
     pub(crate) earlier_copies: usize,
-    /// Whether the packet ended above all that was sent before it.
+    /// Whether the packet ended above all earlier ones.
     pub(crate) advanced: bool,
 }
 
-impl Placed {
-    /// What it makes of the whole packet.
+impl PlacedBytes {
+    /// The resulting kind of the packet.
     pub(crate) fn kind(&self) -> CopyKind {
         if self.redundant + self.stale == 0 {
             CopyKind::New
@@ -58,9 +59,9 @@ impl Placed {
 /// Position of a stream's first byte.
 const FIRST: i64 = 1;
 
-/// Without ACKs in the trace nothing would ever be finished, so more ranges than this are not
-/// kept. In segments of 1,460 bytes they are a window of 180 MiB.
-const MOST_RANGES: usize = 1 << 17;
+/// Maximum number of stored ranges, because without ACKs no range is ever finished. In segments of
+/// 1,460 bytes, a window of 180 MiB.
+const MAX_RANGES: usize = 1 << 17;
 
 impl Tracker {
     pub(crate) fn new(has_receiver: bool) -> Self {
@@ -87,14 +88,14 @@ impl Tracker {
         self.in_flight
     }
 
-    /// Whether nothing has been entered.
+    /// Whether the tracker is unused.
     pub(crate) fn is_fresh(&self) -> bool {
         self.ranges.is_empty() && self.floor == FIRST && self.next == FIRST
     }
 
-    /// Whether a position can belong to this stream at this time.
+    /// Whether a position can belong to this stream now.
     pub(crate) fn is_near(&self, position: i64) -> bool {
-        position.abs_diff(self.next) <= LARGEST_WINDOW.unsigned_abs()
+        position.abs_diff(self.next) <= MAX_WINDOW.unsigned_abs()
     }
 
     /// Bytes sent and not acknowledged.
@@ -103,31 +104,31 @@ impl Tracker {
         (self.next - self.acked).max(0)
     }
 
-    /// Enters the payload of a packet.
+    /// Adds the payload of a packet.
     #[inline]
-    pub(crate) fn sent(&mut self, begin: i64, end: i64, at_ns: i64, packet: u64) -> Placed {
-        let placed = if begin >= self.next {
-            self.append(begin, end, at_ns, packet);
-            Placed {
-                new: end - begin,
+    pub(crate) fn sent(&mut self, start: i64, end: i64, at_ns: i64, packet: u64) -> PlacedBytes {
+        let placed = if start >= self.next {
+            self.append(start, end, at_ns, packet);
+            PlacedBytes {
+                new: end - start,
                 advanced: true,
-                ..Placed::default()
+                ..PlacedBytes::default()
             }
         } else {
-            self.sent_again(begin, end, at_ns, packet)
+            self.sent_again(start, end, at_ns, packet)
         };
         self.next = self.next.max(end);
         placed
     }
 
     #[inline]
-    fn append(&mut self, begin: i64, end: i64, at_ns: i64, packet: u64) {
+    fn append(&mut self, start: i64, end: i64, at_ns: i64, packet: u64) {
         self.in_flight += 1;
         let arrived_unseen = self.has_received(end);
         self.ranges.push_back(Range {
-            begin,
+            start,
             end,
-            copies: smallvec![Copy {
+            copies: smallvec![SentCopy {
                 at_ns,
                 packet,
                 kind: CopyKind::New
@@ -140,13 +141,13 @@ impl Tracker {
         });
     }
 
-    fn sent_again(&mut self, begin: i64, end: i64, at_ns: i64, packet: u64) -> Placed {
-        let mut placed = Placed {
-            stale: (self.floor.min(end) - begin).max(0),
+    fn sent_again(&mut self, start: i64, end: i64, at_ns: i64, packet: u64) -> PlacedBytes {
+        let mut placed = PlacedBytes {
+            stale: (self.floor.min(end) - start).max(0),
             advanced: end > self.next,
-            ..Placed::default()
+            ..PlacedBytes::default()
         };
-        let copy = Copy {
+        let copy = SentCopy {
             at_ns,
             packet,
             kind: if placed.advanced {
@@ -155,19 +156,19 @@ impl Tracker {
                 CopyKind::Retransmission
             },
         };
-        let mut at = begin.max(self.floor);
+        let mut at = start.max(self.floor);
         let mut index = self.index_of(at);
         while at < end {
-            let gap_end = self.ranges.get(index).map_or(end, |range| range.begin);
+            let gap_end = self.ranges.get(index).map_or(end, |range| range.start);
             if gap_end > at {
                 if at < self.acked {
                     let stop = gap_end.min(end).min(self.acked);
-                    placed.late += stop - at;
+                    placed.already_acked += stop - at;
                     at = stop;
                     continue;
                 }
                 let stop = gap_end.min(end);
-                let copy = Copy {
+                let copy = SentCopy {
                     kind: CopyKind::New,
                     ..copy
                 };
@@ -178,13 +179,13 @@ impl Tracker {
                 self.isolate(&mut index, at, end);
                 let range = &mut self.ranges[index];
                 if range.copies.is_empty() {
-                    placed.new += range.end - range.begin;
-                    range.copies.push(Copy {
+                    placed.new += range.end - range.start;
+                    range.copies.push(SentCopy {
                         kind: CopyKind::New,
                         ..copy
                     });
                 } else {
-                    placed.redundant += range.end - range.begin;
+                    placed.redundant += range.end - range.start;
                     placed.earlier_copies = placed.earlier_copies.max(range.copies.len());
                     range.copies.push(copy);
                 }
@@ -195,15 +196,15 @@ impl Tracker {
         placed
     }
 
-    /// Puts bytes that no range has into their place.
-    fn fill(&mut self, index: usize, begin: i64, end: i64, copy: Copy) {
+    /// Inserts bytes that no range contains.
+    fn fill(&mut self, index: usize, start: i64, end: i64, copy: SentCopy) {
         let ends_packet = end > self.next;
         self.in_flight += u32::from(ends_packet);
         let arrived_unseen = self.has_received(end);
         self.ranges.insert(
             index,
             Range {
-                begin,
+                start,
                 end,
                 copies: smallvec![copy],
                 acked_ns: None,
@@ -215,37 +216,37 @@ impl Tracker {
         );
     }
 
-    /// Whether all before a position was received before it was sent, as it seems where the clocks
-    /// are not known well yet.
+    /// Whether all bytes before a position were received before they were sent, which happens while
+    /// the clock offset is inaccurate.
     #[inline]
     fn has_received(&self, end: i64) -> bool {
         self.in_order.is_some_and(|in_order| end <= in_order)
     }
 
-    /// The first range that does not end before a position.
+    /// The first range that ends after a position.
     pub(super) fn index_of(&self, at: i64) -> usize {
         match (self.ranges.front(), self.ranges.back()) {
             (Some(first), _) if first.end > at => 0,
             (_, Some(last)) if last.end <= at => self.ranges.len(),
-            (_, Some(last)) if last.begin <= at => self.ranges.len() - 1,
+            (_, Some(last)) if last.start <= at => self.ranges.len() - 1,
             (first, _) => first
                 .and_then(|first| self.guess(first, at))
                 .unwrap_or_else(|| self.ranges.partition_point(|range| range.end <= at)),
         }
     }
 
-    /// The range that holds `at`, if all before it are about as long as the first one, as the
-    /// segments of a greedy stream are.
+    /// The range that contains `at`, if all earlier ranges are about as long as the first, as in a
+    /// greedy stream.
     fn guess(&self, first: &Range, at: i64) -> Option<usize> {
-        let index = usize::try_from((at - first.begin) / (first.end - first.begin).max(1)).ok()?;
+        let index = usize::try_from((at - first.start) / (first.end - first.start).max(1)).ok()?;
         let guessed = self.ranges.get(index)?;
-        (guessed.begin <= at && at < guessed.end).then_some(index)
+        (guessed.start <= at && at < guessed.end).then_some(index)
     }
 
-    /// Cuts the range at `index`, which holds `at`, so that one begins at `at` and ends at or
-    /// before `end`; `index` is that one's afterwards.
+    /// Splits the range at `index`, which contains `at`, so that a range starts at `at` and ends at
+    /// or before `end`. `index` then refers to it.
     pub(super) fn isolate(&mut self, index: &mut usize, at: i64, end: i64) {
-        if self.ranges[*index].begin < at {
+        if self.ranges[*index].start < at {
             self.cut(*index, at);
             *index += 1;
         }
@@ -265,8 +266,7 @@ impl Tracker {
         self.ranges.front()
     }
 
-    /// Whether the next range is finished: acknowledged, and, where there is a receiver's trace,
-    /// received.
+    /// Whether the next range is finished: acknowledged and, with a receiver's trace, received.
     #[inline]
     pub(crate) fn has_finished(&self) -> bool {
         let Some(first) = self.ranges.front() else {
@@ -277,75 +277,75 @@ impl Tracker {
             (Some(in_order), Some(_)) => first.end <= in_order,
             (Some(in_order), None) => first.copies.is_empty() && first.end <= in_order,
         };
-        settled || self.ranges.len() > MOST_RANGES
+        settled || self.ranges.len() > MAX_RANGES
     }
 
-    /// Forgets the next range.
+    /// Drops the next range.
     pub(crate) fn drop_first(&mut self) {
         if let Some(range) = self.ranges.pop_front() {
             self.floor = range.end;
             if range.acked_ns.is_none() && range.ends_packet {
                 self.in_flight = self.in_flight.saturating_sub(1);
             }
-            if self.ranges.len() >= MOST_RANGES {
+            if self.ranges.len() >= MAX_RANGES {
                 self.skip_missing();
             }
         }
     }
 }
 
-/// What an ACK did.
+/// Effect of an ACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Advance {
-    /// Bytes that it acknowledged first.
+pub(crate) struct AckEffect {
+    /// Bytes acknowledged for the first time.
     pub(crate) bytes: i64,
-    /// Bytes that it acknowledged first and that the trace does not show as sent.
+    /// Bytes acknowledged for the first time whose transmission is not in the trace.
     pub(crate) unseen: i64,
-    /// When the last packet that it acknowledged was sent, if no other packet can have made the
-    /// peer send it (P. Karn, C. Partridge, 1987): it ends where the ACK does, was sent once, and
-    /// nothing else that the ACK covers was sent again, which it may have waited for.
+    /// Transmission time of the last acknowledged packet, if no other packet can have caused the
+    /// ACK (P. Karn, C. Partridge, 1987). The packet ends at the ACK, was sent once, and the ACK
+    /// covers no other retransmission that it may have waited for.
     pub(crate) sample_from_ns: Option<i64>,
 }
 
-/// What a SACK option did.
+/// Effect of a SACK option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Sacked {
-    /// Bytes that no block had covered before.
+pub(crate) struct SackEffect {
+    /// Bytes covered for the first time.
     pub(crate) bytes: i64,
-    /// The bytes that came twice, by the first block (RFC 2883).
+    /// Bytes received twice, according to the first block (RFC 2883).
     pub(crate) duplicate: Option<(i64, i64)>,
 }
 
 impl Tracker {
-    /// Enters a cumulative acknowledgement of all before `ack`.
+    /// Applies a cumulative ACK of all bytes before `ack`.
     #[inline]
-    pub(crate) fn acknowledged(&mut self, ack: i64, at_ns: i64) -> Advance {
+    pub(crate) fn apply_ack(&mut self, ack: i64, at_ns: i64) -> AckEffect {
         if ack <= self.acked {
-            return Advance::default();
+            return AckEffect::default();
         }
         self.advance(ack, at_ns)
     }
 
-    fn advance(&mut self, ack: i64, at_ns: i64) -> Advance {
-        let mut advance = Advance {
+    fn advance(&mut self, ack: i64, at_ns: i64) -> AckEffect {
+        let mut advance = AckEffect {
             bytes: ack - self.acked,
-            ..Advance::default()
+            ..AckEffect::default()
         };
-        let (mut covered, mut again) = (0, false);
+        let (mut covered, mut retransmitted) = (0, false);
         let mut index = self.index_of(self.acked);
         while let Some(range) = self.ranges.get(index)
-            && range.begin < ack
+            && range.start < ack
         {
             if range.end > ack {
                 self.cut(index, ack);
             }
             let range = &mut self.ranges[index];
-            covered += range.end - range.begin.max(self.acked);
+            covered += range.end - range.start.max(self.acked);
             range.acked_ns = Some(at_ns);
             self.in_flight = self.in_flight.saturating_sub(u32::from(range.ends_packet));
-            again |= range.was_retransmitted();
+            retransmitted |= range.was_retransmitted();
             advance.sample_from_ns = match range.sacked_ns {
-                None if !again && range.end == ack => range.sent_to_its_end_ns(),
+                None if !retransmitted && range.end == ack => range.unique_send_time_ns(),
                 _ => None,
             };
             index += 1;
@@ -356,42 +356,37 @@ impl Tracker {
         advance
     }
 
-    /// Enters the blocks of a SACK option, as positions, of an ACK that acknowledges all before
-    /// `ack`.
+    /// Applies the blocks of a SACK option, as positions, of an ACK with this acknowledgement
+    /// position.
     #[inline]
-    pub(crate) fn selectively_acknowledged(
-        &mut self,
-        ack: i64,
-        blocks: &[(i64, i64)],
-        at_ns: i64,
-    ) -> Sacked {
+    pub(crate) fn apply_sack(&mut self, ack: i64, blocks: &[(i64, i64)], at_ns: i64) -> SackEffect {
         if blocks.is_empty() {
-            return Sacked::default();
+            return SackEffect::default();
         }
         self.cover(ack, blocks, at_ns)
     }
 
-    fn cover(&mut self, ack: i64, blocks: &[(i64, i64)], at_ns: i64) -> Sacked {
-        let mut sacked = Sacked::default();
+    fn cover(&mut self, ack: i64, blocks: &[(i64, i64)], at_ns: i64) -> SackEffect {
+        let mut sacked = SackEffect::default();
         let mut seen = [(0, 0); 4];
-        for (place, &(left, right)) in blocks.iter().enumerate() {
+        for (index, &(left, right)) in blocks.iter().enumerate() {
             let inside_second = blocks
                 .get(1)
                 .is_some_and(|&(second, end)| second <= left && right <= end);
             if right <= left || right > self.next {
                 continue;
             }
-            if place == 0 && (right <= ack || inside_second) {
+            if index == 0 && (right <= ack || inside_second) {
                 sacked.duplicate = Some((left, right));
                 continue;
             }
-            if let Some(slot) = seen.get_mut(place) {
+            if let Some(slot) = seen.get_mut(index) {
                 *slot = (left, right);
             }
             let known = self
                 .blocks
                 .iter()
-                .filter(|(begin, end)| (*begin..*end).contains(&left))
+                .filter(|(start, end)| (*start..*end).contains(&left))
                 .map(|&(_, end)| end)
                 .max();
             sacked.bytes += self.mark(known.unwrap_or(left).max(ack), right, at_ns);
@@ -405,14 +400,14 @@ impl Tracker {
         let mut index = self.index_of(at);
         while at < right
             && let Some(range) = self.ranges.get(index)
-            && range.begin < right
+            && range.start < right
         {
-            at = at.max(range.begin);
+            at = at.max(range.start);
             self.isolate(&mut index, at, right);
             let range = &mut self.ranges[index];
             if range.sacked_ns.is_none() && range.acked_ns.is_none() {
                 range.sacked_ns = Some(at_ns);
-                bytes += range.end - range.begin;
+                bytes += range.end - range.start;
             }
             at = range.end;
             index += 1;

@@ -1,4 +1,4 @@
-//! Traces made by hand.
+//! Handmade traces.
 #![allow(dead_code)]
 
 use std::io::Cursor;
@@ -42,7 +42,7 @@ impl Order {
     }
 }
 
-/// A pcap file that grows record by record.
+/// A pcap file under construction.
 pub struct Pcap {
     order: Order,
     ns_per_tick: u64,
@@ -75,7 +75,7 @@ impl Pcap {
         }
     }
 
-    /// Appends a frame captured whole.
+    /// Appends a completely captured frame.
     pub fn frame(self, at_ns: u64, frame: &[u8]) -> Self {
         self.cut(at_ns, frame, frame.len())
     }
@@ -113,14 +113,14 @@ pub fn read(bytes: &[u8]) -> (Vec<Packet>, Input) {
     (input.by_ref().collect(), input)
 }
 
-/// The packets of a trace that has nothing wrong with it.
+/// The packets of a trace without warnings.
 pub fn packets(bytes: &[u8]) -> Vec<Packet> {
     let (packets, input) = read(bytes);
     assert_eq!(input.warnings(), []);
     packets
 }
 
-/// What the warnings say.
+/// The texts of the warnings.
 pub fn warnings(input: &Input) -> Vec<String> {
     input.warnings().iter().map(ToString::to_string).collect()
 }
@@ -209,13 +209,13 @@ pub struct PcapNg {
 }
 
 impl PcapNg {
-    /// Begins with a section.
+    /// Starts with a section.
     pub fn new(order: Order) -> Self {
         let bytes = Vec::new();
         Self { order, bytes }.section(order)
     }
 
-    /// A section in a byte order of its own.
+    /// Appends a section with its own byte order.
     pub fn section(mut self, order: Order) -> Self {
         self.order = order;
         let body = [
@@ -232,7 +232,7 @@ impl PcapNg {
         self.interface_with(link, snaplen, &[])
     }
 
-    /// With options, each a code and a value.
+    /// With options as pairs of code and value.
     pub fn interface_with(self, link: u16, snaplen: u32, options: &[(u16, &[u8])]) -> Self {
         let order = self.order;
         let mut body = [&order.u16(link)[..], &[0; 2], &order.u32(snaplen)].concat();
@@ -250,7 +250,7 @@ impl PcapNg {
         self.order.u64(seconds.cast_unsigned())
     }
 
-    /// An Enhanced Packet Block, with an option behind the packet.
+    /// An Enhanced Packet Block, with an option after the packet.
     pub fn enhanced(self, interface: u32, ticks: u64, captured: &[u8], len: usize) -> Self {
         let order = self.order;
         let mut body = order.u32(interface).to_vec();

@@ -1,5 +1,5 @@
-//! Files that break off or contradict themselves: what is before is given, and where it ends said.
-//! And the fuzz targets on their corpus, and on what mutation makes of it, always in the same way.
+//! Truncated or inconsistent files: earlier packets are returned, and the end is reported. Also
+//! runs the fuzz targets on their corpus and on deterministic mutations of it.
 
 use std::fs;
 use std::io::Write;
@@ -11,8 +11,8 @@ use rand_pcg::Pcg64;
 use crate::common::{ETHERNET, ORDERS, Order, Pcap, PcapNg, one, read, segment, warnings};
 use crate::targets;
 
-/// Reads the first `len` bytes, for every `len` from `first`, of a file whose records end at
-/// `ends`, each with one packet unless it comes before the first packet.
+/// Reads the first `len` bytes of a file, for every `len` from `first`. Its records end at `ends`;
+/// each has one packet, except those before the first packet.
 fn cut_everywhere(file: &[u8], first: usize, ends: &[usize], packets_before: usize) {
     for len in first..=file.len() {
         let (packets, input) = read(&file[..len]);
@@ -23,15 +23,16 @@ fn cut_everywhere(file: &[u8], first: usize, ends: &[usize], packets_before: usi
         if start == len {
             assert_eq!(input.warnings(), [], "{len}");
         } else {
-            let warning =
-                format!("at byte {start}: the trace ends within a record; all before it was read");
+            let warning = format!(
+                "at byte {start}: the trace ends within a record; all earlier records were read"
+            );
             assert_eq!(warnings(&input), [warning], "{len}");
         }
     }
 }
 
 #[test]
-fn a_pcap_file_cut_anywhere_gives_what_is_before() {
+fn truncated_pcap_gives_all_earlier_packets() {
     for order in ORDERS {
         let frame = segment(b"hello");
         let file = Pcap::microseconds(order, ETHERNET);
@@ -42,7 +43,7 @@ fn a_pcap_file_cut_anywhere_gives_what_is_before() {
 }
 
 #[test]
-fn a_pcapng_file_cut_anywhere_gives_what_is_before() {
+fn truncated_pcapng_gives_all_earlier_packets() {
     for order in ORDERS {
         let frame = segment(b"hello");
         let mut ends = vec![0, 28];
@@ -57,13 +58,13 @@ fn a_pcapng_file_cut_anywhere_gives_what_is_before() {
 }
 
 #[test]
-fn compressed_files_that_break_off_give_what_can_be_had() {
+fn truncated_compressed_file_gives_readable_packets() {
     let frame = segment(&[7; 1400]);
     let file = (0..200).fold(
         Pcap::microseconds(Order::Little, ETHERNET),
         |file, at_ns| {
             let mut frame = frame.clone();
-            // Otherwise 200 packets are no more than a few bytes.
+            // Otherwise 200 packets compress to a few bytes.
             frame[54..]
                 .iter_mut()
                 .zip(at_ns..)
@@ -80,23 +81,28 @@ fn compressed_files_that_break_off_give_what_can_be_had() {
         let [warning] = &warnings(&input)[..] else {
             panic!("one warning, not {:?}", input.warnings());
         };
-        assert!(warning.ends_with("all before it was read"), "{warning}");
+        assert!(
+            warning.ends_with("all earlier records were read"),
+            "{warning}"
+        );
     }
-    let behind = [&gzip[..], b"behind"].concat();
-    let (packets, input) = read(&behind);
+    let after = [&gzip[..], b"behind"].concat();
+    let (packets, input) = read(&after);
     assert_eq!(packets.len(), 200);
     assert_eq!(input.warnings().len(), 1);
 }
 
 #[test]
-fn a_length_that_cannot_be_is_damage_and_no_reason_to_wait_for_memory() {
+fn impossible_length_is_damage_without_allocation() {
     let mut file = one(ETHERNET, &segment(b"x"));
     file[32..36].copy_from_slice(&Order::Little.u32(1 << 31));
     let (packets, input) = read(&file);
     assert_eq!(packets, []);
     assert_eq!(
         warnings(&input),
-        ["at byte 24: a record claims 2147483648 bytes; it and all behind it was not read"]
+        [
+            "at byte 24: impossible record length 2147483648: this record and all later ones were not read"
+        ]
     );
 
     let frame = segment(b"x");
@@ -111,14 +117,14 @@ fn a_length_that_cannot_be_is_damage_and_no_reason_to_wait_for_memory() {
         assert_eq!(
             warnings(&input),
             [format!(
-                "at byte {at}: a record claims {len} bytes; it and all behind it was not read"
+                "at byte {at}: impossible record length {len}: this record and all later ones were not read"
             )]
         );
     }
 }
 
 #[test]
-fn a_block_whose_two_lengths_differ_ends_the_reading() {
+fn block_with_unequal_lengths_ends_reading() {
     let frame = segment(b"x");
     let file = PcapNg::new(Order::Little).interface(ETHERNET, 0);
     let mut file = file.enhanced(0, 1, &frame, frame.len()).bytes;
@@ -129,13 +135,13 @@ fn a_block_whose_two_lengths_differ_ends_the_reading() {
     assert_eq!(
         warnings(&input),
         [
-            "at byte 48: a block says 96 bytes at its start and 16843009 at its end; nothing behind it was read"
+            "at byte 48: a block's two lengths differ (96 and 16843009 bytes): this block and all later ones were not read"
         ]
     );
 }
 
 #[test]
-fn a_packet_that_cannot_be_read_does_not_end_the_reading() {
+fn unreadable_packet_is_skipped() {
     let frame = segment(b"x");
     let file = PcapNg::new(Order::Little)
         .enhanced(0, 1, &frame, frame.len())
@@ -155,16 +161,16 @@ fn a_packet_that_cannot_be_read_does_not_end_the_reading() {
     assert_eq!(
         problems,
         [
-            "a packet was captured on interface 0, which the trace does not describe; it was not read",
-            "a packet was captured on interface 3, which the trace does not describe; it was not read",
-            "packets were recorded without their time; 1970 was taken",
-            "a packet is longer than its block; it was not read",
+            "a packet was captured on interface 0, which the trace does not describe: it was skipped",
+            "a packet was captured on interface 3, which the trace does not describe: it was skipped",
+            "packets were recorded without times: 1970 was used",
+            "a packet is longer than its block: it was skipped",
         ]
     );
 }
 
 #[test]
-fn a_trace_damaged_all_over_gives_a_hundred_warnings() {
+fn damaged_trace_gives_at_most_hundred_warnings() {
     let frame = segment(b"x");
     let file = (0..150).fold(PcapNg::new(Order::Little), |file, ticks| {
         file.enhanced(0, ticks, &frame, frame.len())
@@ -175,7 +181,7 @@ fn a_trace_damaged_all_over_gives_a_hundred_warnings() {
 }
 
 #[test]
-fn a_clock_that_was_set_back_is_told_where_it_was() {
+fn clock_set_back_gives_warning_with_position() {
     let frame = segment(b"hello");
     let at_s = [100, 101, 98, 99, 98].into_iter();
     let file = at_s.fold(Pcap::microseconds(Order::Little, ETHERNET), |file, at_s| {
@@ -184,16 +190,16 @@ fn a_clock_that_was_set_back_is_told_where_it_was() {
     let (packets, input) = read(&file.bytes);
     assert_eq!(packets.len(), 5);
     let [first, second] = warnings(&input).try_into().unwrap();
-    let place = 24 + 2 * (16 + frame.len());
-    let expected = format!("at byte {place}: packet 3 is 3 s older than the one before it");
+    let offset = 24 + 2 * (16 + frame.len());
+    let expected = format!("at byte {offset}: packet 3 is 3 s older than the one before it");
     assert!(first.starts_with(&expected), "{first}");
     assert!(second.contains("packet 5 is 1 s older"), "{second}");
 }
 
 const MUTANTS: usize = 30_000;
-/// Each starts the threads that read two traces.
+/// Each flow mutant starts two reader threads.
 const MUTANTS_OF_FLOWS: usize = 3_000;
-/// Numbers at which lengths and counters tend to go wrong.
+/// Numbers at which lengths and counters tend to overflow.
 const EDGES: [u32; 9] = [
     0,
     1,
@@ -207,17 +213,17 @@ const EDGES: [u32; 9] = [
 ];
 
 #[test]
-fn no_mutant_of_a_file_breaks_the_container_target() {
+fn container_target_survives_mutated_files() {
     fuzz("container", MUTANTS, targets::container);
 }
 
 #[test]
-fn no_mutant_of_a_frame_breaks_the_headers_target() {
+fn headers_target_survives_mutated_frames() {
     fuzz("headers", MUTANTS, targets::headers);
 }
 
 #[test]
-fn no_mutant_of_a_conversation_breaks_the_flows_target() {
+fn flows_target_survives_mutated_conversations() {
     fuzz("flows", MUTANTS_OF_FLOWS, targets::flows);
 }
 

@@ -1,4 +1,4 @@
-//! Cross-check: etherparse reads the same of any valid packet.
+//! Cross-check: etherparse reads the same from any valid packet.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,7 +11,7 @@ use crate::common::{ETHERNET, one, packets};
 use crate::common::{IPV4, IPV6, TCP, ethernet, ipv4_with, ipv6_with, tcp_with};
 
 #[test]
-fn both_read_the_same_of_random_packets() {
+fn random_packets_read_as_by_etherparse() {
     let mut random = Pcg64::seed_from_u64(1);
     for _ in 0..3_000 {
         let frame = random_frame(&mut random);
@@ -142,7 +142,7 @@ fn by_etherparse(frame: &[u8]) -> Packet {
     packet
 }
 
-/// Behind the addresses and as many tags as there are.
+/// The offset after the link addresses and any number of tags.
 fn ip_start(frame: &[u8]) -> usize {
     let ethertype = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let mut at = 12;

@@ -1,6 +1,6 @@
 //! Link layers, IP, TCP.
 
-use pillion_trace::{Flags, Packet, Timestamps, input::Counts};
+use pillion_trace::{Flags, Packet, Timestamps, input::InputCounts};
 
 use crate::common::{ETHERNET, Order, Pcap, one, packets, read};
 use crate::common::{IPV4, IPV6, TCP, ethernet, ipv4, ipv4_with, ipv6, ipv6_with};
@@ -13,14 +13,14 @@ fn only(link: u16, frame: &[u8]) -> Packet {
     packet
 }
 
-fn counts(link: u16, captured: &[u8], len: usize) -> Counts {
+fn counts(link: u16, captured: &[u8], len: usize) -> InputCounts {
     let file = Pcap::microseconds(Order::Little, link).cut(0, captured, len);
     let (packets, input) = read(&file.bytes);
     assert_eq!(packets.len() as u64, input.counts().tcp);
     *input.counts()
 }
 
-const ONE: Counts = Counts {
+const ONE: InputCounts = InputCounts {
     packets: 1,
     tcp: 0,
     other_link: 0,
@@ -35,7 +35,7 @@ const ONE: Counts = Counts {
 };
 
 #[test]
-fn every_field_of_a_segment_is_read() {
+fn all_segment_fields_are_read() {
     let packet = only(ETHERNET, &segment(b"hello"));
     assert_eq!(packet.from.to_string(), "192.0.2.1:4000");
     assert_eq!(packet.to.to_string(), "192.0.2.2:80");
@@ -52,7 +52,7 @@ fn every_field_of_a_segment_is_read() {
 }
 
 #[test]
-fn ipv6_is_read_and_has_no_identification() {
+fn ipv6_is_read_without_ip_id() {
     let packet = only(ETHERNET, &ethernet(IPV6, &ipv6(&tcp(b"hello"))));
     assert_eq!(packet.from.to_string(), "[2001:db8::1]:4000");
     assert_eq!(packet.to.to_string(), "[2001:db8::2]:80");
@@ -61,7 +61,7 @@ fn ipv6_is_read_and_has_no_identification() {
 }
 
 #[test]
-fn each_link_layer_leads_to_the_same_segment() {
+fn all_link_layers_give_the_same_segment() {
     let (v4, v6) = (ipv4(&tcp(b"hello")), ipv6(&tcp(b"hello")));
     let tag = |kind: u16, inner: u16| [kind.to_be_bytes(), [0, 7], inner.to_be_bytes()].concat();
     let sll = |protocol: u16| [&[0; 14][..], &protocol.to_be_bytes()].concat();
@@ -104,7 +104,7 @@ fn each_link_layer_leads_to_the_same_segment() {
 }
 
 #[test]
-fn ip_options_and_extension_headers_belong_to_the_headers() {
+fn ip_options_and_extensions_count_as_headers() {
     let packet = only(228, &ipv4_with(TCP, 0, &[1; 8], &tcp(b"hello")));
     assert_eq!((packet.header_len, packet.payload_len), (48, 5));
 
@@ -140,7 +140,7 @@ fn padding_and_check_sequences_are_not_payload() {
 }
 
 #[test]
-fn where_the_ip_length_is_zero_the_frame_s_holds() {
+fn zero_ip_length_uses_frame_length() {
     let mut v4 = ipv4(&tcp(&[7; 3000]));
     v4[2..4].fill(0);
     let mut v6 = ipv6(&tcp(&[7; 3000]));
@@ -152,11 +152,11 @@ fn where_the_ip_length_is_zero_the_frame_s_holds() {
 }
 
 #[test]
-fn of_fragments_only_the_first_is_a_packet() {
+fn only_first_fragment_is_a_packet() {
     let first = counts(228, &ipv4_with(TCP, 0x2000, &[], &tcp(&[0; 4])), 44);
     assert_eq!(
         first,
-        Counts {
+        InputCounts {
             tcp: 1,
             first_fragments: 1,
             ..ONE
@@ -165,7 +165,7 @@ fn of_fragments_only_the_first_is_a_packet() {
     let later = counts(228, &ipv4_with(TCP, 0x2003, &[], &[0; 40]), 60);
     assert_eq!(
         later,
-        Counts {
+        InputCounts {
             fragments: 1,
             ..ONE
         }
@@ -177,7 +177,7 @@ fn of_fragments_only_the_first_is_a_packet() {
     };
     assert_eq!(
         fragment(1),
-        Counts {
+        InputCounts {
             tcp: 1,
             first_fragments: 1,
             ..ONE
@@ -185,7 +185,7 @@ fn of_fragments_only_the_first_is_a_packet() {
     );
     assert_eq!(
         fragment(8),
-        Counts {
+        InputCounts {
             fragments: 1,
             ..ONE
         }
@@ -193,28 +193,28 @@ fn of_fragments_only_the_first_is_a_packet() {
 }
 
 #[test]
-fn what_is_not_tcp_is_counted_by_what_it_is() {
+fn packets_without_tcp_are_counted_by_reason() {
     let arp = ethernet(0x0806, &[0; 46]);
-    assert_eq!(counts(1, &arp, 60), Counts { not_ip: 1, ..ONE });
+    assert_eq!(counts(1, &arp, 60), InputCounts { not_ip: 1, ..ONE });
     let udp = ethernet(IPV4, &ipv4_with(17, 0, &[], &[0; 8]));
-    assert_eq!(counts(1, &udp, 42), Counts { not_tcp: 1, ..ONE });
+    assert_eq!(counts(1, &udp, 42), InputCounts { not_tcp: 1, ..ONE });
     let icmp = ipv6_with(58, &[0; 8]);
-    assert_eq!(counts(229, &icmp, 48), Counts { not_tcp: 1, ..ONE });
+    assert_eq!(counts(229, &icmp, 48), InputCounts { not_tcp: 1, ..ONE });
 }
 
 #[test]
-fn a_frame_cut_anywhere_is_read_as_far_as_it_goes() {
+fn truncated_frame_is_read_as_far_as_possible() {
     let options = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
     let frame = ethernet(IPV4, &ipv4(&tcp_with(0x10, &options, &[7; 100])));
     for captured in 0..frame.len() {
         let expected = match captured {
-            0..54 => Counts { cut: 1, ..ONE },
-            54..66 => Counts {
+            0..54 => InputCounts { cut: 1, ..ONE },
+            54..66 => InputCounts {
                 tcp: 1,
                 options_cut: 1,
                 ..ONE
             },
-            _ => Counts { tcp: 1, ..ONE },
+            _ => InputCounts { tcp: 1, ..ONE },
         };
         let seen = counts(ETHERNET, &frame[..captured], frame.len());
         assert_eq!(seen, expected, "{captured} bytes captured");
@@ -222,14 +222,14 @@ fn a_frame_cut_anywhere_is_read_as_far_as_it_goes() {
 }
 
 #[test]
-fn headers_that_contradict_themselves_are_damage() {
+fn inconsistent_headers_are_damage() {
     let good = ipv4(&tcp(b"hello"));
     let with = |index: usize, byte| {
         let mut packet = good.clone();
         packet[index] = byte;
         counts(228, &packet, packet.len())
     };
-    let damaged = Counts { damaged: 1, ..ONE };
+    let damaged = InputCounts { damaged: 1, ..ONE };
     assert_eq!(with(0, 0x55), damaged, "IP version 5");
     assert_eq!(with(0, 0x44), damaged, "IP header of 16 bytes");
     assert_eq!(with(3, 19), damaged, "total length below the header's");
@@ -240,7 +240,7 @@ fn headers_that_contradict_themselves_are_damage() {
 }
 
 #[test]
-fn options_are_read_in_any_order() {
+fn tcp_options_are_read_in_any_order() {
     let options = [
         &[1, 3, 3, 7][..],
         &[1, 5, 18, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4],
@@ -262,7 +262,7 @@ fn options_are_read_in_any_order() {
 }
 
 #[test]
-fn size_and_scale_are_those_of_a_syn_only() {
+fn mss_and_window_scale_are_read_only_from_syn() {
     let options = [2, 4, 0x05, 0xb4, 1, 3, 3, 15];
     let packet = only(228, &ipv4(&tcp_with(0x12, &options, b"")));
     assert_eq!((packet.mss, packet.window_scale), (Some(1460), Some(14)));
@@ -271,7 +271,7 @@ fn size_and_scale_are_those_of_a_syn_only() {
 }
 
 #[test]
-fn a_malformed_option_ends_the_options_and_nothing_else() {
+fn malformed_option_ends_only_the_options() {
     let timestamps = [8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
     for malformed in [[8, 0], [8, 1], [5, 40], [0, 0]] {
         let options = [&malformed[..], &timestamps].concat();

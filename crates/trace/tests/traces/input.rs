@@ -1,4 +1,4 @@
-//! File formats: times, byte orders, interfaces, compression, what is not a trace; and filters.
+//! File formats: times, byte orders, interfaces, compression, invalid files; and filters.
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ fn times(bytes: &[u8]) -> Vec<i64> {
 }
 
 #[test]
-fn pcap_is_read_in_both_byte_orders_and_resolutions() {
+fn pcap_reads_both_byte_orders_and_resolutions() {
     for order in ORDERS {
         let file = Pcap::microseconds(order, ETHERNET).frame(AT, &segment(b"x"));
         assert_eq!(times(&file.bytes), [1_700_000_000_123_456_000]);
@@ -24,7 +24,7 @@ fn pcap_is_read_in_both_byte_orders_and_resolutions() {
 }
 
 #[test]
-fn the_long_record_headers_of_an_old_libpcap_are_read() {
+fn pcap_reads_long_record_headers() {
     let mut file = Pcap::new(Order::Little, 0xa1b2_cd34, 1000, 1).bytes;
     let frame = segment(b"x");
     for field in [1, 2, frame.len() as u32, frame.len() as u32, 0, 0] {
@@ -35,21 +35,21 @@ fn the_long_record_headers_of_an_old_libpcap_are_read() {
 }
 
 #[test]
-fn the_length_of_check_sequences_is_no_part_of_the_link_type() {
+fn pcap_link_type_excludes_check_sequence_length() {
     let file = Pcap::new(Order::Big, 0xa1b2_c3d4, 1000, 0x2400_0001);
     let file = file.frame(AT, &[&segment(b"xy")[..], &[0; 4]].concat());
     assert_eq!(packets(&file.bytes)[0].payload_len, 2);
 }
 
 #[test]
-fn a_pcap_packet_may_be_longer_than_the_header_says() {
+fn pcap_packet_may_exceed_snapshot_length() {
     let mut file = one(ETHERNET, &segment(&[0; 2000]));
     file[16..20].copy_from_slice(&Order::Little.u32(1500));
     assert_eq!(packets(&file)[0].payload_len, 2000);
 }
 
 #[test]
-fn packets_keep_their_number_and_their_length_on_the_wire() {
+fn packets_have_file_number_and_wire_length() {
     let whole = segment(&[7; 1000]);
     let file = Pcap::microseconds(Order::Little, ETHERNET)
         .frame(AT, &[0; 60])
@@ -64,7 +64,7 @@ fn packets_keep_their_number_and_their_length_on_the_wire() {
 }
 
 #[test]
-fn each_interface_of_each_section_has_its_own_link_type_and_clock() {
+fn pcapng_interfaces_have_own_link_type_and_clock() {
     for [first, second] in [[Order::Big, Order::Little], [Order::Little, Order::Big]] {
         let frame = segment(b"x");
         let file = PcapNg::new(first);
@@ -86,7 +86,7 @@ fn each_interface_of_each_section_has_its_own_link_type_and_clock() {
 }
 
 #[test]
-fn times_of_pcapng_use_all_64_bits() {
+fn pcapng_times_use_all_64_bits() {
     let frame = segment(b"x");
     let file = PcapNg::new(Order::Little)
         .interface_with(ETHERNET, 0, &[(9, &[9])])
@@ -95,7 +95,7 @@ fn times_of_pcapng_use_all_64_bits() {
 }
 
 #[test]
-fn obsolete_and_simple_packet_blocks_are_read() {
+fn pcapng_reads_obsolete_and_simple_packet_blocks() {
     for order in ORDERS {
         let frame = segment(&[7; 100]);
         let file = PcapNg::new(order)
@@ -110,7 +110,7 @@ fn obsolete_and_simple_packet_blocks_are_read() {
         assert_eq!(
             warnings(&input),
             [format!(
-                "at byte {simple_at}: packets were recorded without their time; 1970 was taken"
+                "at byte {simple_at}: packets were recorded without times: 1970 was used"
             )]
         );
         assert_eq!(input.span_ns(), Some((5000, 5000)));
@@ -118,7 +118,7 @@ fn obsolete_and_simple_packet_blocks_are_read() {
 }
 
 #[test]
-fn blocks_that_do_not_matter_are_passed_over_whatever_their_length() {
+fn pcapng_skips_other_blocks_of_any_length() {
     let frame = segment(b"x");
     let file = PcapNg::new(Order::Big)
         .block(4, &[1; 20])
@@ -129,7 +129,7 @@ fn blocks_that_do_not_matter_are_passed_over_whatever_their_length() {
 }
 
 #[test]
-fn packets_of_a_link_type_that_is_not_read_are_counted_beside_the_others() {
+fn packets_of_unsupported_link_type_are_counted() {
     let frame = segment(b"x");
     let file = PcapNg::new(Order::Little)
         .interface(105, 0)
@@ -143,13 +143,13 @@ fn packets_of_a_link_type_that_is_not_read_are_counted_beside_the_others() {
     assert_eq!(
         warnings(&input),
         [
-            "at byte 28: an interface has link type 105, which is not read; its packets were left out"
+            "at byte 28: an interface has link type 105, which is not supported: its packets were skipped"
         ]
     );
 }
 
 #[test]
-fn compression_is_recognised_by_content() {
+fn compression_is_detected_by_content() {
     let plain = one(ETHERNET, &segment(b"x"));
     let gzip = |bytes: &[u8]| {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -176,30 +176,30 @@ fn compression_is_recognised_by_content() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused_with_the_reason() {
+fn invalid_trace_gives_specific_error() {
     let pcap = one(ETHERNET, &[]);
     let mut version = pcap.clone();
     version[4] = 1;
     for (bytes, message) in [
         (
             &b""[..],
-            "test: is empty; check that the capture ran, and wrote here",
+            "test: is empty: check that the capture ran and wrote to this file",
         ),
         (
             b"\x7fELF\x02",
-            "test: is not a packet trace: it begins with 7f 45 4c 46; expected pcap or pcapng, plain or compressed with gzip or zstd, as `tcpdump -w FILE` writes it",
+            "test: is not a packet trace: starts with 7f 45 4c 46; expected pcap or pcapng, plain or compressed with gzip or zstd, as from `tcpdump -w FILE`",
         ),
         (
             &pcap[..23],
-            "test: ends after 23 bytes, within its header; copy or capture it again",
+            "test: ends after 23 bytes, within its header: copy or capture it again",
         ),
         (
             &version,
-            "test: is pcap of version 1.4, and only 2.x is read; convert it with `editcap -F pcap`",
+            "test: is pcap version 1.4, but only 2.x is supported: convert it with `editcap -F pcap`",
         ),
         (
             &one(127, &[]),
-            "test: has link type 127, which is not read; capture at the Ethernet or IP layer, such as with `tcpdump -i any`",
+            "test: has link type 127, which is not supported: capture at the Ethernet or IP layer, as with `tcpdump -i any`",
         ),
     ] {
         let error = open(bytes).err().expect("an error");
@@ -208,7 +208,7 @@ fn what_is_no_trace_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_missing_file_is_named() {
+fn missing_file_is_named_in_error() {
     let error = input::open("/nonexistent/trace.pcap".as_ref())
         .err()
         .unwrap();
@@ -218,7 +218,7 @@ fn a_missing_file_is_named() {
     );
 }
 
-/// Numbers of the packets that `filter` takes of an IPv4 packet at 1 s and an IPv6 one at 2 s.
+/// Numbers of the packets that `filter` accepts, of an IPv4 packet at 1 s and an IPv6 one at 2 s.
 fn taken(filter: Filter) -> Vec<u64> {
     let file = Pcap::nanoseconds(Order::Big, ETHERNET)
         .frame(1_000_000_000, &segment(b"x"))
@@ -234,12 +234,12 @@ fn filter() -> Filter {
 }
 
 #[test]
-fn an_empty_filter_takes_everything() {
+fn empty_filter_accepts_all_packets() {
     assert_eq!(taken(filter()), [1, 2]);
 }
 
 #[test]
-fn either_end_may_match() {
+fn filter_matches_either_end() {
     for address in ["192.0.2.1", "192.0.2.2"] {
         assert_eq!(taken(filter().address(address.parse().unwrap())), [1]);
     }
@@ -252,14 +252,14 @@ fn either_end_may_match() {
 }
 
 #[test]
-fn every_condition_has_to_hold() {
+fn filter_requires_all_conditions() {
     let address = filter().address("192.0.2.1".parse().unwrap());
     assert_eq!(taken(address.clone().port(80)), [1]);
     assert_eq!(taken(address.port(81)), [0; 0]);
 }
 
 #[test]
-fn a_time_window_includes_its_start_and_not_its_end() {
+fn filter_window_includes_start_and_excludes_end() {
     assert_eq!(taken(filter().from(2_000_000_000)), [2]);
     assert_eq!(taken(filter().until(2_000_000_000)), [1]);
 }

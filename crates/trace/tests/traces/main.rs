@@ -1,4 +1,4 @@
-//! Traces made by hand, by chance and by conversations of which the truth is known.
+//! Tests of traces: handmade, random, and simulated with known truth.
 
 mod common;
 mod damage;

@@ -1,91 +1,91 @@
 mod values;
 
-use values::{Exact, Rounded};
+use values::{ExactValues, Histogram};
 
 use crate::measure::{Step, nearest_rank, thinned};
 
 pub use values::Moments;
 
-/// The distribution of values that are not negative: times in nanoseconds, sizes in bytes,
-/// packets.
+/// Distribution of non-negative values: times in nanoseconds, sizes in bytes, packets.
 ///
-/// Number, smallest, largest, mean and standard deviation are exact. So are quantiles while there
-/// are at most 4,096 values; from then on they are rounded up to three digits, by less than
-/// 0.1 %, in memory that hardly grows any more; or they are those of a random sample.
+/// Count, minimum, maximum, mean and standard deviation are exact. Quantiles are exact up to 4,096
+/// values. Beyond that, they are rounded up by less than 0.1 % in nearly constant memory, or come
+/// from a random sample.
 ///
-/// One without values takes a word of memory: most connections of a trace can be attempts to
-/// connect, and each has 26 distributions.
+/// An empty distribution takes one word of memory. Most connections of a trace can be connection
+/// attempts, and each connection has 26 distributions.
 #[derive(Debug, Clone, Default)]
-pub struct Distribution(Option<Box<Filled>>);
+pub struct Distribution(Option<Box<NonEmpty>>);
 
-/// One with a value at least.
+/// Data of a distribution with at least one value.
 #[derive(Debug, Clone)]
-struct Filled {
+struct NonEmpty {
     values: Values,
-    /// Of them, those that quantiles do not rest on: a sample has others in their place.
+    /// Values that quantiles do not use, because a sample represents them.
     unsampled: u64,
     moments: Moments,
 }
 
 #[derive(Debug, Clone)]
 enum Values {
-    /// In order once they are settled.
-    All(Exact),
-    Rounded(Rounded),
+    /// Sorted after [`Distribution::finalize`].
+    All(ExactValues),
+    Histogram(Histogram),
 }
 
-const MOST_EXACT: usize = 4096;
+const MAX_EXACT: usize = 4096;
 
 impl Distribution {
-    /// Adds a value; a negative one counts as 0.
+    /// Adds a value; a negative value counts as 0.
     #[inline]
     pub fn record(&mut self, value: i64) {
         let value = value.max(0).unsigned_abs();
         match &mut self.0 {
             Some(filled) => filled.record(value),
-            None => self.begin(value),
+            None => self.init(value),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn begin(&mut self, first: u64) {
-        let mut filled = Box::new(Filled {
-            values: Values::All(Exact::default()),
+    fn init(&mut self, first: u64) {
+        let mut filled = Box::new(NonEmpty {
+            values: Values::All(ExactValues::default()),
             unsampled: 0,
-            moments: Moments::beginning_with(first),
+            moments: Moments::starting_at(first),
         });
         filled.record(first);
         self.0 = Some(filled);
     }
 
-    /// Of so many values that only a sample is known of; each stands for as many.
-    pub fn sampled(moments: Moments, sample: impl ExactSizeIterator<Item = i64>) -> Self {
+    /// A distribution of `moments.count` values, of which only a sample exists. Each sampled value
+    /// represents an equal number of values.
+    pub fn from_sample(moments: Moments, sample: impl ExactSizeIterator<Item = i64>) -> Self {
         let size = sample.len() as u64;
-        // The least and the most are known, and are not left to chance.
+        // Minimum and maximum are known exactly, so they are not sampled.
         let others = moments.count.saturating_sub(2);
         let (each, more) = (others / size.max(1), others % size.max(1));
-        let mut filled = Filled {
-            values: Values::Rounded(Rounded::default()),
+        let mut filled = NonEmpty {
+            values: Values::Histogram(Histogram::default()),
             unsampled: moments.count.saturating_sub(size),
             moments,
         };
-        for (place, value) in (0..).zip(sample) {
+        for (index, value) in (0..).zip(sample) {
             let value = value.max(0).unsigned_abs();
             let value = value.clamp(moments.smallest, moments.largest);
-            filled.keep(value, each + u64::from(place < more));
+            filled.store(value, each + u64::from(index < more));
         }
-        filled.keep(moments.smallest, 1);
-        filled.keep(moments.largest, 1);
+        filled.store(moments.smallest, 1);
+        filled.store(moments.largest, 1);
         Self(Some(Box::new(filled)))
     }
 
-    /// What is exact, if there are values.
+    /// Exact moments; `None` without values.
     pub fn moments(&self) -> Option<Moments> {
         Some(self.0.as_ref()?.moments)
     }
 
-    /// Adds so much to each value; what were negative then counts as 0.
+    /// Adds `by` to each value; negative results count as 0.
     pub fn shift(&mut self, by: i64) {
         if by != 0
             && let Some(filled) = &mut self.0
@@ -94,14 +94,14 @@ impl Distribution {
         }
     }
 
-    /// How many values quantiles rest on, if that is a random sample of them.
+    /// Number of values in the random sample; `None` if quantiles use all values.
     #[must_use]
     pub fn sample(&self) -> Option<u64> {
         let filled = self.0.as_ref()?;
         (filled.unsampled > 0).then(|| filled.moments.count - filled.unsampled)
     }
 
-    /// Adds all values of another.
+    /// Adds all values of another distribution.
     pub fn add(&mut self, other: &Self) {
         match (&mut self.0, &other.0) {
             (_, None) => {}
@@ -110,9 +110,9 @@ impl Distribution {
         }
     }
 
-    /// Puts the values in order, which reading them needs.
-    pub fn settle(&mut self) {
-        if let Some(Filled {
+    /// Sorts the values. Required before quantiles are read.
+    pub fn finalize(&mut self) {
+        if let Some(NonEmpty {
             values: Values::All(all),
             ..
         }) = self.0.as_deref_mut()
@@ -127,7 +127,7 @@ impl Distribution {
         self.0.as_ref().map_or(0, |filled| filled.moments.count)
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
@@ -136,7 +136,7 @@ impl Distribution {
     /// Whether quantiles are exact.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        let all = |filled: &Filled| matches!(filled.values, Values::All(_));
+        let all = |filled: &NonEmpty| matches!(filled.values, Values::All(_));
         self.0.as_deref().is_none_or(all)
     }
 
@@ -159,7 +159,7 @@ impl Distribution {
         Some(moments.first as f64 + moments.sum / moments.count as f64)
     }
 
-    /// The standard deviation of a sample; none of a single value.
+    /// The sample standard deviation; `None` for fewer than two values.
     #[must_use]
     pub fn sd(&self) -> Option<f64> {
         let moments = self.moments()?;
@@ -168,8 +168,8 @@ impl Distribution {
         (moments.count > 1).then(|| (spread.max(0.0) / (count - 1.0)).sqrt())
     }
 
-    /// The smallest value that at least a share `q` of all values does not exceed (nearest rank,
-    /// never interpolated). `q` is limited to 0 to 1.
+    /// The `q` quantile by nearest rank: the smallest value that at least a share `q` of all values
+    /// does not exceed. `q` is limited to 0 to 1.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let filled = self.0.as_ref()?;
@@ -182,14 +182,14 @@ impl Distribution {
         let rank = nearest_rank(q, count)?;
         match &filled.values {
             Values::All(all) => all.get(rank as usize - 1),
-            Values::Rounded(rounded) => {
-                let value = rounded.of_rank(rank).unwrap_or(largest);
+            Values::Histogram(histogram) => {
+                let value = histogram.value_at_rank(rank).unwrap_or(largest);
                 Some(value.clamp(smallest, largest))
             }
         }
     }
 
-    /// Each value in order, with how often it came.
+    /// Distinct values in ascending order, each with its count.
     #[must_use]
     pub fn steps(&self) -> Vec<(u64, u64)> {
         let Some(filled) = &self.0 else {
@@ -206,17 +206,18 @@ impl Distribution {
                 }
                 steps
             }
-            Values::Rounded(rounded) => {
+            Values::Histogram(histogram) => {
                 let within =
                     |value: u64| value.clamp(filled.moments.smallest, filled.moments.largest);
-                let steps = rounded.iter();
+                let steps = histogram.iter();
                 steps.map(|(value, times)| (within(value), times)).collect()
             }
         }
     }
 
-    /// The cumulative distribution: values in order, each with the share of all that do not
-    /// exceed it. At most 1,000: the tail exact, the body thinned so far that no figure shows it.
+    /// The cumulative distribution: values in ascending order, each with the share of values that
+    /// do not exceed it. At most 1,000 points: the tail is exact, the body is thinned below the
+    /// resolution of a figure.
     #[must_use]
     pub fn curve(&self) -> Vec<(u64, f64)> {
         let count = self.len() as f64;
@@ -226,8 +227,8 @@ impl Distribution {
             .collect()
     }
 
-    /// The complementary cumulative distribution, of the values of [`curve`](Self::curve): each
-    /// with the share of all that exceed it, which ends with 0.
+    /// The complementary cumulative distribution at the values of [`curve`](Self::curve): each with
+    /// the share of values that exceed it. Ends with 0.
     #[must_use]
     pub fn complement(&self) -> Vec<(u64, f64)> {
         let count = self.len();
@@ -238,11 +239,11 @@ impl Distribution {
     }
 }
 
-impl Filled {
+impl NonEmpty {
     #[inline]
     fn record(&mut self, value: u64) {
         self.moments.record(value);
-        self.keep(value, 1);
+        self.store(value, 1);
     }
 
     fn shift(&mut self, by: i64) {
@@ -257,38 +258,38 @@ impl Filled {
         }
         match &mut self.values {
             Values::All(all) => *all = all.iter().map(shifted).collect(),
-            Values::Rounded(rounded) => {
-                let mut higher = Rounded::default();
-                for (value, times) in rounded.iter() {
+            Values::Histogram(histogram) => {
+                let mut higher = Histogram::default();
+                for (value, times) in histogram.iter() {
                     higher.add(shifted(value), times);
                 }
-                *rounded = higher;
+                *histogram = higher;
             }
         }
     }
 
     #[inline]
-    fn keep(&mut self, value: u64, times: u64) {
+    fn store(&mut self, value: u64, times: u64) {
         match &mut self.values {
-            Values::All(all) if all.len() as u64 + times <= MOST_EXACT as u64 => {
+            Values::All(all) if all.len() as u64 + times <= MAX_EXACT as u64 => {
                 (0..times).for_each(|_| all.push(value));
             }
             Values::All(_) => {
                 self.round();
-                self.keep(value, times);
+                self.store(value, times);
             }
-            Values::Rounded(rounded) => rounded.add(value, times),
+            Values::Histogram(histogram) => histogram.add(value, times),
         }
     }
 
     #[cold]
     fn round(&mut self) {
         if let Values::All(all) = &self.values {
-            let mut rounded = Rounded::default();
+            let mut histogram = Histogram::default();
             for value in all.iter() {
-                rounded.add(value, 1);
+                histogram.add(value, 1);
             }
-            self.values = Values::Rounded(rounded);
+            self.values = Values::Histogram(histogram);
         }
     }
 
@@ -296,11 +297,11 @@ impl Filled {
         self.unsampled += other.unsampled;
         self.moments.add(&other.moments);
         match &other.values {
-            Values::All(all) => all.iter().for_each(|value| self.keep(value, 1)),
-            Values::Rounded(rounded) => {
+            Values::All(all) => all.iter().for_each(|value| self.store(value, 1)),
+            Values::Histogram(histogram) => {
                 self.round();
-                for (value, times) in rounded.iter() {
-                    self.keep(value, times);
+                for (value, times) in histogram.iter() {
+                    self.store(value, times);
                 }
             }
         }
@@ -321,18 +322,18 @@ impl FromIterator<i64> for Distribution {
 mod tests {
     use super::*;
 
-    fn of(values: impl IntoIterator<Item = i64>) -> Distribution {
+    fn distribution_of(values: impl IntoIterator<Item = i64>) -> Distribution {
         let mut distribution = Distribution::default();
         for value in values {
             distribution.record(value);
         }
-        distribution.settle();
+        distribution.finalize();
         distribution
     }
 
     #[test]
     fn quantiles_of_few_values_are_nearest_rank() {
-        let all = of((1..=100).rev());
+        let all = distribution_of((1..=100).rev());
         for rank in 1..=100 {
             assert_eq!(all.quantile(rank as f64 / 100.0), Some(rank));
         }
@@ -349,8 +350,8 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_of_many_values_are_right_to_three_digits() {
-        let all = of((1..=100_000).map(|value| value * 10_007));
+    fn quantiles_of_many_values_are_exact_to_three_digits() {
+        let all = distribution_of((1..=100_000).map(|value| value * 10_007));
         assert!(!all.is_exact());
         for percent in [1.0, 10.0, 50.0, 97.0, 99.0] {
             let exact = percent * 1000.0 * 10_007.0;
@@ -369,34 +370,34 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_of_few_values_has_each() {
-        let few = of([10, 30, 10, 20]);
+    fn curve_of_few_values_has_each_value() {
+        let few = distribution_of([10, 30, 10, 20]);
         assert_eq!(few.curve(), [(10, 0.5), (20, 0.75), (30, 1.0)]);
         assert_eq!(few.complement(), [(10, 0.5), (20, 0.25), (30, 0.0)]);
     }
 
     #[test]
-    fn the_tail_of_many_values_is_told_to_the_last() {
+    fn curve_of_many_values_has_exact_tail() {
         const COUNT: i64 = 1_000_000;
-        let all = of((1..=COUNT).map(|place| 10 * COUNT / place));
+        let all = distribution_of((1..=COUNT).map(|index| 10 * COUNT / index));
         let tail = all.complement();
         assert!(tail.len() <= 1000 && tail.is_sorted_by(|one, next| one.1 > next.1));
         let rarest = tail.len() - 10..tail.len();
         let shares = tail[rarest].iter().map(|(_, share)| (share * 1e6).round());
         assert!(shares.eq((0..10).rev().map(f64::from)));
-        // On the way there, no share is left out that a log axis would show.
+        // Before the tail, neighbouring shares differ by less than a log axis shows.
         for pair in tail.windows(2).filter(|pair| pair[1].1 > 1e-5) {
             assert!(pair[1].1 / pair[0].1 > 0.9, "{pair:?}");
         }
     }
 
     #[test]
-    fn distributions_add_up_as_if_they_had_been_one() {
+    fn sum_of_two_distributions_equals_one_of_all_values() {
         for many in [30, 3000, 9000] {
-            let (mut low, high) = (of(0..many), of(many..2 * many));
+            let (mut low, high) = (distribution_of(0..many), distribution_of(many..2 * many));
             low.add(&high);
-            low.settle();
-            let all = of(0..2 * many);
+            low.finalize();
+            let all = distribution_of(0..2 * many);
             assert_eq!(low.steps(), all.steps());
             assert!((low.mean().unwrap() - all.mean().unwrap()).abs() < 1e-6);
             assert!((low.sd().unwrap() - all.sd().unwrap()).abs() < 1e-6);
@@ -404,8 +405,8 @@ mod tests {
     }
 
     #[test]
-    fn no_values_have_no_mean_and_no_quantile() {
-        let none = of([]);
+    fn empty_distribution_has_no_mean_and_no_quantile() {
+        let none = distribution_of([]);
         assert_eq!(
             (none.quantile(0.5), none.mean(), none.sd()),
             (None, None, None)
@@ -414,9 +415,9 @@ mod tests {
     }
 
     #[test]
-    fn a_small_spread_of_large_values_is_not_lost() {
+    fn standard_deviation_of_large_close_values_is_exact() {
         let day_ns = 86_400_000_000_000;
-        let all = of([day_ns, day_ns + 1000, day_ns + 2000]);
+        let all = distribution_of([day_ns, day_ns + 1000, day_ns + 2000]);
         assert!((all.sd().unwrap() - 1000.0).abs() < 1e-6);
     }
 }

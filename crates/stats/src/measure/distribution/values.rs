@@ -1,6 +1,6 @@
-//! Values of a distribution: all of them, rounded, or as moments.
+//! Storage of a distribution's values: exact, as a histogram, or as moments.
 
-/// What is known of values exactly, however many of them are kept.
+/// Exact statistics, independent of the number of stored values.
 #[derive(Debug, Clone, Copy)]
 pub struct Moments {
     /// The number of values.
@@ -9,18 +9,18 @@ pub struct Moments {
     pub smallest: u64,
     /// The largest value.
     pub largest: u64,
-    /// The first value. Sums are of differences from it, so that little is lost of large values
-    /// that differ little.
+    /// The first value. Sums use differences from it, which preserves the precision of large,
+    /// similar values.
     pub first: u64,
-    /// The sum of all differences from the first value.
+    /// Sum of the differences from the first value.
     pub sum: f64,
-    /// The sum of their squares.
+    /// Sum of the squares of these differences.
     pub sum_of_squares: f64,
 }
 
 impl Moments {
-    /// Those of no value yet, of which this one comes first.
-    pub(super) fn beginning_with(first: u64) -> Self {
+    /// Empty moments with `first` as the reference value.
+    pub(super) fn starting_at(first: u64) -> Self {
         Self {
             count: 0,
             smallest: first,
@@ -41,7 +41,7 @@ impl Moments {
         self.sum_of_squares += difference * difference;
     }
 
-    /// Adds the values of another.
+    /// Adds the moments of another distribution.
     pub(super) fn add(&mut self, other: &Self) {
         let shift = other.first as f64 - self.first as f64;
         let count = other.count as f64;
@@ -53,7 +53,7 @@ impl Moments {
         self.largest = self.largest.max(other.largest);
     }
 
-    /// The moments of so many values that are distributed alike.
+    /// Scales the moments to `count` values of the same distribution.
     #[must_use]
     pub fn times(self, count: u64) -> Self {
         let factor = count as f64 / self.count as f64;
@@ -66,14 +66,15 @@ impl Moments {
     }
 }
 
-/// All values, in half of the memory while each is below 2³²: times up to four seconds, and sizes.
+/// All values. 32 bits each while all are below 2³², which covers sizes and times up to four
+/// seconds.
 #[derive(Debug, Clone)]
-pub(super) enum Exact {
+pub(super) enum ExactValues {
     Narrow(Vec<u32>),
     Wide(Vec<u64>),
 }
 
-impl Exact {
+impl ExactValues {
     #[inline]
     pub(super) fn push(&mut self, value: u64) {
         match (&mut *self, u32::try_from(value)) {
@@ -103,25 +104,25 @@ impl Exact {
         }
     }
 
-    pub(super) fn get(&self, place: usize) -> Option<u64> {
+    pub(super) fn get(&self, index: usize) -> Option<u64> {
         match self {
-            Self::Narrow(values) => values.get(place).copied().map(u64::from),
-            Self::Wide(values) => values.get(place).copied(),
+            Self::Narrow(values) => values.get(index).copied().map(u64::from),
+            Self::Wide(values) => values.get(index).copied(),
         }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = u64> {
-        (0..self.len()).map_while(|place| self.get(place))
+        (0..self.len()).map_while(|index| self.get(index))
     }
 }
 
-impl Default for Exact {
+impl Default for ExactValues {
     fn default() -> Self {
         Self::Narrow(Vec::new())
     }
 }
 
-impl FromIterator<u64> for Exact {
+impl FromIterator<u64> for ExactValues {
     fn from_iter<I: IntoIterator<Item = u64>>(values: I) -> Self {
         let mut all = Self::default();
         values.into_iter().for_each(|value| all.push(value));
@@ -129,23 +130,22 @@ impl FromIterator<u64> for Exact {
     }
 }
 
-/// How often values came, in memory that does not grow with their number.
+/// Histogram of values, in memory that does not grow with their number.
 ///
-/// Values below 2,048 are kept as they are, larger ones in steps of which a power of two has
-/// 1,024: rounded up to the end of a step they are right to three digits, as in a histogram of
-/// high dynamic range (HdrHistogram). Adding a value takes a few instructions: a trace gives
-/// several for each packet.
+/// Values below 2,048 are exact. Each larger power of two has 1,024 steps, and a value is rounded
+/// up to the end of its step. The result is right to three digits, as in HdrHistogram. Adding a
+/// value takes a few instructions, because a trace yields several values per packet.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Rounded {
-    /// Of each step; up to a whole power of two.
+pub(super) struct Histogram {
+    /// Count per step, up to a whole power of two.
     times: Vec<u32>,
 }
 
-/// Steps in a power of two.
+/// Steps per power of two.
 const STEPS: usize = 1 << STEPS_LOG2;
 const STEPS_LOG2: u32 = 10;
 
-impl Rounded {
+impl Histogram {
     #[inline]
     pub(super) fn add(&mut self, value: u64, times: u64) {
         let step = step(value);
@@ -162,16 +162,16 @@ impl Rounded {
         self.times[step] = times;
     }
 
-    /// The largest values of the steps that have any, in order, each with how often they came.
+    /// The maximum of each non-empty step in ascending order, with its count.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         let steps = self.times.iter().enumerate();
         steps
             .filter(|&(_, &times)| times > 0)
-            .map(|(step, &times)| (largest(step), times.into()))
+            .map(|(step, &times)| (step_max(step), times.into()))
     }
 
-    /// The value of which so many are not larger, itself counted; none if there are fewer.
-    pub(super) fn of_rank(&self, rank: u64) -> Option<u64> {
+    /// The value at a rank, 1 for the smallest; `None` beyond the last.
+    pub(super) fn value_at_rank(&self, rank: u64) -> Option<u64> {
         let mut seen = 0;
         let mut steps = self.iter();
         let found = steps.find(|&(_, times)| {
@@ -182,19 +182,19 @@ impl Rounded {
     }
 }
 
-/// The step of a value: by how many bits it is too long, and the bits that are left.
+/// The step of a value: the number of excess bits, then the remaining bits.
 #[inline]
 fn step(value: u64) -> usize {
-    let longest_kept = (1 << (STEPS_LOG2 + 1)) - 1;
-    let too_long = u64::BITS - 1 - STEPS_LOG2 - (value | longest_kept).leading_zeros();
+    let max_stored = (1 << (STEPS_LOG2 + 1)) - 1;
+    let too_long = u64::BITS - 1 - STEPS_LOG2 - (value | max_stored).leading_zeros();
     (too_long as usize) * STEPS + (value >> too_long) as usize
 }
 
-fn largest(step: usize) -> u64 {
+fn step_max(step: usize) -> u64 {
     let too_long = (step / STEPS).saturating_sub(1);
-    let kept = (step - too_long * STEPS) as u64;
-    // The last step of all ends with the largest number.
-    ((kept + 1) << too_long).wrapping_sub(1)
+    let stored = (step - too_long * STEPS) as u64;
+    // The last step ends at `u64::MAX`.
+    ((stored + 1) << too_long).wrapping_sub(1)
 }
 
 #[cfg(test)]
@@ -202,11 +202,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_kept_as_they_are_whatever_their_size() {
+    fn exact_values_store_values_of_any_size() {
         let largest_narrow = u64::from(u32::MAX);
         let given = [7, largest_narrow, 3, largest_narrow + 1, 5, u64::MAX, 0];
-        let mut all: Exact = given[..3].iter().copied().collect();
-        assert!(matches!(all, Exact::Narrow(_)));
+        let mut all: ExactValues = given[..3].iter().copied().collect();
+        assert!(matches!(all, ExactValues::Narrow(_)));
         given[3..].iter().for_each(|&value| all.push(value));
         assert!(all.iter().eq(given));
         all.sort();
@@ -218,36 +218,36 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_rounded_up_by_less_than_a_thousandth() {
+    fn histogram_rounds_up_by_less_than_a_thousandth() {
         let powers = (0..u64::BITS).map(|bit| 1 << bit);
         for value in powers.flat_map(|power: u64| [power - 1, power, power + power / 3]) {
-            let rounded = largest(step(value));
+            let rounded = step_max(step(value));
             assert!(rounded >= value, "{value} to {rounded}");
             assert!(rounded - value <= value / 1024, "{value} to {rounded}");
             assert!(value >= 2048 || rounded == value);
         }
-        assert_eq!(largest(step(u64::MAX)), u64::MAX);
+        assert_eq!(step_max(step(u64::MAX)), u64::MAX);
     }
 
     #[test]
-    fn steps_follow_each_other() {
+    fn histogram_steps_are_contiguous() {
         for at in 0..50 * STEPS {
-            assert_eq!(step(largest(at)), at);
-            assert_eq!(step(largest(at) + 1), at + 1);
+            assert_eq!(step(step_max(at)), at);
+            assert_eq!(step(step_max(at) + 1), at + 1);
         }
     }
 
     #[test]
-    fn a_rank_finds_the_value_that_has_it() {
-        let mut rounded = Rounded::default();
+    fn histogram_finds_value_at_rank() {
+        let mut histogram = Histogram::default();
         for (value, times) in [(7, 2), (1_000_000, 3), (3, 1)] {
-            rounded.add(value, times);
+            histogram.add(value, times);
         }
-        let found = [1, 2, 3, 4, 6, 7].map(|rank| rounded.of_rank(rank));
-        let million = largest(step(1_000_000));
+        let found = [1, 2, 3, 4, 6, 7].map(|rank| histogram.value_at_rank(rank));
+        let million = step_max(step(1_000_000));
         let expected = [3, 7, 7, million, million].map(Some);
         assert_eq!(found[..5], expected);
         assert_eq!(found[5], None);
-        assert!(rounded.iter().eq([(3, 1), (7, 2), (million, 3)]));
+        assert!(histogram.iter().eq([(3, 1), (7, 2), (million, 3)]));
     }
 }

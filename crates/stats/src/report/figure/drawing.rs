@@ -1,20 +1,20 @@
-//! A figure's drawing: grid, ticks and titles of its axes, its lines and their labels.
+//! Draws a figure: grid, ticks, axis titles, lines and labels.
 
-use super::labels::{self, Labelled};
-use super::layout::{Layout, Point, fit, place, text_width};
+use super::labels::{self, LabelledLine};
+use super::layout::{Layout, Point, coordinate, fit, text_width};
 use super::{Figure, Line, Role, Shape, SideAxis};
 use crate::report::markup::Markup;
 
-/// The length of the ticks of the side axis, and their labels' distance from the plot.
+/// Length of the side axis's ticks, and the gap between labels and plot.
 const TICK: f64 = 4.0;
 const GAP: f64 = 7.0;
-/// Between the rows of a label, in sizes of its type.
+/// Distance between the rows of a label, in font sizes.
 const ROW: f64 = 1.1;
 
 pub(super) fn draw_axes(out: &mut Markup, figure: &Figure, layout: &Layout) {
     let [left, top, right, bottom] = layout.edges();
-    let rows = layout.y.ticks.iter().map(|t| place(layout.py(*t)));
-    let columns = layout.x.ticks.iter().map(|t| place(layout.px(*t)));
+    let rows = layout.y.ticks.iter().map(|t| coordinate(layout.py(*t)));
+    let columns = layout.x.ticks.iter().map(|t| coordinate(layout.px(*t)));
     let grid: String = rows
         .map(|y| format!("M{left} {y}H{right}"))
         .chain(columns.map(|x| format!("M{x} {top}V{bottom}")))
@@ -29,8 +29,8 @@ pub(super) fn draw_axes(out: &mut Markup, figure: &Figure, layout: &Layout) {
     for tick in &layout.y.ticks {
         let rows = wrapped(&layout.y.label(*tick), size, room);
         let above = (rows.len() - 1) as f64 * ROW / 2.0;
-        for (place, row) in rows.iter().enumerate() {
-            let down = (place as f64 * ROW - above + 0.35) * size;
+        for (index, row) in rows.iter().enumerate() {
+            let down = (index as f64 * ROW - above + 0.35) * size;
             let at = (plot.left - GAP, layout.py(*tick) + down);
             write(out, layout, at, "end", row);
         }
@@ -51,7 +51,7 @@ pub(super) fn draw_axes(out: &mut Markup, figure: &Figure, layout: &Layout) {
     }
 }
 
-/// The text in one row, or in two where that is too wide; what has no room there is cut.
+/// The text in one row, or in two if it is too wide. Rows that still do not fit are truncated.
 fn wrapped(text: &str, size: f64, room: f64) -> Vec<String> {
     let width = |text: &str| text_width(text, size);
     if width(text) <= room {
@@ -72,9 +72,9 @@ fn draw_side(out: &mut Markup, side: &SideAxis, layout: &Layout) {
     let mut ticks = String::new();
     for (value, label) in &side.ticks {
         let y = layout.py(*value);
-        let inside = (0.0..=1.0).contains(&layout.y.place(*value));
+        let inside = (0.0..=1.0).contains(&layout.y.position(*value));
         if inside && taken.iter().all(|t| (t - y).abs() > size * 1.2) {
-            ticks += &format!("M{} {}h{TICK}", place(right), place(y));
+            ticks += &format!("M{} {}h{TICK}", coordinate(right), coordinate(y));
             let at = (right + GAP, y + size * 0.35);
             write(out, layout, at, "start", label);
             taken.push(y);
@@ -89,8 +89,7 @@ fn write(out: &mut Markup, layout: &Layout, at: (f64, f64), anchor: &str, text: 
     text_at(out, "axis", at, layout.format.small, anchor, text);
 }
 
-/// The number of styles for lines of data, in the theme. A style beyond them has the colour of the one
-/// as many before it, and another dash.
+/// Number of line styles in the theme. Further styles repeat the colours with another dash pattern.
 pub const STYLES: usize = 6;
 
 pub(super) fn draw_lines(out: &mut Markup, figure: &Figure, layout: &Layout) {
@@ -98,7 +97,7 @@ pub(super) fn draw_lines(out: &mut Markup, figure: &Figure, layout: &Layout) {
         .lines
         .iter()
         .partition(|line| matches!(line.shape, Shape::Box | Shape::Dots));
-    // Their names stand at the axis.
+    // The axis shows their names.
     for line in named {
         let (class, d) = match line.shape {
             Shape::Box => ("box", boxed(line, layout)),
@@ -127,12 +126,12 @@ pub(super) fn draw_lines(out: &mut Markup, figure: &Figure, layout: &Layout) {
             let d = dots(line, layout);
             out.empty("path", &[("class", &class), ("d", &d)]);
         }
-        // A single point has its label beside it as a line has.
+        // The label of a single point is placed like that of a line.
         let path = match path[..] {
             [point] => vec![point; 2],
             _ => path,
         };
-        labelled.push(Labelled {
+        labelled.push(LabelledLine {
             label: label(line, path.is_empty()),
             size: match line.role {
                 Role::Data => layout.format.label,
@@ -142,18 +141,18 @@ pub(super) fn draw_lines(out: &mut Markup, figure: &Figure, layout: &Layout) {
         });
     }
     if figure.lines.is_empty() {
-        labelled.push(Labelled {
+        labelled.push(LabelledLine {
             label: "no data".into(),
             size: layout.format.label,
             path: Vec::new(),
         });
     }
-    let labels = labels::place(&labelled, layout.plot);
+    let labels = labels::place_all(&labelled, layout.plot);
     let classes = classes.iter().map(String::as_str).chain(["reference"]);
     for ((label, line), class) in labels.iter().zip(&labelled).zip(classes) {
         let Some(label) = label else { continue };
         if let Some((from, to)) = label.leader {
-            let [x, y, to_x, to_y] = [from.0, from.1, to.0, to.1].map(place);
+            let [x, y, to_x, to_y] = [from.0, from.1, to.0, to.1].map(coordinate);
             let d = format!("M{x} {y}L{to_x} {to_y}");
             out.empty("path", &[("class", "leader"), ("d", &d)]);
         }
@@ -171,8 +170,7 @@ pub(super) fn draw_lines(out: &mut Markup, figure: &Figure, layout: &Layout) {
     }
 }
 
-/// Each line's style: its own, or one after the other of those that are free; the same for all
-/// references.
+/// Assigns each line's style: its own, or the next free one. All reference lines share one style.
 fn classes(lines: &[&Line]) -> Vec<String> {
     let taken: Vec<usize> = lines.iter().filter_map(|line| line.style).collect();
     let mut free = (0..).filter(|style| !taken.contains(style));
@@ -196,7 +194,7 @@ fn label(line: &Line, empty: bool) -> String {
     }
 }
 
-/// The corners of the line within the plot, to a tenth of a unit. Empty if none of it is there.
+/// The corners of the line within the plot, to a tenth of a unit. Empty if the line is outside.
 pub(super) fn trace(line: &Line, layout: &Layout) -> Vec<Point> {
     let mut corners: Vec<Point> = Vec::with_capacity(2 * line.points.len());
     for &(x, y) in line
@@ -214,10 +212,10 @@ pub(super) fn trace(line: &Line, layout: &Layout) -> Vec<Point> {
     simplify(cut)
 }
 
-/// Half of a box's height, of the distance between two heights.
+/// Half of a box's height, as a share of the distance between two boxes.
 const HALF: f64 = 0.3;
 
-/// The box of five points as the data of an SVG path; `None` if there are not five, or one is NaN.
+/// The box of five points as SVG path data; `None` unless there are five points without NaN.
 pub(super) fn boxed(line: &Line, layout: &Layout) -> Option<String> {
     let &[first, second, middle, fourth, last] = &line.points[..] else {
         return None;
@@ -226,28 +224,34 @@ pub(super) fn boxed(line: &Line, layout: &Layout) -> Option<String> {
         return None;
     }
     let across =
-        |(x, _): (f64, f64)| place(layout.px(x).clamp(layout.plot.left, layout.plot.right));
+        |(x, _): (f64, f64)| coordinate(layout.px(x).clamp(layout.plot.left, layout.plot.right));
     let [first, second, middle, fourth, last] = [first, second, middle, fourth, last].map(across);
     let height = line.points[0].1;
-    let [low, at, high] = [height - HALF, height, height + HALF].map(|y| place(layout.py(y)));
+    let [low, at, high] = [height - HALF, height, height + HALF].map(|y| coordinate(layout.py(y)));
     Some(format!(
         "M{first} {at}H{second}M{second} {low}V{high}H{fourth}V{low}ZM{middle} {low}V{high}\
          M{fourth} {at}H{last}"
     ))
 }
 
-/// The points within the plot, each as a dot: a path that goes nowhere, and has round ends.
+/// The points within the plot as dots: zero-length paths with round caps.
 pub(super) fn dots(line: &Line, layout: &Layout) -> String {
     let points = line.points.iter();
     let points = points.filter(|(x, y)| !x.is_nan() && !y.is_nan());
     let dots = points.filter_map(|(x, y)| {
-        let inside = (0.0..=1.0).contains(&layout.x.place(*x));
-        inside.then(|| format!("M{} {}h0", place(layout.px(*x)), place(layout.py(*y))))
+        let inside = (0.0..=1.0).contains(&layout.x.position(*x));
+        inside.then(|| {
+            format!(
+                "M{} {}h0",
+                coordinate(layout.px(*x)),
+                coordinate(layout.py(*y))
+            )
+        })
     });
     dots.collect()
 }
 
-/// The corners as the data of an SVG path.
+/// The corners as SVG path data.
 pub(super) fn path_data(corners: &[Point]) -> String {
     let mut out = String::new();
     let mut previous: Option<Point> = None;
@@ -263,7 +267,7 @@ pub(super) fn path_data(corners: &[Point]) -> String {
     out
 }
 
-/// The part of a line, which runs from left to right, between two verticals.
+/// Clips a line that runs from left to right to the area between two verticals.
 fn cut(corners: &[Point], left: f64, right: f64) -> Vec<Point> {
     let inside = |p: Point| (left - 0.01..=right + 0.01).contains(&p.0);
     let mut out = Vec::with_capacity(corners.len());
@@ -305,8 +309,8 @@ fn simplify(corners: Vec<Point>) -> Vec<Point> {
 fn text_at(out: &mut Markup, class: &str, at: (f64, f64), size: f64, anchor: &str, text: &str) {
     let attributes = [
         ("class", class),
-        ("x", &place(at.0)),
-        ("y", &place(at.1)),
+        ("x", &coordinate(at.0)),
+        ("y", &coordinate(at.1)),
         ("font-size", &size.to_string()),
         ("text-anchor", anchor),
     ];
@@ -318,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_too_long_has_two_rows_and_is_cut_if_that_does_not_do() {
+    fn long_name_wraps_to_two_rows_then_is_truncated() {
         assert_eq!(wrapped("sfq", 10.0, 60.0), ["sfq"]);
         let rows = wrapped("ITT 100 ms, one BDP", 10.0, 75.0);
         assert_eq!(rows, ["ITT 100 ms,", "one BDP"]);

@@ -1,33 +1,33 @@
-//! Where the label of each line goes: beside the line, clear of the others.
+//! Places the label of each line next to it, without overlap.
 
 use super::layout::{Area, Point, fit, length, text_width};
 
-/// A line as far as its label is concerned.
-pub(super) struct Labelled {
+/// Data of a line that its label needs.
+pub(super) struct LabelledLine {
     pub(super) label: String,
-    /// The size of the label's type.
+    /// Font size of the label.
     pub(super) size: f64,
-    /// The corners of the line; empty if none of it is in the plot.
+    /// The corners of the line; empty if the line is outside the plot.
     pub(super) path: Vec<Point>,
 }
 
-/// A label that has its place.
+/// A placed label.
 pub(super) struct Label {
     pub(super) text: String,
     pub(super) area: Area,
-    /// The line from the label to its own, where the two are apart.
+    /// Connection from the label to its line, if they are apart.
     pub(super) leader: Option<(Point, Point)>,
 }
 
-/// Distances of a label from its line that are tried, nearest first.
+/// Candidate distances of a label from its line, nearest first.
 const GAPS: [f64; 4] = [7.0, 18.0, 36.0, 60.0];
-/// Distance of a label from its line beyond which a leader is drawn.
+/// Beyond this distance from its line, a label gets a leader.
 const NEAR: f64 = 10.0;
-/// Distance of a label from another line beyond which that does not disturb.
+/// Beyond this distance from a label, another line does not disturb.
 const ROOM: f64 = 24.0;
-/// Corners of a line that are closer together are as one to a label.
+/// Corners closer than this are merged for the search.
 const STEP: f64 = 2.0;
-/// Sides of the line that are tried, the best first.
+/// Candidate sides of the line, best first.
 const SIDES: [Point; 8] = [
     (1.0, -1.0),
     (1.0, 0.0),
@@ -38,12 +38,12 @@ const SIDES: [Point; 8] = [
     (-1.0, 0.0),
     (-1.0, 1.0),
 ];
-/// Places along the line that are tried.
+/// Number of candidate positions along the line.
 const STOPS: usize = 32;
 
-/// Places a label beside each line, in order; `None` where there is no room. No label overlaps
-/// another nor leaves the plot.
-pub(super) fn place(lines: &[Labelled], plot: Area) -> Vec<Option<Label>> {
+/// Places a label next to each line, in order; `None` if there is no space. No label overlaps
+/// another or leaves the plot.
+pub(super) fn place_all(lines: &[LabelledLine], plot: Area) -> Vec<Option<Label>> {
     let mut placed: Vec<Option<Label>> = Vec::new();
     let paths: Vec<Vec<Point>> = lines.iter().map(|line| coarse(&line.path)).collect();
     for (own, line) in lines.iter().enumerate() {
@@ -73,36 +73,42 @@ struct Search<'a> {
     placed: &'a [Option<Label>],
 }
 
-type Place = (Area, Option<(Point, Point)>);
+type Placement = (Area, Option<(Point, Point)>);
 
 impl Search<'_> {
-    fn best(&self, path: &[Point]) -> Option<Place> {
-        let mut best: Option<(f64, Place)> = None;
+    fn best(&self, path: &[Point]) -> Option<Placement> {
+        let mut best: Option<(f64, Placement)> = None;
         for (i, anchor) in stops(path).into_iter().enumerate() {
             let off_centre = (i as f64 / STOPS as f64 - 0.5).abs() * 12.0;
             for gap in GAPS {
                 for (rank, side) in SIDES.into_iter().enumerate() {
-                    let area = self.beside(anchor, side, gap);
+                    let area = self.area_next_to(anchor, side, gap);
                     if !self.free(&area) {
                         continue;
                     }
                     let leader = (gap > NEAR).then(|| (area.nearest(anchor), anchor));
                     let distance = off_centre + gap + rank as f64;
-                    if best.as_ref().is_some_and(|(least, _)| distance >= *least) {
+                    if best
+                        .as_ref()
+                        .is_some_and(|(lowest_cost, _)| distance >= *lowest_cost)
+                    {
                         continue;
                     }
-                    let least = best.as_ref().map_or(f64::INFINITY, |(least, _)| *least);
-                    let cost = distance + self.clutter(&area, leader, least - distance);
-                    if cost < least {
+                    let lowest_cost = best
+                        .as_ref()
+                        .map_or(f64::INFINITY, |(lowest_cost, _)| *lowest_cost);
+                    let cost = distance + self.clutter(&area, leader, lowest_cost - distance);
+                    if cost < lowest_cost {
                         best = Some((cost, (area, leader)));
                     }
                 }
             }
         }
-        best.map(|(_, place)| place).or_else(|| self.anywhere())
+        best.map(|(_, placement)| placement)
+            .or_else(|| self.first_free())
     }
 
-    fn beside(&self, anchor: Point, side: Point, gap: f64) -> Area {
+    fn area_next_to(&self, anchor: Point, side: Point, gap: f64) -> Area {
         let reach = gap / side.0.hypot(side.1);
         let left = anchor.0 + side.0 * reach + (side.0 - 1.0) / 2.0 * self.width;
         let top = anchor.1 + side.1 * reach + (side.1 - 1.0) / 2.0 * self.height;
@@ -124,12 +130,12 @@ impl Search<'_> {
         self.plot.grown(-2.0).holds(area) && !self.placed.iter().flatten().any(taken)
     }
 
-    /// What speaks against a place: lines through the label or its leader, and another line that
-    /// is as near to it as its own. As soon as it is this much, the rest is not looked at.
-    fn clutter(&self, area: &Area, leader: Option<(Point, Point)>, much: f64) -> f64 {
+    /// The cost of a candidate: lines through the label or its leader, and other lines that are as
+    /// near as its own. The computation stops at `limit`.
+    fn clutter(&self, area: &Area, leader: Option<(Point, Point)>, limit: f64) -> f64 {
         let mut cost = 0.0;
         for (i, path) in self.paths.iter().enumerate() {
-            if cost >= much {
+            if cost >= limit {
                 return cost;
             }
             let near = distance(area, path);
@@ -153,8 +159,8 @@ impl Search<'_> {
         cost
     }
 
-    /// The first free place from the top right, for a line that has none or is crowded out.
-    fn anywhere(&self) -> Option<Place> {
+    /// The first free area from the top right, for a line that is outside or crowded out.
+    fn first_free(&self) -> Option<Placement> {
         let steps = |from: f64, to: f64| {
             (0..)
                 .map(move |i| from + f64::from(i) * 6.0)
@@ -163,15 +169,17 @@ impl Search<'_> {
         let room = self.plot.grown(-4.0);
         let lefts: Vec<f64> = steps(0.0, room.width() - self.width).collect();
         let mut best: Option<(f64, Area)> = None;
-        let places = steps(room.top, room.bottom - self.height).flat_map(|top| {
+        let candidates = steps(room.top, room.bottom - self.height).flat_map(|top| {
             let lefts = lefts.iter();
             lefts.map(move |left| (room.right - self.width - left, top))
         });
-        for area in places.map(|(left, top)| self.at(left, top)) {
-            let least = best.as_ref().map_or(f64::INFINITY, |(least, _)| *least);
-            if self.free(&area) && least > 0.0 {
-                let cost = self.clutter(&area, None, least);
-                if cost < least {
+        for area in candidates.map(|(left, top)| self.at(left, top)) {
+            let lowest_cost = best
+                .as_ref()
+                .map_or(f64::INFINITY, |(lowest_cost, _)| *lowest_cost);
+            if self.free(&area) && lowest_cost > 0.0 {
+                let cost = self.clutter(&area, None, lowest_cost);
+                if cost < lowest_cost {
                     best = Some((cost, area));
                 }
             }
@@ -180,20 +188,24 @@ impl Search<'_> {
     }
 }
 
-/// The path without corners that lie closer to the one before than it matters: curves have thousands of
-/// them, and each is looked at for each place of each label.
+/// Drops corners too close to the previous one. Curves have thousands of corners, and each is
+/// checked for each candidate.
 fn coarse(path: &[Point]) -> Vec<Point> {
-    let mut kept: Vec<Point> = Vec::new();
-    for (place, point) in path.iter().enumerate() {
-        let is_last = place + 1 == path.len();
-        if is_last || kept.last().is_none_or(|last| length(*last, *point) >= STEP) {
-            kept.push(*point);
+    let mut coarse_path: Vec<Point> = Vec::new();
+    for (index, point) in path.iter().enumerate() {
+        let is_last = index + 1 == path.len();
+        if is_last
+            || coarse_path
+                .last()
+                .is_none_or(|last| length(*last, *point) >= STEP)
+        {
+            coarse_path.push(*point);
         }
     }
-    kept
+    coarse_path
 }
 
-/// How far the path passes from the area, at most [`ROOM`].
+/// Distance between path and area, at most [`ROOM`].
 fn distance(area: &Area, path: &[Point]) -> f64 {
     let around = area.grown(ROOM);
     path.windows(2)
@@ -203,7 +215,7 @@ fn distance(area: &Area, path: &[Point]) -> f64 {
         .fold(ROOM, f64::min)
 }
 
-/// Points at equal distances along the path, its ends left out.
+/// Points at equal distances along the path, without its ends.
 fn stops(path: &[Point]) -> Vec<Point> {
     let total: f64 = path.windows(2).map(|p| length(p[0], p[1])).sum();
     let mut stops = Vec::with_capacity(STOPS);

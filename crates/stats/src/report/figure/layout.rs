@@ -1,23 +1,23 @@
-//! Where the parts of a figure lie, in a wide and in a narrow drawing; rectangles, distances and the width of text.
+//! Layout of a figure in a wide and a narrow drawing; rectangles, distances and text width.
 
 use super::scale::Domain;
 use super::{Figure, Scale};
 
-/// A drawing's size and type, in the units of its view box: CSS pixels if shown unscaled.
+/// Size and font sizes of a drawing, in view-box units: CSS pixels if not scaled.
 #[derive(Clone, Copy)]
-pub(crate) struct Format {
-    /// The format's name, which tells a figure's drawings apart in class names and identifiers.
+pub(crate) struct DrawingFormat {
+    /// Distinguishes a figure's drawings in class names and identifiers.
     pub(crate) name: &'static str,
     pub(super) width: f64,
     pub(super) height: f64,
-    /// Size of the type of ticks and titles of axes.
+    /// Font size of ticks and axis titles.
     pub(super) small: f64,
-    /// Size of the type of labels of lines.
+    /// Font size of line labels.
     pub(super) label: f64,
 }
 
-/// The format for a page or a screen of a computer.
-pub(crate) const WIDE: Format = Format {
+/// For a page or a computer screen.
+pub(crate) const WIDE: DrawingFormat = DrawingFormat {
     name: "wide",
     width: 900.0,
     height: 470.0,
@@ -25,8 +25,8 @@ pub(crate) const WIDE: Format = Format {
     label: 15.0,
 };
 
-/// The format for a telephone.
-pub(crate) const NARROW: Format = Format {
+/// For a phone.
+pub(crate) const NARROW: DrawingFormat = DrawingFormat {
     name: "narrow",
     width: 390.0,
     height: 400.0,
@@ -36,14 +36,14 @@ pub(crate) const NARROW: Format = Format {
 
 /// A figure's axes laid out in a format.
 pub(super) struct Layout {
-    pub(super) format: Format,
+    pub(super) format: DrawingFormat,
     pub(super) plot: Area,
     pub(super) x: Domain,
     pub(super) y: Domain,
 }
 
 impl Layout {
-    pub(super) fn new(figure: &Figure, format: Format) -> Self {
+    pub(super) fn new(figure: &Figure, format: DrawingFormat) -> Self {
         let points = || figure.lines.iter().flat_map(|line| &line.points);
         let x_ticks = (format.width / 80.0) as usize;
         let y_ticks = match figure.y.scale {
@@ -74,15 +74,15 @@ impl Layout {
     /// The plot's left, top, right and bottom as coordinates.
     pub(super) fn edges(&self) -> [String; 4] {
         let plot = self.plot;
-        [plot.left, plot.top, plot.right, plot.bottom].map(place)
+        [plot.left, plot.top, plot.right, plot.bottom].map(coordinate)
     }
 
     pub(super) fn px(&self, x: f64) -> f64 {
-        self.plot.left + self.x.place(x) * self.plot.width()
+        self.plot.left + self.x.position(x) * self.plot.width()
     }
 
     pub(super) fn py(&self, y: f64) -> f64 {
-        self.plot.bottom - self.y.place(y).clamp(0.0, 1.0) * self.plot.height()
+        self.plot.bottom - self.y.position(y).clamp(0.0, 1.0) * self.plot.height()
     }
 }
 
@@ -147,7 +147,7 @@ impl Area {
         )
     }
 
-    /// How far the segment passes from the rectangle, 0 if they touch.
+    /// Distance between the segment and the rectangle; 0 if they touch.
     pub(super) fn distance(&self, a: Point, b: Point) -> f64 {
         if self.crossed_by(a, b) {
             return 0.0;
@@ -163,7 +163,7 @@ impl Area {
         ends.into_iter().chain(corners).fold(f64::MAX, f64::min)
     }
 
-    /// Whether any of the segment lies in the rectangle: it is clipped at the four sides.
+    /// Whether any part of the segment is inside: it is clipped at the four sides.
     fn crossed_by(&self, a: Point, b: Point) -> bool {
         let (dx, dy) = (b.0 - a.0, b.1 - a.1);
         let sides = [
@@ -188,7 +188,7 @@ impl Area {
 
 pub(super) fn length(a: Point, b: Point) -> f64 {
     let (dx, dy) = (a.0 - b.0, a.1 - b.1);
-    // `hypot` takes several times as long, for numbers that no drawing has.
+    // `hypot` is several times slower; its range is not needed here.
     (dx * dx + dy * dy).sqrt()
 }
 
@@ -202,8 +202,7 @@ fn nearest_on(a: Point, b: Point, p: Point) -> Point {
     (a.0 + along * dx, a.1 + along * dy)
 }
 
-/// The width of bold text, rather too much than too little: which font the reader has is not
-/// known.
+/// Upper estimate of the width of bold text, because the reader's font is unknown.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
     text.chars().map(|c| advance(c) * size).sum()
 }
@@ -221,7 +220,7 @@ fn advance(c: char) -> f64 {
     }
 }
 
-/// The text, cut to the width with an ellipsis.
+/// The text, truncated to the width with an ellipsis.
 pub(super) fn fit(text: &str, size: f64, width: f64) -> String {
     if text_width(text, size) <= width {
         return text.into();
@@ -239,6 +238,6 @@ pub(super) fn fit(text: &str, size: f64, width: f64) -> String {
 }
 
 /// A coordinate, to a tenth of a unit.
-pub(super) fn place(v: f64) -> String {
+pub(super) fn coordinate(v: f64) -> String {
     ((v * 10.0).round() / 10.0).to_string()
 }

@@ -1,4 +1,4 @@
-//! Figures: lines on axes, every line labelled where it runs.
+//! Figures: labelled lines on axes.
 
 mod drawing;
 mod labels;
@@ -11,12 +11,12 @@ pub use drawing::STYLES;
 /// The colours and line styles of figures, light and dark.
 pub(crate) const THEME: &str = include_str!("theme.css");
 
-/// A figure: what it shows, independent of its size.
+/// A figure's content, independent of its size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// What the figure shows, in a few words.
+    /// Short title.
     pub title: String,
-    /// How to read the figure, or what to see in it; may be empty.
+    /// How to read the figure, or its main result; may be empty.
     pub caption: String,
     /// The horizontal axis.
     pub x: Axis,
@@ -24,34 +24,33 @@ pub struct Figure {
     pub y: Axis,
     /// A second set of labels for the vertical axis, at the right.
     pub side: Option<SideAxis>,
-    /// The lines, those drawn last on top. The first six lines of data differ in style.
+    /// The lines in drawing order, the last on top. The first six data lines differ in style.
     pub lines: Vec<Line>,
 }
 
-/// How values lie on an axis.
+/// Mapping of values to an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// Equal differences are equally far apart.
     Linear,
-    /// Equal ratios are equally far apart; values of 0 and below lie at the lower end.
+    /// Equal ratios are equally far apart; values of 0 and below are at the lower end.
     Log,
 }
 
-/// An axis. Data outside its range is cut off at the sides and drawn along the edge at the top
-/// and bottom.
+/// An axis. Data beyond it is clipped at the sides and drawn along the top or bottom edge.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     /// The quantity that the axis shows.
     pub label: String,
-    /// The unit of the quantity; empty where there is none.
+    /// The unit of the quantity; empty if it has no unit.
     pub unit: String,
-    /// How values lie on the axis.
+    /// Mapping of values to the axis.
     pub scale: Scale,
-    /// The lower end of the axis; from the data where it is not given.
+    /// The lower end; taken from the data if `None`.
     pub min: Option<f64>,
-    /// The upper end of the axis; from the data where it is not given.
+    /// The upper end; taken from the data if `None`.
     pub max: Option<f64>,
-    /// Names that stand at 0, 1 and so on in place of numbers; the axis has room for just these.
+    /// Names at 0, 1 and so on instead of numbers; the axis covers only these.
     pub names: Vec<String>,
 }
 
@@ -68,7 +67,7 @@ impl Axis {
         }
     }
 
-    /// An axis of things that have a name and no number, from its lower end on.
+    /// An axis of named items, from its lower end up.
     pub fn names(label: impl Into<String>, names: Vec<String>) -> Self {
         Self {
             names,
@@ -95,29 +94,29 @@ impl Axis {
 /// Labels at the right of a figure for values of its vertical axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SideAxis {
-    /// What the labels are.
+    /// Meaning of the labels.
     pub label: String,
-    /// Values and their labels, the most important first: one that has no room is left out.
+    /// Values and their labels, the most important first. Labels without space are dropped.
     pub ticks: Vec<(f64, String)>,
 }
 
-/// How high dots spread, of the distance between two heights.
+/// Height over which dots spread, as a share of the distance between two heights.
 const DOTS_HEIGHT: f64 = 0.56;
 
 /// A line of a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// The line's name, written beside it. Long ones are cut, and with more lines than the figure
-    /// has room for, the last ones have none.
+    /// The line's name, written next to it. Long names are truncated; in a crowded figure the last
+    /// lines have no label.
     pub label: String,
-    /// Points by increasing x. Infinities reach the edge of the figure; NaN is left out.
+    /// Points by increasing x. Infinities reach the edge of the figure; NaN is dropped.
     pub points: Vec<(f64, f64)>,
     /// How the points are joined.
     pub shape: Shape,
-    /// What the line is.
+    /// Data or reference.
     pub role: Role,
-    /// Which of the six styles, from 0, a line of data has, so that the same thing looks the same
-    /// in several figures; `None` for one that no other line of the figure asks for.
+    /// One of the six styles, from 0, so that the same item looks the same in several figures.
+    /// `None` takes a free style.
     pub style: Option<usize>,
 }
 
@@ -130,19 +129,19 @@ pub enum Shape {
     Straight,
     /// Points are joined by straight lines, and each is marked by a dot.
     Marked,
-    /// Points are dots, which nothing joins; their name stands at the axis.
+    /// Separate dots; the axis shows their name.
     Dots,
-    /// Five points are the box of a distribution, which lies: a line from the first to the second,
-    /// a box from there to the fourth, divided by the third, and a line to the last.
+    /// The box plot of five points: a line from the first to the second, a box to the fourth,
+    /// divided by the third, and a line to the last.
     Box,
 }
 
-/// What a [`Line`] is.
+/// Role of a [`Line`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// A measurement, in a style of its own.
+    /// A measurement, in its own style.
     Data,
-    /// Something to compare with, thin and dashed.
+    /// A reference for comparison, thin and dashed.
     Reference,
 }
 
@@ -166,7 +165,7 @@ impl Line {
         }
     }
 
-    /// Data joined by straight lines, where just the points were measured.
+    /// Data joined by straight lines, with dots at the measured points.
     pub fn marked(label: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self {
             shape: Shape::Marked,
@@ -174,22 +173,22 @@ impl Line {
         }
     }
 
-    /// A dot for each of these values about a height, so that all of them can be seen.
+    /// One dot per value, spread around a height so that all are visible.
     pub fn dots(label: impl Into<String>, values: &[f64], y: f64) -> Self {
-        // Steps that share no divisor with their number do not line up with neighbours.
-        let above = |place: usize| ((place * 4 % 9) as f64 / 8.0 - 0.5) * DOTS_HEIGHT;
+        // The multiplier shares no divisor with 9, so neighbours do not line up.
+        let above = |index: usize| ((index * 4 % 9) as f64 / 8.0 - 0.5) * DOTS_HEIGHT;
         let points = values.iter().enumerate();
         Self {
             shape: Shape::Dots,
             ..Self::step(
                 label,
-                points.map(|(place, x)| (*x, y + above(place))).collect(),
+                points.map(|(index, x)| (*x, y + above(index))).collect(),
             )
         }
     }
 
-    /// The box of a distribution at a height: of five values in ascending order, such as its 5th,
-    /// 25th, 50th, 75th and 95th percentile.
+    /// The box plot of five ascending values at a height, such as the 5th, 25th, 50th, 75th and
+    /// 95th percentile.
     pub fn box_of(label: impl Into<String>, values: [f64; 5], y: f64) -> Self {
         Self {
             shape: Shape::Box,
@@ -197,18 +196,18 @@ impl Line {
         }
     }
 
-    /// A vertical line of reference over the height of the figure.
+    /// A vertical reference line over the height of the figure.
     pub fn vertical(label: impl Into<String>, x: f64) -> Self {
         Self::straight(label, vec![(x, f64::NEG_INFINITY), (x, f64::INFINITY)]).reference()
     }
 
-    /// The line, in a style of the figures'.
+    /// The line with a style of the theme.
     #[must_use]
     pub fn styled(self, style: Option<usize>) -> Self {
         Self { style, ..self }
     }
 
-    /// The line, as one of reference.
+    /// The line as a reference line.
     pub fn reference(self) -> Self {
         Self {
             role: Role::Reference,
@@ -217,10 +216,10 @@ impl Line {
     }
 }
 
-/// What streams are, which have a style of their own in all figures.
+/// Kinds of streams; each has the same style in all figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
-    /// Thin, or as thin ones are, and not bundled.
+pub enum StreamKind {
+    /// Thin or comparable, and not bundled.
     Plain,
     /// Bundled.
     Bundled,
@@ -228,8 +227,8 @@ pub enum Stream {
     Greedy,
 }
 
-impl Stream {
-    /// The style of a figure's lines of such streams.
+impl StreamKind {
+    /// The style of lines for this kind of stream.
     #[must_use]
     pub fn style(self) -> usize {
         self as usize

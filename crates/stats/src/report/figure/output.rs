@@ -1,20 +1,20 @@
-//! A figure as SVG, in a page, and as CSV.
+//! Output of a figure as SVG, HTML and CSV.
 
 use super::drawing::{draw_axes, draw_lines};
-use super::layout::{Format, Layout, NARROW, WIDE};
+use super::layout::{DrawingFormat, Layout, NARROW, WIDE};
 use super::{Figure, Role, THEME};
 use crate::report::csv_field;
 use crate::report::markup::{Attributes, Markup};
 
 impl Figure {
-    /// An SVG image of its own, light or dark as the reader prefers, 900 by 470 units.
+    /// A standalone SVG image, 900 by 470 units, light or dark by the reader's preference.
     pub fn to_svg(&self) -> String {
         self.draw(WIDE, "figure", true)
     }
 
-    /// The drawing in a format. `id` must be unique in the document; the theme is the document's
-    /// unless the drawing stands `alone`.
-    pub(crate) fn draw(&self, format: Format, id: &str, alone: bool) -> String {
+    /// Draws the figure in a format. `id` must be unique in the document. A `standalone` drawing
+    /// includes the theme.
+    pub(crate) fn draw(&self, format: DrawingFormat, id: &str, standalone: bool) -> String {
         let layout = Layout::new(self, format);
         let title = format!("{id}-{}-title", format.name);
         let description = format!("{id}-{}-desc", format.name);
@@ -36,7 +36,7 @@ impl Figure {
         );
         out.element("title", &[("id", &title)], &self.title);
         out.element("desc", &[("id", &description)], &self.describe());
-        if alone {
+        if standalone {
             out.open("style", &[]).raw(THEME).close();
         }
         draw_axes(&mut out, self, &layout);
@@ -62,7 +62,7 @@ impl Figure {
         self.to_html_with(out, id, &[]);
     }
 
-    /// The same, with attributes besides.
+    /// Like [`Self::to_html`], with more attributes.
     pub(crate) fn to_html_with(&self, out: &mut Markup, id: &str, more: &Attributes<'_>) {
         let attributes = [&[("id", id)], more].concat();
         out.raw("\n").open("figure", &attributes);
@@ -80,9 +80,9 @@ impl Figure {
 }
 
 impl Figure {
-    /// Every point that is drawn, a line each: the curve's label, `data` or `reference`, x and y in
-    /// the axes' units. Curves come in their order, so that those without a label, such as the ends
-    /// of intervals, follow the one that they belong to.
+    /// All points as CSV, one per line: label, `data` or `reference`, x and y in the axes' units.
+    /// Lines are in drawing order. Lines without a label, such as interval ends, follow the line
+    /// that they belong to.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let mut text = format!(
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_point_is_a_line() {
+    fn csv_has_one_line_per_point() {
         let figure = Figure {
             title: String::new(),
             caption: String::new(),

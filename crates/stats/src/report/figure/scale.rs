@@ -1,10 +1,10 @@
-//! From values to places on an axis, and the ticks between.
+//! Maps values to an axis and chooses its ticks.
 
 use super::{Axis, Scale};
 use crate::report::number;
 
-/// The largest value that is shown; beyond it, sums of values overflow.
-const LARGEST: f64 = 1e300;
+/// The largest value shown; sums of larger values overflow.
+const MAX_VALUE: f64 = 1e300;
 
 /// The range of an axis and its ticks.
 pub(super) struct Domain {
@@ -12,24 +12,24 @@ pub(super) struct Domain {
     low: f64,
     high: f64,
     pub(super) ticks: Vec<f64>,
-    /// The finest difference that a tick's label has to show.
+    /// The finest difference that tick labels must show.
     step: f64,
-    /// What stands at 0, 1 and so on in place of numbers.
+    /// Names at 0, 1 and so on instead of numbers.
     names: Vec<String>,
 }
 
 impl Domain {
-    /// A range that holds the values (those that can be shown) unless the axis gives one, with
-    /// about `wanted` ticks at round numbers.
-    pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>, wanted: usize) -> Self {
+    /// A range that covers the values in the supported range, unless the axis sets one. Has about
+    /// `tick_count` ticks at round numbers.
+    pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>, tick_count: usize) -> Self {
         if !axis.names.is_empty() {
             return Self::named(&axis.names);
         }
         let floor = match axis.scale {
-            Scale::Linear => -LARGEST,
-            Scale::Log => 1.0 / LARGEST,
+            Scale::Linear => -MAX_VALUE,
+            Scale::Log => 1.0 / MAX_VALUE,
         };
-        let usable = |v: &f64| (floor..=LARGEST).contains(v);
+        let usable = |v: &f64| (floor..=MAX_VALUE).contains(v);
         let (low, high) = values
             .filter(usable)
             .fold(None, |range: Option<(f64, f64)>, v| {
@@ -42,31 +42,31 @@ impl Domain {
         let high = given_high.unwrap_or(high);
         let rounded = (given_low.is_none(), given_high.is_none());
         match axis.scale {
-            Scale::Linear => Self::linear(low, high, rounded, wanted),
-            Scale::Log => Self::log(low, high, rounded, wanted),
+            Scale::Linear => Self::linear(low, high, rounded, tick_count),
+            Scale::Log => Self::log(low, high, rounded, tick_count),
         }
     }
 
-    /// Names one beside the other, with half of their distance at both ends.
+    /// Names in a row, with half a step of margin at both ends.
     fn named(names: &[String]) -> Self {
         let count = names.len();
         Self {
             scale: Scale::Linear,
             low: -0.5,
             high: count as f64 - 0.5,
-            ticks: (0..count).map(|place| place as f64).collect(),
+            ticks: (0..count).map(|index| index as f64).collect(),
             step: 1.0,
             names: names.to_vec(),
         }
     }
 
-    fn linear(low: f64, high: f64, rounded: (bool, bool), wanted: usize) -> Self {
+    fn linear(low: f64, high: f64, rounded: (bool, bool), tick_count: usize) -> Self {
         let enough = low.abs().max(high.abs()).max(1e-290) * 1e-9;
         let high = match high - low > enough {
             true => high,
             false => low + low.abs().max(1.0),
         };
-        let step = nice_step((high - low) / wanted.max(1) as f64);
+        let step = nice_step((high - low) / tick_count.max(1) as f64);
         let low = if rounded.0 {
             (low / step).floor() * step
         } else {
@@ -92,7 +92,7 @@ impl Domain {
         }
     }
 
-    fn log(low: f64, high: f64, rounded: (bool, bool), wanted: usize) -> Self {
+    fn log(low: f64, high: f64, rounded: (bool, bool), tick_count: usize) -> Self {
         let (low, high) = match (high > low * 1.001, rounded.0) {
             (true, _) => (low, high),
             (false, true) => (low / 2.0, low * 2.0),
@@ -111,13 +111,13 @@ impl Domain {
         let first = low.log10().floor() as i32;
         let last = high.log10().ceil() as i32;
         let decades = (last - first).unsigned_abs() as usize;
-        let multiples: &[f64] = match decades * 3 <= wanted {
+        let multiples: &[f64] = match decades * 3 <= tick_count {
             true => &[1.0, 2.0, 5.0],
             false => &[1.0],
         };
         let ticks = (first..=last)
             .rev()
-            .step_by(decades.div_ceil(wanted.max(1)).max(1))
+            .step_by(decades.div_ceil(tick_count.max(1)).max(1))
             .flat_map(|e| multiples.iter().map(move |m| m * 10_f64.powi(e)))
             .filter(|t| (low * 0.999..=high * 1.001).contains(t));
         Self {
@@ -130,18 +130,18 @@ impl Domain {
         }
     }
 
-    /// Where a value lies, 0 at the lower end of the range and 1 at the upper. Infinities and,
-    /// on a log scale, what is not above 0, lie at the ends.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    /// The relative position of a value, 0 at the lower end of the range and 1 at the upper.
+    /// Infinities, and values up to 0 on a log scale, are at the ends.
+    pub(super) fn position(&self, value: f64) -> f64 {
         if value.is_infinite() {
             return f64::from(value > 0.0);
         }
-        let place = match self.scale {
+        let position = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
             Scale::Log if value <= 0.0 => 0.0,
             Scale::Log => (value / self.low).log10() / (self.high / self.low).log10(),
         };
-        place.clamp(-1e4, 1e4)
+        position.clamp(-1e4, 1e4)
     }
 
     pub(super) fn label(&self, tick: f64) -> String {
@@ -154,7 +154,7 @@ impl Domain {
         }
     }
 
-    /// The scale and the range, for the figure's read-out.
+    /// The scale and the range, for the figure's interactive readout.
     pub(super) fn describe(&self) -> String {
         let scale = match self.scale {
             Scale::Linear => "linear",
@@ -164,7 +164,7 @@ impl Domain {
     }
 }
 
-/// The smallest of 1, 2, 5 times a power of ten that is not below the distance.
+/// The smallest of 1, 2, 5 times a power of ten not below the distance.
 fn nice_step(distance: f64) -> f64 {
     let decade = 10_f64.powf(distance.log10().floor());
     let steps = [1.0, 2.0, 5.0].map(|s| s * decade);
@@ -191,14 +191,14 @@ fn round_log(value: f64, up: bool) -> f64 {
 mod tests {
     use super::*;
 
-    fn labels(axis: &Axis, values: &[f64], wanted: usize) -> Vec<String> {
-        let domain = Domain::new(axis, values.iter().copied(), wanted);
+    fn labels(axis: &Axis, values: &[f64], tick_count: usize) -> Vec<String> {
+        let domain = Domain::new(axis, values.iter().copied(), tick_count);
         let labels = domain.ticks.iter().map(|t| domain.label(*t));
         labels.map(|l| l.replace('\u{a0}', " ")).collect()
     }
 
     #[test]
-    fn linear_ticks_are_round_and_hold_the_data() {
+    fn linear_ticks_are_round_and_cover_the_data() {
         let axis = Axis::linear("", "");
         assert_eq!(
             labels(&axis, &[3.0, 1486.0], 4),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn any_range_gives_finite_places_and_few_ticks() {
+    fn extreme_ranges_give_finite_positions_and_few_ticks() {
         let odd = [
             0.0,
             -0.0,
@@ -258,7 +258,7 @@ mod tests {
                 ] {
                     assert!(domain.ticks.len() <= 101, "{}", domain.describe());
                     for v in odd.iter().filter(|v| !v.is_nan()) {
-                        assert!(domain.place(*v).is_finite(), "{v} {}", domain.describe());
+                        assert!(domain.position(*v).is_finite(), "{v} {}", domain.describe());
                     }
                 }
             }

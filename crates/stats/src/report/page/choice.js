@@ -1,6 +1,6 @@
 "use strict";
-// A row of buttons for each thing that figures in one place differ in; the figure that is chosen
-// in all of them is shown.
+// Adds a row of buttons for each option in which the figures of a choice differ. Shows the figure
+// whose options are all selected.
 for (const place of document.querySelectorAll(".choice")) {
   const figures = [...place.querySelectorAll("figure")];
   const options = figures.map((figure) => JSON.parse(figure.dataset.options));
@@ -13,7 +13,7 @@ for (const place of document.querySelectorAll(".choice")) {
   };
   const choose = (row, option) => {
     chosen[row] = option;
-    // Not all combinations need be there: what was chosen now decides.
+    // If a combination does not exist, the last selection decides.
     const there = options.find((of) => of.every((it, i) => it === chosen[i])) ?? options.find((of) => of[row] === option);
     chosen.splice(0, chosen.length, ...there);
     show();

@@ -1,5 +1,5 @@
 "use strict";
-// Under the pointer: the value on the horizontal axis, and where each line is there.
+// Shows the x value under the pointer and the value of each line there.
 for (const svg of document.querySelectorAll("svg.figure")) {
   const axis = (text) => {
     const [scale, low, high] = text.split(" ");
@@ -18,7 +18,7 @@ for (const svg of document.querySelectorAll("svg.figure")) {
     });
     return { corners, label: path.dataset.label, path };
   });
-  // The title would cover the read-out as a tool tip.
+  // The title would cover the readout as a tooltip.
   const title = svg.querySelector("title");
   svg.setAttribute("aria-label", title.textContent);
   title.remove();

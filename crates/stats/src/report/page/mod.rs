@@ -1,4 +1,4 @@
-//! One HTML file that holds all of a report and asks for nothing else.
+//! A report as one self-contained HTML file.
 
 use serde_json::{Value, json};
 
@@ -8,23 +8,22 @@ use super::{Figure, Table};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPTS: [&str; 2] = [include_str!("hover.js"), include_str!("choice.js")];
-/// The page's security policy: whatever the page holds, the browser then loads nothing from
-/// elsewhere.
+/// Security policy of the page: the browser loads no external resources.
 const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; \
                       script-src 'unsafe-inline'";
 
 /// A report.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
-    /// What was measured.
+    /// Subject of the measurement.
     pub title: String,
-    /// The main result in a sentence, with its numbers.
+    /// The main result in one sentence, with its numbers.
     pub lead: String,
     /// Figures and tables, in order.
     pub parts: Vec<Part>,
     /// How the results were measured.
     pub method: Vec<Fact>,
-    /// The numbers behind the figures, embedded for programs to read.
+    /// The data of the figures, embedded for programs.
     pub data: Value,
 }
 
@@ -33,11 +32,11 @@ pub struct Page {
 pub enum Part {
     /// A figure with its title and caption.
     Figure(Box<Figure>),
-    /// Figures in one place, of which a reader chooses one.
+    /// A set of figures of which a reader shows one.
     Choice(Choice),
     /// A table with its caption.
     Table(Table),
-    /// A heading for the parts after it, and what they are about.
+    /// A heading for the following parts, and their subject.
     Heading(String, String),
 }
 
@@ -77,7 +76,7 @@ impl Fact {
         }
     }
 
-    /// Commands or a file, shown as they are, line by line.
+    /// Commands or a file, shown verbatim.
     pub fn verbatim(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
             verbatim: true,
@@ -87,8 +86,8 @@ impl Fact {
 }
 
 impl Page {
-    /// The whole HTML file. It works offline and from a `file:` address, and is complete without
-    /// JavaScript, which adds a read-out to the figures, and buttons where there is a choice.
+    /// The whole HTML file. Works offline and from a `file:` address, and is complete without
+    /// JavaScript. JavaScript adds a readout to figures and buttons to choices.
     pub fn to_html(&self) -> String {
         let mut out = Markup::default();
         out.raw("<!DOCTYPE html>\n").open("html", &[("lang", "en")]);
@@ -135,7 +134,7 @@ impl Page {
         out.empty("meta", &[("name", "viewport"), ("content", viewport)]);
         let policy = ("http-equiv", "Content-Security-Policy");
         out.empty("meta", &[policy, ("content", POLICY)]);
-        // Without one, a page that is served makes the browser ask for /favicon.ico.
+        // Without it, the browser requests /favicon.ico from the server.
         out.empty("link", &[("rel", "icon"), ("href", "data:,")]);
         out.element("title", &[], &self.title);
         out.open("style", &[]).raw(THEME).raw(STYLE).close().close();
@@ -158,7 +157,7 @@ impl Page {
     }
 }
 
-/// A heading's place in the page: its title in small letters, digits and hyphens.
+/// A heading's anchor: its title in lower-case letters, digits and hyphens.
 pub(crate) fn anchor(title: &str) -> String {
     let words = title.split(|c: char| !c.is_ascii_alphanumeric());
     let words: Vec<String> = words
@@ -168,7 +167,7 @@ pub(crate) fn anchor(title: &str) -> String {
     format!("to-{}", words.join("-"))
 }
 
-/// JSON that cannot end the element around it: what HTML would see, JSON can write as escapes.
+/// JSON that cannot close its script element: HTML's special characters become escapes.
 fn embedded(data: &Value) -> String {
     data.to_string()
         .replace('&', "\\u0026")
@@ -176,12 +175,12 @@ fn embedded(data: &Value) -> String {
         .replace('>', "\\u003e")
 }
 
-/// Figures that show the same under several conditions or at several scales. A page shows one of
-/// them, and buttons for the others; on paper and without JavaScript it shows all.
+/// Figures of the same quantity under several conditions or scales. A page shows one of them and
+/// buttons for the others. On paper and without JavaScript it shows all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Choice {
-    /// The figures, the one to be shown first in front. Beside each stands which it is, in as many
-    /// respects as all the others: for example "today", "tail".
+    /// The figures, the default first. Each has one option name per condition, for example
+    /// "current", "tail".
     pub figures: Vec<(Vec<String>, Figure)>,
 }
 

@@ -1,39 +1,39 @@
 //! The file formats: from bytes to frames.
 //!
 //! Own code, because the crate pcap-parser would replace only about 200 lines. Its errors have no
-//! byte offset, it holds every block in memory before it skips it, and if_tsresol, link types,
-//! lengths and the warnings after which reading goes on would still be checked here.
+//! byte offset, and it stores every block before it skips it. if_tsresol, link types, lengths and
+//! recoverable warnings would still need code here.
 
 mod pcapng;
 
 use std::fmt;
 
-use super::bytes::{Fields, Order, Window};
-use super::{Compression, LinkType, Problem, Unreadable, Warning};
+use super::bytes::{ByteOrder, FieldReader, Window};
+use super::{Compression, InputErrorKind, LinkType, Problem, Warning};
 use pcapng::PcapNg;
 
-/// No packet and no block that is looked into is longer; a length above is damage.
-const LONGEST: u32 = 16 << 20;
+/// Maximum length of a packet and of a parsed block; a larger length is damage.
+const MAX_RECORD: u32 = 16 << 20;
 
-/// A frame as it was captured.
+/// A captured frame.
 pub(super) struct Frame<'a> {
     /// Nanoseconds since 1970; `None` where the format does not record it.
     pub at_ns: Option<i64>,
     pub link: LinkType,
-    /// The number of the interface where it was captured; 0 where the format knows of one alone.
+    /// The number of the capturing interface; 0 if the format has only one.
     pub interface: u32,
-    /// As much of the frame as was captured.
+    /// The captured part of the frame.
     pub bytes: &'a [u8],
     /// The frame's length on the wire.
     pub len: u32,
 }
 
-/// What comes next in a trace. Warnings are rare, and boxed they leave a frame as small as it is.
-pub(super) enum Step<'a> {
+/// The next item of a trace. Warnings are rare, and boxing them keeps frames small.
+pub(super) enum ReadStep<'a> {
     Frame(Frame<'a>),
-    /// A packet that cannot be read, and why.
+    /// An unreadable packet, and the reason.
     Lost(Box<Warning>),
-    /// Something to know that is not a packet.
+    /// A warning that is not about a packet.
     Note(Box<Warning>),
     End,
 }
@@ -67,12 +67,12 @@ pub(super) enum Reader {
 }
 
 impl Reader {
-    /// Recognises the format and reads its header.
-    pub fn new(window: &mut Window) -> Result<Self, Unreadable> {
-        if !window.holds(4).map_err(Unreadable::Read)? {
+    /// Detects the format and reads its header.
+    pub fn new(window: &mut Window) -> Result<Self, InputErrorKind> {
+        if !window.fill_to(4).map_err(InputErrorKind::Read)? {
             return Err(match window.bytes() {
-                [] => Unreadable::Empty,
-                short => Unreadable::NotATrace(hex(short)),
+                [] => InputErrorKind::Empty,
+                short => InputErrorKind::NotATrace(hex(short)),
             });
         }
         let magic = window.bytes().first_chunk().copied().unwrap_or_default();
@@ -81,7 +81,7 @@ impl Reader {
         }
         match Pcap::new(window, magic) {
             Some(pcap) => pcap.map(Self::Pcap),
-            None => Err(Unreadable::NotATrace(hex(&magic))),
+            None => Err(InputErrorKind::NotATrace(hex(&magic))),
         }
     }
 
@@ -92,9 +92,9 @@ impl Reader {
         }
     }
 
-    /// The next frame; an error is where the trace cannot be followed any further.
+    /// The next frame; an error means that reading cannot continue.
     #[inline]
-    pub fn next<'w>(&mut self, window: &'w mut Window) -> Result<Step<'w>, Box<Warning>> {
+    pub fn next<'w>(&mut self, window: &'w mut Window) -> Result<ReadStep<'w>, Box<Warning>> {
         match self {
             Self::Pcap(pcap) => pcap.next(window),
             Self::PcapNg(pcapng) => pcapng.next(window),
@@ -116,18 +116,18 @@ impl Problem {
     }
 }
 
-/// Reads until the window holds `len` bytes of the record that begins at `offset`.
+/// Reads until the window has `len` bytes of the record at `offset`.
 #[inline]
-fn whole(window: &mut Window, len: usize, offset: u64) -> Result<(), Box<Warning>> {
-    match window.holds(len) {
+fn require(window: &mut Window, len: usize, offset: u64) -> Result<(), Box<Warning>> {
+    match window.fill_to(len) {
         Ok(true) => Ok(()),
         Ok(false) => Err(Problem::Truncated.at(offset)),
-        Err(error) => Err(failed(&error, offset)),
+        Err(error) => Err(read_failure(&error, offset)),
     }
 }
 
 #[cold]
-fn failed(error: &std::io::Error, offset: u64) -> Box<Warning> {
+fn read_failure(error: &std::io::Error, offset: u64) -> Box<Warning> {
     match error.kind() {
         std::io::ErrorKind::UnexpectedEof => Problem::Truncated,
         _ => Problem::Read(error.to_string()),
@@ -135,19 +135,18 @@ fn failed(error: &std::io::Error, offset: u64) -> Box<Warning> {
     .at(offset)
 }
 
-/// Whether a record begins here, of which the window then holds the first `len` bytes, or the
-/// trace ends.
+/// Reads the first `len` bytes of the next record; false at the end of the trace.
 #[inline]
-fn begins(window: &mut Window, len: usize, offset: u64) -> Result<bool, Box<Warning>> {
-    match window.holds(len) {
+fn has_record(window: &mut Window, len: usize, offset: u64) -> Result<bool, Box<Warning>> {
+    match window.fill_to(len) {
         Ok(true) => Ok(true),
         Ok(false) if window.bytes().is_empty() => Ok(false),
         Ok(false) => Err(Problem::Truncated.at(offset)),
-        Err(error) => Err(failed(&error, offset)),
+        Err(error) => Err(read_failure(&error, offset)),
     }
 }
 
-/// What a trace's file is made of. Its text is such as `pcapng, gzip, Ethernet`.
+/// Format of a trace file. Displayed as in `pcapng, gzip, Ethernet`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Format {
     container: Container,
@@ -164,7 +163,7 @@ impl Format {
         }
     }
 
-    /// Notes a packet's link type.
+    /// Records a packet's link type.
     #[inline]
     pub(super) fn add(&mut self, link: LinkType) {
         if self.link_types.first() == Some(&link) {
@@ -181,13 +180,13 @@ impl Format {
         self.container
     }
 
-    /// How it is compressed, if it is.
+    /// Compression, if any.
     #[must_use]
     pub fn compression(&self) -> Option<Compression> {
         self.compression
     }
 
-    /// Link types of the packets, in the order of their first packets.
+    /// Link types of the packets, in order of appearance.
     #[must_use]
     pub fn link_types(&self) -> &[LinkType] {
         &self.link_types
@@ -212,12 +211,12 @@ impl fmt::Display for Format {
 const HEADER: usize = 24;
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
-/// Kuznetsov's libpcap of the 1990s: eight more bytes in each record's header.
+/// Kuznetsov's libpcap of the 1990s: eight more bytes in each record header.
 const LONG_RECORDS: u32 = 0xa1b2_cd34;
 
-/// pcap (draft-ietf-opsawg-pcap): a header, then record after record.
+/// pcap (draft-ietf-opsawg-pcap): a header, then records.
 pub(crate) struct Pcap {
-    order: Order,
+    order: ByteOrder,
     ns_per_tick: u32,
     record_header: usize,
     link: LinkType,
@@ -225,8 +224,8 @@ pub(crate) struct Pcap {
 
 impl Pcap {
     /// Reads the header; `None` if `magic` is not pcap's.
-    pub fn new(window: &mut Window, magic: [u8; 4]) -> Option<Result<Self, Unreadable>> {
-        let (order, (ns_per_tick, record_header)) = [Order::Little, Order::Big]
+    pub fn new(window: &mut Window, magic: [u8; 4]) -> Option<Result<Self, InputErrorKind>> {
+        let (order, (ns_per_tick, record_header)) = [ByteOrder::Little, ByteOrder::Big]
             .into_iter()
             .find_map(|order| Some((order, variant(order.u32(magic))?)))?;
         Some(read_header(window, order).map(|link| Self {
@@ -244,23 +243,23 @@ impl Pcap {
     }
 
     #[inline]
-    pub fn next<'w>(&mut self, window: &'w mut Window) -> Result<Step<'w>, Box<Warning>> {
+    pub fn next<'w>(&mut self, window: &'w mut Window) -> Result<ReadStep<'w>, Box<Warning>> {
         let offset = window.offset();
-        if !begins(window, self.record_header, offset)? {
-            return Ok(Step::End);
+        if !has_record(window, self.record_header, offset)? {
+            return Ok(ReadStep::End);
         }
-        let mut fields = Fields::new(window.bytes(), self.order);
+        let mut fields = FieldReader::new(window.bytes(), self.order);
         let Some([seconds, ticks, captured, len]) = fields.four_u32() else {
             return Err(Problem::Truncated.at(offset));
         };
-        // More than the header's snapshot length is no damage: some programs write it wrong.
-        if captured > LONGEST {
+        // Exceeding the header's snapshot length is not damage: some programs write it wrong.
+        if captured > MAX_RECORD {
             return Err(Problem::Length(captured.into()).at(offset));
         }
         let record = self.record_header + captured as usize;
-        whole(window, record, offset)?;
+        require(window, record, offset)?;
         let bytes = window.take(record);
-        Ok(Step::Frame(Frame {
+        Ok(ReadStep::Frame(Frame {
             at_ns: Some(
                 i64::from(seconds) * 1_000_000_000 + i64::from(ticks) * i64::from(self.ns_per_tick),
             ),
@@ -272,7 +271,7 @@ impl Pcap {
     }
 }
 
-/// Nanoseconds of a tick, and bytes of a record's header.
+/// Nanoseconds per tick, and bytes per record header.
 fn variant(magic: u32) -> Option<(u32, usize)> {
     match magic {
         MICROSECONDS => Some((1000, 16)),
@@ -282,25 +281,25 @@ fn variant(magic: u32) -> Option<(u32, usize)> {
     }
 }
 
-fn read_header(window: &mut Window, order: Order) -> Result<LinkType, Unreadable> {
-    if !window.holds(HEADER).map_err(Unreadable::Read)? {
-        return Err(Unreadable::Short(window.bytes().len()));
+fn read_header(window: &mut Window, order: ByteOrder) -> Result<LinkType, InputErrorKind> {
+    if !window.fill_to(HEADER).map_err(InputErrorKind::Read)? {
+        return Err(InputErrorKind::Short(window.bytes().len()));
     }
-    let mut fields = Fields::new(window.take(HEADER), order);
+    let mut fields = FieldReader::new(window.take(HEADER), order);
     let _magic = fields.u32();
     let (major, minor) = (
         fields.u16().unwrap_or_default(),
         fields.u16().unwrap_or_default(),
     );
     if major != 2 {
-        return Err(Unreadable::Version { major, minor });
+        return Err(InputErrorKind::Version { major, minor });
     }
     let _zone_accuracy_snaplen: Option<[u8; 12]> = fields.array();
-    // The upper half says how long the frames' checksums are.
+    // The upper half contains the length of the frames' checksums.
     let link = LinkType(fields.u32().unwrap_or_default() as u16);
-    if link.is_read() {
+    if link.is_supported() {
         Ok(link)
     } else {
-        Err(Unreadable::LinkType(link))
+        Err(InputErrorKind::LinkType(link))
     }
 }

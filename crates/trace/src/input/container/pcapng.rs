@@ -1,8 +1,8 @@
 use super::{
-    Frame, LONGEST, LinkType, Order, Problem, Step, Unreadable, Warning, Window, begins, failed,
-    whole,
+    ByteOrder, Frame, InputErrorKind, LinkType, MAX_RECORD, Problem, ReadStep, Warning, Window,
+    has_record, read_failure, require,
 };
-use crate::input::bytes::Fields;
+use crate::input::bytes::FieldReader;
 
 /// Type of a Section Header Block, the same in both byte orders.
 pub(super) const MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
@@ -13,54 +13,54 @@ const OBSOLETE_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 
-/// Type and length at a block's start, its length again at the end.
+/// Type and length at a block's start, and the length again at its end.
 const FRAMING: u32 = 12;
-const MOST_INTERFACES: usize = 1 << 16;
+const MAX_INTERFACES: usize = 1 << 16;
 
 /// pcapng (draft-ietf-opsawg-pcapng): sections of blocks, each with a byte order and
 /// interfaces of its own.
 pub(crate) struct PcapNg {
-    order: Order,
+    order: ByteOrder,
     interfaces: Vec<Interface>,
-    said_no_time: bool,
+    warned_no_time: bool,
 }
 
 #[derive(Clone, Copy)]
 struct Interface {
     link: LinkType,
     snaplen: u32,
-    clock: Clock,
+    clock: InterfaceClock,
 }
 
 impl PcapNg {
-    /// Finds out whether a section begins here; reading it is left to `next`.
-    pub fn new(window: &mut Window) -> Result<Self, Unreadable> {
-        if !window.holds(12).map_err(Unreadable::Read)? {
-            return Err(Unreadable::Short(window.bytes().len()));
+    /// Checks for a section at the start; `next` reads it.
+    pub fn new(window: &mut Window) -> Result<Self, InputErrorKind> {
+        if !window.fill_to(12).map_err(InputErrorKind::Read)? {
+            return Err(InputErrorKind::Short(window.bytes().len()));
         }
         match byte_order(window.bytes()) {
             Some(order) => Ok(Self {
                 order,
                 interfaces: Vec::new(),
-                said_no_time: false,
+                warned_no_time: false,
             }),
-            None => Err(Unreadable::NotATrace(super::hex(
+            None => Err(InputErrorKind::NotATrace(super::hex(
                 window.bytes().first_chunk::<12>().unwrap_or(&[0; 12]),
             ))),
         }
     }
 
     #[inline]
-    pub fn next<'w>(&mut self, window: &'w mut Window) -> Result<Step<'w>, Box<Warning>> {
+    pub fn next<'w>(&mut self, window: &'w mut Window) -> Result<ReadStep<'w>, Box<Warning>> {
         loop {
             let offset = window.offset();
-            if !begins(window, FRAMING as usize, offset)? {
-                return Ok(Step::End);
+            if !has_record(window, FRAMING as usize, offset)? {
+                return Ok(ReadStep::End);
             }
             if window.bytes().starts_with(&MAGIC) {
                 self.order = byte_order(window.bytes()).ok_or(Problem::Section.at(offset))?;
             }
-            let mut fields = Fields::new(window.bytes(), self.order);
+            let mut fields = FieldReader::new(window.bytes(), self.order);
             let (Some(kind), Some(len)) = (fields.u32(), fields.u32()) else {
                 return Err(Problem::Truncated.at(offset));
             };
@@ -69,9 +69,9 @@ impl PcapNg {
             }
             match kind {
                 ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET => {
-                    if kind == SIMPLE_PACKET && !self.said_no_time {
-                        self.said_no_time = true;
-                        return Ok(Step::Note(Problem::NoTime.at(offset)));
+                    if kind == SIMPLE_PACKET && !self.warned_no_time {
+                        self.warned_no_time = true;
+                        return Ok(ReadStep::Note(Problem::NoTime.at(offset)));
                     }
                     let body = self.block(window, len, offset)?;
                     let frame = match kind {
@@ -80,13 +80,13 @@ impl PcapNg {
                         _ => self.obsolete(body),
                     };
                     return Ok(match frame {
-                        Ok(frame) => Step::Frame(frame),
-                        Err(problem) => Step::Lost(problem.at(offset)),
+                        Ok(frame) => ReadStep::Frame(frame),
+                        Err(problem) => ReadStep::Lost(problem.at(offset)),
                     });
                 }
                 SECTION => {
                     let body = self.block(window, len, offset)?;
-                    if !version_is_read(body, self.order) {
+                    if !is_supported_version(body, self.order) {
                         return Err(Problem::Section.at(offset));
                     }
                     self.interfaces.clear();
@@ -95,20 +95,20 @@ impl PcapNg {
                     let body = self.block(window, len, offset)?;
                     let interface =
                         Interface::new(body, self.order).ok_or(Problem::Truncated.at(offset))?;
-                    if self.interfaces.len() == MOST_INTERFACES {
-                        return Err(Problem::Interfaces(MOST_INTERFACES).at(offset));
+                    if self.interfaces.len() == MAX_INTERFACES {
+                        return Err(Problem::Interfaces(MAX_INTERFACES).at(offset));
                     }
                     self.interfaces.push(interface);
-                    if !interface.link.is_read() {
-                        return Ok(Step::Note(Problem::LinkType(interface.link).at(offset)));
+                    if !interface.link.is_supported() {
+                        return Ok(ReadStep::Note(Problem::LinkType(interface.link).at(offset)));
                     }
                 }
-                _ => self.pass(window, len, offset)?,
+                _ => self.skip_block(window, len, offset)?,
             }
         }
     }
 
-    /// The body of the block of `len` bytes that begins here.
+    /// The body of the block of `len` bytes at the window's start.
     #[inline]
     fn block<'w>(
         &self,
@@ -116,10 +116,10 @@ impl PcapNg {
         len: u32,
         offset: u64,
     ) -> Result<&'w [u8], Box<Warning>> {
-        if len > LONGEST {
+        if len > MAX_RECORD {
             return Err(Problem::Length(len.into()).at(offset));
         }
-        whole(window, len as usize, offset)?;
+        require(window, len as usize, offset)?;
         let block = window.take(len as usize);
         let Some((rest, end)) = block.split_last_chunk() else {
             return Err(Problem::Truncated.at(offset));
@@ -128,14 +128,14 @@ impl PcapNg {
         Ok(rest.get(8..).unwrap_or_default())
     }
 
-    /// Passes over a block without holding it: such may be of any length.
-    fn pass(&self, window: &mut Window, len: u32, offset: u64) -> Result<(), Box<Warning>> {
+    /// Skips a block of any length without storing it.
+    fn skip_block(&self, window: &mut Window, len: u32, offset: u64) -> Result<(), Box<Warning>> {
         match window.skip(u64::from(len) - 4) {
             Ok(true) => {}
             Ok(false) => return Err(Problem::Truncated.at(offset)),
-            Err(error) => return Err(failed(&error, offset)),
+            Err(error) => return Err(read_failure(&error, offset)),
         }
-        whole(window, 4, offset)?;
+        require(window, 4, offset)?;
         let end = window.take(4).first_chunk().copied().unwrap_or_default();
         self.check_end(len, end, offset)
     }
@@ -156,21 +156,21 @@ impl PcapNg {
 
     #[inline]
     fn enhanced<'w>(&self, body: &'w [u8]) -> Result<Frame<'w>, Problem> {
-        let mut fields = Fields::new(body, self.order);
+        let mut fields = FieldReader::new(body, self.order);
         let index = fields.u32().ok_or(Problem::Overlong)?;
         self.timed(index, fields)
     }
 
     fn obsolete<'w>(&self, body: &'w [u8]) -> Result<Frame<'w>, Problem> {
-        let mut fields = Fields::new(body, self.order);
+        let mut fields = FieldReader::new(body, self.order);
         let index = fields.u16().ok_or(Problem::Overlong)?;
         let _drops = fields.u16();
         self.timed(index.into(), fields)
     }
 
-    /// From the time on, both kinds of block are alike.
+    /// Reads from the time field on, where both kinds of block are equal.
     #[inline]
-    fn timed<'w>(&self, index: u32, mut fields: Fields<'w>) -> Result<Frame<'w>, Problem> {
+    fn timed<'w>(&self, index: u32, mut fields: FieldReader<'w>) -> Result<Frame<'w>, Problem> {
         let interface = self.interface(index)?;
         let Some([high, low, captured, len]) = fields.four_u32() else {
             return Err(Problem::Overlong);
@@ -184,11 +184,11 @@ impl PcapNg {
         })
     }
 
-    /// A Simple Packet Block says neither when nor how much was captured: that follows from the
-    /// first interface's snapshot length.
+    /// A Simple Packet Block has no time and no captured length. The length follows from the first
+    /// interface's snapshot length.
     fn simple<'w>(&self, body: &'w [u8]) -> Result<Frame<'w>, Problem> {
         let interface = self.interface(0)?;
-        let mut fields = Fields::new(body, self.order);
+        let mut fields = FieldReader::new(body, self.order);
         let len = fields.u32().ok_or(Problem::Overlong)?;
         let captured = match interface.snaplen {
             0 => len,
@@ -205,15 +205,15 @@ impl PcapNg {
 }
 
 impl Interface {
-    fn new(body: &[u8], order: Order) -> Option<Self> {
+    fn new(body: &[u8], order: ByteOrder) -> Option<Self> {
         const END: u16 = 0;
         const RESOLUTION: u16 = 9;
         const OFFSET: u16 = 14;
-        let mut fields = Fields::new(body, order);
+        let mut fields = FieldReader::new(body, order);
         let link = LinkType(fields.u16()?);
         let _reserved = fields.u16()?;
         let snaplen = fields.u32()?;
-        let mut clock = Clock::default();
+        let mut clock = InterfaceClock::default();
         while let (Some(code), Some(len)) = (fields.u16(), fields.u16()) {
             let Some(value) = fields.bytes(usize::from(len)) else {
                 break;
@@ -238,26 +238,26 @@ impl Interface {
     }
 }
 
-/// The byte order of the section that begins with `start`.
-fn byte_order(start: &[u8]) -> Option<Order> {
+/// The byte order of the section that starts with `start`.
+fn byte_order(start: &[u8]) -> Option<ByteOrder> {
     let mark = *start.get(8..)?.first_chunk()?;
-    [Order::Little, Order::Big]
+    [ByteOrder::Little, ByteOrder::Big]
         .into_iter()
         .find(|order| order.u32(mark) == BYTE_ORDER)
 }
 
-fn version_is_read(section: &[u8], order: Order) -> bool {
-    let mut fields = Fields::new(section, order);
+fn is_supported_version(section: &[u8], order: ByteOrder) -> bool {
+    let mut fields = FieldReader::new(section, order);
     let _byte_order = fields.u32();
-    // 1.2 was written for a while and is the same (draft-ietf-opsawg-pcapng, section 4.1).
+    // Version 1.2 was written for a while and is equal (draft-ietf-opsawg-pcapng, section 4.1).
     matches!((fields.u16(), fields.u16()), (Some(1), Some(0 | 2)))
 }
 
 const NS_PER_S: u128 = 1_000_000_000;
 
-/// How an interface of a pcapng trace counts time: the options if_tsresol and if_tsoffset.
+/// Time units of a pcapng interface: the options if_tsresol and if_tsoffset.
 #[derive(Clone, Copy)]
-pub(super) struct Clock {
+pub(super) struct InterfaceClock {
     tick: Tick,
     offset_s: i64,
 }
@@ -266,11 +266,11 @@ pub(super) struct Clock {
 enum Tick {
     /// A whole number of nanoseconds.
     Ns(u64),
-    /// So many to a second.
+    /// Ticks per second.
     PerSecond(u128),
 }
 
-impl Default for Clock {
+impl Default for InterfaceClock {
     fn default() -> Self {
         Self {
             tick: Tick::Ns(1000),
@@ -279,12 +279,12 @@ impl Default for Clock {
     }
 }
 
-impl Clock {
-    /// Takes over if_tsresol: ticks of 10^-n seconds, or 2^-n with the highest bit set.
+impl InterfaceClock {
+    /// Applies if_tsresol: ticks of 10^-n seconds, or 2^-n with the highest bit set.
     pub fn set_resolution(&mut self, resolution: u8) {
         let exponent = u32::from(resolution & 0x7f);
         let base: u128 = if resolution & 0x80 == 0 { 10 } else { 2 };
-        // Ticks so short that a century of them exceeds 128 bits leave no nanosecond.
+        // Ticks so short that a century of them exceeds 128 bits round to 0 ns.
         let per_second = base.checked_pow(exponent).unwrap_or(u128::MAX);
         self.tick = match (per_second <= NS_PER_S && NS_PER_S.is_multiple_of(per_second))
             .then(|| u64::try_from(NS_PER_S / per_second))
@@ -294,12 +294,12 @@ impl Clock {
         };
     }
 
-    /// Takes over if_tsoffset: seconds to add.
+    /// Applies if_tsoffset: seconds to add.
     pub fn set_offset(&mut self, seconds: i64) {
         self.offset_s = seconds;
     }
 
-    /// Nanoseconds since 1970; what lies beyond the years that 64 bits can say is the last of them.
+    /// Nanoseconds since 1970, saturated to 64 bits.
     #[inline]
     pub fn ns(&self, ticks: u64) -> i64 {
         let ns = match self.tick {
@@ -317,19 +317,19 @@ mod tests {
     use super::*;
 
     fn ns(resolution: u8, offset_s: i64, ticks: u64) -> i64 {
-        let mut clock = Clock::default();
+        let mut clock = InterfaceClock::default();
         clock.set_resolution(resolution);
         clock.set_offset(offset_s);
         clock.ns(ticks)
     }
 
     #[test]
-    fn ticks_are_microseconds_unless_said_otherwise() {
-        assert_eq!(Clock::default().ns(3), 3000);
+    fn pcapng_ticks_default_to_microseconds() {
+        assert_eq!(InterfaceClock::default().ns(3), 3000);
     }
 
     #[test]
-    fn every_decimal_and_binary_resolution_is_understood() {
+    fn pcapng_decimal_and_binary_resolutions_convert() {
         assert_eq!(ns(0, 0, 5), 5_000_000_000);
         assert_eq!(ns(3, 0, 5), 5_000_000);
         assert_eq!(ns(9, 0, 5), 5);
@@ -339,13 +339,13 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_is_added() {
+    fn pcapng_time_offset_is_added() {
         assert_eq!(ns(9, 2, 5), 2_000_000_005);
         assert_eq!(ns(9, -2, 5), -1_999_999_995);
     }
 
     #[test]
-    fn no_resolution_offset_or_time_overflows() {
+    fn pcapng_times_never_overflow() {
         for resolution in 0..=u8::MAX {
             for offset_s in [i64::MIN, -1, 0, i64::MAX] {
                 for ticks in [0, 1, u64::MAX] {

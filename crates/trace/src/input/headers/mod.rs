@@ -8,11 +8,11 @@ use super::Filter;
 use super::container::Frame;
 use crate::{Endpoint, Packet};
 
-/// Why a frame gives no packet; as wide as what it takes the place of in results, which would be
-/// handled byte by byte otherwise.
+/// Why a frame yields no packet. As wide as the pointer that it shares results with, which avoids
+/// byte-wise handling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
-pub(super) enum Skip {
+pub(super) enum SkipReason {
     OtherLink,
     NotIp,
     NotTcp,
@@ -22,21 +22,21 @@ pub(super) enum Skip {
     Filtered,
 }
 
-/// A packet, and what is peculiar about it.
+/// A packet and its anomalies.
 pub(super) struct Segment {
     pub packet: Packet,
     pub options_cut: bool,
     pub first_fragment: bool,
 }
 
-/// Reads the frame that has this number in the trace.
+/// Reads the frame with this number in the trace.
 #[inline]
-pub(super) fn read(frame: &Frame, number: u64, filter: &Filter) -> Result<Segment, Skip> {
+pub(super) fn read(frame: &Frame, number: u64, filter: &Filter) -> Result<Segment, SkipReason> {
     let at_ns = frame.at_ns.unwrap_or_default();
-    if !filter.takes_time(at_ns) {
-        return Err(Skip::Filtered);
+    if !filter.matches_time(at_ns) {
+        return Err(SkipReason::Filtered);
     }
-    let whole = Slice::new(frame.bytes, frame.len);
+    let whole = FrameSlice::new(frame.bytes, frame.len);
     let frame_len = whole.len;
     let ip = match network(frame.link, whole)? {
         Network::V4(packet) => tcp_ip::v4(packet)?,
@@ -52,17 +52,17 @@ pub(super) fn read(frame: &Frame, number: u64, filter: &Filter) -> Result<Segmen
         address: ip.to,
         port: to,
     };
-    if !filter.takes_ends(&from, &to) {
-        return Err(Skip::Filtered);
+    if !filter.matches_ends(&from, &to) {
+        return Err(SkipReason::Filtered);
     }
-    let fixed = tcp_ip::Fixed::new(tcp);
+    let fixed = tcp_ip::TcpHeader::new(tcp);
     let payload_len = ip.payload.len.checked_sub(fixed.header_len.into());
     let header_len = u16::try_from(ip.header_len + u32::from(fixed.header_len));
     let (Some(payload_len), Ok(header_len)) = (payload_len, header_len) else {
-        return Err(Skip::Damaged);
+        return Err(SkipReason::Damaged);
     };
     let (options, options_cut) = fixed.options_of(ip.payload.bytes)?;
-    let options = tcp_ip::Options::read(options, fixed.flags.syn);
+    let options = tcp_ip::TcpOptions::read(options, fixed.flags.syn);
     let packet = Packet {
         number,
         at_ns,
@@ -89,16 +89,16 @@ pub(super) fn read(frame: &Frame, number: u64, filter: &Filter) -> Result<Segmen
     })
 }
 
-/// A part of a frame: as much of it as was captured, and how long it was on the wire.
+/// A part of a frame: its captured bytes and its length on the wire.
 #[derive(Clone, Copy)]
-struct Slice<'a> {
+struct FrameSlice<'a> {
     pub bytes: &'a [u8],
-    /// Never less than `bytes` has.
+    /// At least the length of `bytes`.
     pub len: u32,
 }
 
-impl<'a> Slice<'a> {
-    /// Some programs write a length on the wire below the length captured: the larger holds.
+impl<'a> FrameSlice<'a> {
+    /// Some programs write a wire length below the captured length: the larger one counts.
     #[inline]
     pub fn new(bytes: &'a [u8], len: u32) -> Self {
         Self {
@@ -107,9 +107,9 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// The first `N` bytes, and what follows them.
+    /// Splits off the first `N` bytes.
     #[inline]
-    pub fn split<const N: usize>(self) -> Result<(&'a [u8; N], Self), Skip> {
+    pub fn split<const N: usize>(self) -> Result<(&'a [u8; N], Self), SkipReason> {
         match self.bytes.split_first_chunk() {
             Some((head, bytes)) => {
                 let len = self.len - N as u32;
@@ -119,9 +119,9 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// What follows the first `len` bytes.
+    /// Drops the first `len` bytes.
     #[inline]
-    pub fn skip(self, len: u32) -> Result<Self, Skip> {
+    pub fn skip(self, len: u32) -> Result<Self, SkipReason> {
         match self.bytes.get(len as usize..) {
             Some(bytes) => Ok(Self {
                 bytes,
@@ -131,8 +131,8 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// This slice, `len` bytes long by a header of its own: what is beyond is padding, or the
-    /// frame's check sequence.
+    /// Limits the slice to `len` bytes, a header's length field. The rest is padding or the frame
+    /// check sequence.
     #[inline]
     pub fn limit(self, len: u32) -> Self {
         Self {
@@ -142,11 +142,11 @@ impl<'a> Slice<'a> {
     }
 
     #[cold]
-    fn short_of(self, len: u32) -> Skip {
+    fn short_of(self, len: u32) -> SkipReason {
         if self.len >= len {
-            Skip::Cut
+            SkipReason::Cut
         } else {
-            Skip::Damaged
+            SkipReason::Damaged
         }
     }
 }
@@ -157,7 +157,7 @@ pub struct LinkType(pub u16);
 
 const NULL: u16 = 0;
 const ETHERNET: u16 = 1;
-/// What raw IP was called on BSD/OS and elsewhere before it had a number of its own.
+/// Raw IP on BSD/OS and others, before it had its own number.
 const RAW_BSD: [u16; 2] = [12, 14];
 const RAW: u16 = 101;
 const LOOP: u16 = 108;
@@ -169,14 +169,14 @@ const SLL2: u16 = 276;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 
-/// What a frame carries.
+/// Payload of a frame.
 enum Network<'a> {
-    V4(Slice<'a>),
-    V6(Slice<'a>),
+    V4(FrameSlice<'a>),
+    V6(FrameSlice<'a>),
 }
 
 impl LinkType {
-    /// The link type's name, if it is one that is read.
+    /// The link type's name; `None` if unsupported.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         Some(match self.0 {
@@ -193,7 +193,7 @@ impl LinkType {
         })
     }
 
-    pub(crate) fn is_read(self) -> bool {
+    pub(crate) fn is_supported(self) -> bool {
         self.name().is_some()
     }
 }
@@ -207,11 +207,10 @@ impl fmt::Display for LinkType {
     }
 }
 
-/// Where a frame was captured: Linux cooked headers say it themselves, those of v1 only whether it
-/// came in or went out.
+/// The capturing interface. Linux cooked headers name it; v1 has only the packet's direction.
 #[inline]
 fn interface(frame: &Frame) -> u32 {
-    let said = match frame.link.0 {
+    let interface_index = match frame.link.0 {
         SLL => frame
             .bytes
             .first_chunk()
@@ -223,27 +222,27 @@ fn interface(frame: &Frame) -> u32 {
             .map(|index| u32::from_be_bytes(*index)),
         _ => None,
     };
-    said.unwrap_or(frame.interface)
+    interface_index.unwrap_or(frame.interface)
 }
 
 /// The IP packet within a frame.
 #[inline]
-fn network(link: LinkType, frame: Slice) -> Result<Network, Skip> {
+fn network(link: LinkType, frame: FrameSlice) -> Result<Network, SkipReason> {
     match link.0 {
         ETHERNET => {
             let (header, rest) = frame.split::<14>()?;
             let [.., high, low] = *header;
-            tagged(u16::from_be_bytes([high, low]), rest)
+            skip_vlan_tags(u16::from_be_bytes([high, low]), rest)
         }
         SLL => {
             let (header, rest) = frame.split::<16>()?;
             let [.., high, low] = *header;
-            tagged(u16::from_be_bytes([high, low]), rest)
+            skip_vlan_tags(u16::from_be_bytes([high, low]), rest)
         }
         SLL2 => {
             let (header, rest) = frame.split::<20>()?;
             let [high, low, ..] = *header;
-            tagged(u16::from_be_bytes([high, low]), rest)
+            skip_vlan_tags(u16::from_be_bytes([high, low]), rest)
         }
         NULL | LOOP => {
             let (family, rest) = frame.split::<4>()?;
@@ -253,42 +252,42 @@ fn network(link: LinkType, frame: Slice) -> Result<Network, Skip> {
         IPV6 => Ok(Network::V6(frame)),
         RAW => raw(frame),
         n if RAW_BSD.contains(&n) => raw(frame),
-        _ => Err(Skip::OtherLink),
+        _ => Err(SkipReason::OtherLink),
     }
 }
 
-/// Passes over VLAN tags (802.1Q, 802.1ad, and what QinQ used before it).
+/// Skips VLAN tags (802.1Q, 802.1ad, and the older QinQ).
 #[inline]
-fn tagged(mut ethertype: u16, mut rest: Slice) -> Result<Network, Skip> {
+fn skip_vlan_tags(mut ethertype: u16, mut rest: FrameSlice) -> Result<Network, SkipReason> {
     loop {
         match ethertype {
             ETHERTYPE_IPV4 => return Ok(Network::V4(rest)),
             ETHERTYPE_IPV6 => return Ok(Network::V6(rest)),
             0x8100 | 0x88a8 | 0x9100 => {
-                let ([_, _, high, low], behind) = rest.split::<4>()?;
+                let ([_, _, high, low], after) = rest.split::<4>()?;
                 ethertype = u16::from_be_bytes([*high, *low]);
-                rest = behind;
+                rest = after;
             }
-            _ => return Err(Skip::NotIp),
+            _ => return Err(SkipReason::NotIp),
         }
     }
 }
 
-/// The address family is in the byte order of the host that captured, and IPv6's differs between
-/// systems: Linux; NetBSD, OpenBSD; FreeBSD; macOS.
-fn loopback(family: u32, rest: Slice) -> Result<Network, Skip> {
+/// The address family is in the capturing host's byte order. IPv6's number differs between systems:
+/// Linux; NetBSD, OpenBSD; FreeBSD; macOS.
+fn loopback(family: u32, rest: FrameSlice) -> Result<Network, SkipReason> {
     match family.min(family.swap_bytes()) {
         2 => Ok(Network::V4(rest)),
         10 | 24 | 28 | 30 => Ok(Network::V6(rest)),
-        _ => Err(Skip::NotIp),
+        _ => Err(SkipReason::NotIp),
     }
 }
 
-fn raw(packet: Slice) -> Result<Network, Skip> {
+fn raw(packet: FrameSlice) -> Result<Network, SkipReason> {
     let ([first], _) = packet.split::<1>()?;
     match first >> 4 {
         4 => Ok(Network::V4(packet)),
         6 => Ok(Network::V6(packet)),
-        _ => Err(Skip::NotIp),
+        _ => Err(SkipReason::NotIp),
     }
 }

@@ -1,47 +1,47 @@
 //! The headers of IPv4, IPv6 and TCP.
 
-use super::{Skip, Slice};
+use super::{FrameSlice, SkipReason};
 use crate::{Flags, SackBlocks, Timestamps};
 
 const TCP: u8 = 6;
 const V6_HEADER: u32 = 40;
 
-/// An IP packet with TCP in it.
-pub(super) struct Ip<'a> {
+/// An IP packet that contains TCP.
+pub(super) struct IpPacket<'a> {
     pub from: [u8; 16],
     pub to: [u8; 16],
     pub id: Option<u16>,
     /// Options or extension headers included.
     pub header_len: u32,
-    /// The packet's payload goes on in other fragments.
+    /// More fragments contain the rest of the payload.
     pub first_fragment: bool,
-    pub payload: Slice<'a>,
+    pub payload: FrameSlice<'a>,
 }
 
 /// Reads IPv4 (RFC 791).
 #[inline]
-pub(super) fn v4(packet: Slice) -> Result<Ip, Skip> {
+pub(super) fn v4(packet: FrameSlice) -> Result<IpPacket, SkipReason> {
     let (header, _) = packet.split::<20>()?;
     let &[version, _, t0, t1, i0, i1, f0, f1, _, protocol, _, _, ..] = header;
     let header_len = u32::from(version & 0xf) * 4;
     if version >> 4 != 4 || header_len < 20 {
-        return Err(Skip::Damaged);
+        return Err(SkipReason::Damaged);
     }
     if protocol != TCP {
-        return Err(Skip::NotTcp);
+        return Err(SkipReason::NotTcp);
     }
     let fragment = u16::from_be_bytes([f0, f1]);
     if fragment & 0x1fff != 0 {
-        return Err(Skip::Fragment);
+        return Err(SkipReason::Fragment);
     }
     let packet = match u32::from(u16::from_be_bytes([t0, t1])) {
         // Captured before segmentation, and too long for the field.
         0 => packet,
-        total if total < header_len => return Err(Skip::Damaged),
+        total if total < header_len => return Err(SkipReason::Damaged),
         total => packet.limit(total),
     };
     let &[.., a0, a1, a2, a3, b0, b1, b2, b3] = header;
-    Ok(Ip {
+    Ok(IpPacket {
         from: mapped([a0, a1, a2, a3]),
         to: mapped([b0, b1, b2, b3]),
         id: Some(u16::from_be_bytes([i0, i1])),
@@ -51,7 +51,7 @@ pub(super) fn v4(packet: Slice) -> Result<Ip, Skip> {
     })
 }
 
-/// `::ffff:a.b.c.d`, made as a number: sixteen single bytes would be copied one by one.
+/// `::ffff:a.b.c.d`, built as a number because sixteen single bytes would be copied one by one.
 #[inline]
 fn mapped(address: [u8; 4]) -> [u8; 16] {
     (0xffff_0000_0000 | u128::from(u32::from_be_bytes(address))).to_be_bytes()
@@ -59,13 +59,13 @@ fn mapped(address: [u8; 4]) -> [u8; 16] {
 
 /// Reads IPv6 (RFC 8200).
 #[inline]
-pub(super) fn v6(packet: Slice) -> Result<Ip, Skip> {
+pub(super) fn v6(packet: FrameSlice) -> Result<IpPacket, SkipReason> {
     let (fixed, rest) = packet.split::<8>()?;
     let (from, rest) = rest.split::<16>()?;
     let (to, rest) = rest.split::<16>()?;
     let &[version, _, _, _, l0, l1, protocol, _] = fixed;
     if version >> 4 != 6 {
-        return Err(Skip::Damaged);
+        return Err(SkipReason::Damaged);
     }
     let rest = match u32::from(u16::from_be_bytes([l0, l1])) {
         // A jumbogram, or captured before segmentation, and too long for the field.
@@ -74,7 +74,7 @@ pub(super) fn v6(packet: Slice) -> Result<Ip, Skip> {
     };
     let before = rest.len;
     let (first_fragment, payload) = extensions(protocol, rest)?;
-    Ok(Ip {
+    Ok(IpPacket {
         from: *from,
         to: *to,
         id: None,
@@ -84,10 +84,9 @@ pub(super) fn v6(packet: Slice) -> Result<Ip, Skip> {
     })
 }
 
-/// Passes over the extension headers: whether one says that more fragments follow, and the
-/// payload behind them.
+/// Skips the extension headers. Returns whether more fragments follow, and the payload.
 #[inline]
-fn extensions(mut protocol: u8, mut rest: Slice) -> Result<(bool, Slice), Skip> {
+fn extensions(mut protocol: u8, mut rest: FrameSlice) -> Result<(bool, FrameSlice), SkipReason> {
     let mut first_fragment = false;
     loop {
         match protocol {
@@ -98,26 +97,26 @@ fn extensions(mut protocol: u8, mut rest: Slice) -> Result<(bool, Slice), Skip> 
                 rest = rest.skip((u32::from(*len) + 1) * 8)?;
                 protocol = *next;
             }
-            // Authentication, which counts in other units (RFC 4302).
+            // Authentication, whose length has another unit (RFC 4302).
             51 => {
                 let ([next, len], _) = rest.split::<2>()?;
                 rest = rest.skip((u32::from(*len) + 2) * 4)?;
                 protocol = *next;
             }
             44 => {
-                let ([next, _, o0, o1, ..], behind) = rest.split::<8>()?;
+                let ([next, _, o0, o1, ..], after) = rest.split::<8>()?;
                 let fragment = u16::from_be_bytes([*o0, *o1]);
                 if fragment & 0xfff8 != 0 {
                     return Err(match *next {
-                        TCP => Skip::Fragment,
-                        _ => Skip::NotTcp,
+                        TCP => SkipReason::Fragment,
+                        _ => SkipReason::NotTcp,
                     });
                 }
                 first_fragment |= fragment & 1 != 0;
-                rest = behind;
+                rest = after;
                 protocol = *next;
             }
-            _ => return Err(Skip::NotTcp),
+            _ => return Err(SkipReason::NotTcp),
         }
     }
 }
@@ -125,10 +124,10 @@ fn extensions(mut protocol: u8, mut rest: Slice) -> Result<(bool, Slice), Skip> 
 /// Bytes of the TCP header without options.
 pub(super) const HEADER: usize = 20;
 /// A larger window scale counts as this (RFC 7323, section 2.3).
-const MOST_SCALE: u8 = 14;
+const MAX_WINDOW_SCALE: u8 = 14;
 
 /// The TCP header without its options (RFC 9293).
-pub(super) struct Fixed {
+pub(super) struct TcpHeader {
     pub seq: u32,
     pub ack: Option<u32>,
     pub flags: Flags,
@@ -143,7 +142,7 @@ pub(super) fn ports(header: &[u8; HEADER]) -> [u16; 2] {
     [u16::from_be_bytes([f0, f1]), u16::from_be_bytes([t0, t1])]
 }
 
-impl Fixed {
+impl TcpHeader {
     #[inline]
     pub fn new(header: &[u8; HEADER]) -> Self {
         let &[
@@ -180,13 +179,13 @@ impl Fixed {
         }
     }
 
-    /// The options of the segment that begins with this header, as far as they were captured, and
-    /// whether they were cut.
+    /// The captured options of the segment that starts with this header, and whether they were
+    /// truncated.
     #[inline]
-    pub fn options_of<'a>(&self, segment: &'a [u8]) -> Result<(&'a [u8], bool), Skip> {
+    pub fn options_of<'a>(&self, segment: &'a [u8]) -> Result<(&'a [u8], bool), SkipReason> {
         let len = usize::from(self.header_len);
         if len < HEADER {
-            return Err(Skip::Damaged);
+            return Err(SkipReason::Damaged);
         }
         let (end, cut) = match segment.len() {
             captured if captured < len => (captured, true),
@@ -196,39 +195,39 @@ impl Fixed {
     }
 }
 
-/// What is read of the TCP options.
+/// The TCP options that the analysis uses.
 #[derive(Default)]
-pub(super) struct Options {
+pub(super) struct TcpOptions {
     pub timestamps: Option<Timestamps>,
     pub sack: SackBlocks,
     pub mss: Option<u16>,
     pub window_scale: Option<u8>,
 }
 
-impl Options {
-    /// Reads options until their end, or the first that is malformed, as receivers do.
+impl TcpOptions {
+    /// Reads options up to the end or the first malformed one, as receivers do.
     #[inline]
     pub fn read(mut rest: &[u8], syn: bool) -> Self {
         let mut options = Self::default();
-        // As nearly all segments have them (RFC 7323, appendix A).
+        // The layout of nearly all segments (RFC 7323, appendix A).
         if let [1, 1, 8, 10, timestamps @ ..] = rest
-            && let Some((timestamps, behind)) = timestamps.split_first_chunk()
+            && let Some((timestamps, after)) = timestamps.split_first_chunk()
         {
             options.timestamps = Some(Timestamps::read(timestamps));
-            rest = behind;
+            rest = after;
         }
         loop {
             rest = match rest {
-                [1, behind @ ..] => behind,
+                [1, after @ ..] => after,
                 [0, ..] | [] | [_] => return options,
-                [kind, len, behind @ ..] => {
+                [kind, len, after @ ..] => {
                     let body = usize::from(*len).checked_sub(2);
-                    let Some((body, behind)) = body.and_then(|body| behind.split_at_checked(body))
+                    let Some((body, after)) = body.and_then(|body| after.split_at_checked(body))
                     else {
                         return options;
                     };
                     options.add(*kind, body, syn);
-                    behind
+                    after
                 }
             }
         }
@@ -238,7 +237,7 @@ impl Options {
     fn add(&mut self, kind: u8, body: &[u8], syn: bool) {
         match (kind, body) {
             (2, &[a, b]) if syn => self.mss = Some(u16::from_be_bytes([a, b])),
-            (3, &[scale]) if syn => self.window_scale = Some(scale.min(MOST_SCALE)),
+            (3, &[scale]) if syn => self.window_scale = Some(scale.min(MAX_WINDOW_SCALE)),
             (5, blocks) => {
                 self.sack = SackBlocks::default();
                 let (blocks, _) = blocks.as_chunks::<8>();

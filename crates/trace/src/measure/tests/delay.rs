@@ -1,10 +1,10 @@
 use super::*;
 
 #[test]
-fn delivery_latency_is_told_at_the_transport_and_at_the_application_layer() {
+fn delivery_latency_at_transport_and_application_layer() {
     let script = one_loss();
     let (here, there) = carry(&script, ONE_WAY, AHEAD, &[4]);
-    let results = measure_both(&here, &there, Options::default());
+    let results = measure_both(&here, &there, MeterOptions::default());
     let delay = &results.connections[0].main.delay;
     assert_eq!(ms(&delay.transport), [(75, 3), (375, 1)]);
     assert_eq!(
@@ -22,10 +22,10 @@ fn delivery_latency_is_told_at_the_transport_and_at_the_application_layer() {
 }
 
 #[test]
-fn with_one_clock_an_uneven_path_shows() {
+fn one_clock_shows_asymmetric_path() {
     let script = one_loss();
     let (here, there) = carry(&script, ONE_WAY, 25 * MS, &[4]);
-    let own = measure_both(&here, &there, Options::default());
+    let own = measure_both(&here, &there, MeterOptions::default());
     let same = measure_by_one_clock(&here, &there);
     assert_eq!(ms(&own.all.main.delay.one_way), [(75, 4)]);
     assert_eq!(ms(&same.all.main.delay.one_way), [(100, 4)]);
@@ -33,7 +33,7 @@ fn with_one_clock_an_uneven_path_shows() {
 }
 
 #[test]
-fn one_clock_has_no_offset_whatever_the_delays_are() {
+fn one_clock_has_no_offset_for_any_delays() {
     let script = one_loss();
     let (here, there) = carry(&script, ONE_WAY, 25 * MS, &[4]);
     let clock = measure_by_one_clock(&here, &there).clock.unwrap();
@@ -43,20 +43,23 @@ fn one_clock_has_no_offset_whatever_the_delays_are() {
 }
 
 #[test]
-fn what_arrives_before_it_leaves_is_counted_and_is_no_delay() {
+fn arrival_before_departure_is_counted_not_measured() {
     let script = one_loss();
     let (here, there) = carry(&script, ONE_WAY, -100 * MS, &[4]);
     let results = measure_by_one_clock(&here, &there);
     let delay = &results.all.main.delay;
     assert!(delay.one_way.is_empty() && delay.variation.len() == 4);
-    let untold = delay.untold;
-    assert_eq!(untold.negative_delays, 4);
-    // The one that was sent again took longer than the clocks are apart.
-    assert_eq!((untold.negative_latencies, delay.transport.len()), (3, 1));
+    let unknown_delays = delay.unknown_delays;
+    assert_eq!(unknown_delays.negative_delays, 4);
+    // The retransmitted range took longer than the clocks differ.
+    assert_eq!(
+        (unknown_delays.negative_latencies, delay.transport.len()),
+        (3, 1)
+    );
 }
 
 #[test]
-fn of_very_many_packets_by_one_clock_all_count() {
+fn one_clock_measures_all_of_many_packets() {
     let mut script = established();
     for message in 0..40_000 {
         script
@@ -87,7 +90,7 @@ fn of_very_many_packets_by_one_clock_all_count() {
 }
 
 #[test]
-fn what_queued_shows_as_delay_variation() {
+fn queueing_shows_as_delay_variation() {
     let mut script = established();
     for message in 0..100 {
         script
@@ -96,42 +99,42 @@ fn what_queued_shows_as_delay_variation() {
     }
     script.at(3500).ack(1001).at(3600).close(1001);
     let (here, mut there) = carry(&script, ONE_WAY, AHEAD, &[]);
-    let late = there.iter_mut().filter(|packet| packet.payload_len > 0);
-    for packet in late.skip(50).take(10) {
+    let data = there.iter_mut().filter(|packet| packet.payload_len > 0);
+    for packet in data.skip(50).take(10) {
         packet.at_ns += 20 * MS;
     }
-    let results = measure_both(&here, &there, Options::default());
+    let results = measure_both(&here, &there, MeterOptions::default());
     let delay = &results.all.main.delay;
     assert_eq!(ms(&delay.variation), [(0, 90), (20, 10)]);
     assert_eq!(ms(&delay.one_way), [(75, 90), (95, 10)]);
 }
 
 #[test]
-fn what_the_senders_trace_shows_only_as_sent_again_has_no_latency() {
+fn range_with_unseen_first_copy_has_no_latency() {
     let mut script = established();
     script.at(200).data(1, 101).at(230).data(101, 201);
     script.at(350).data(1, 101).data(101, 201);
     script.at(380).ack(201).at(700).close(201);
     let (mut here, there) = carry(&script, ONE_WAY, AHEAD, &[]);
-    // The first of these packets, and all that was before a trace that begins later.
+    // The first of these packets, and everything before the start of a later trace.
     for misses in [4..5, 0..5] {
         here.retain(|packet| !misses.contains(&packet.number));
-        let delay = &measure_both(&here, &there, Options::default())
+        let delay = &measure_both(&here, &there, MeterOptions::default())
             .all
             .main
             .delay;
         assert_eq!(ms(&delay.transport), [(75, 1)], "{misses:?}");
-        assert_eq!(delay.untold.negative_latencies, 1, "{misses:?}");
+        assert_eq!(delay.unknown_delays.negative_latencies, 1, "{misses:?}");
     }
 }
 
 #[test]
-fn queues_that_grow_and_shrink_are_no_drift_of_one_clock() {
+fn growing_queues_are_not_drift_of_one_clock() {
     let mut script = established();
     for message in 0..100 {
-        let begin = message * 10 + 1;
-        script.at(200 + message * 200).data(begin, begin + 10);
-        script.at(350 + message * 200).ack(begin + 10);
+        let start = message * 10 + 1;
+        script.at(200 + message * 200).data(start, start + 10);
+        script.at(350 + message * 200).ack(start + 10);
     }
     script.packets.sort_by_key(|packet| packet.at_ns);
     let (mut here, mut there) = carry(&script, ONE_WAY, 0, &[]);
@@ -154,9 +157,9 @@ fn queues_that_grow_and_shrink_are_no_drift_of_one_clock() {
     );
 }
 
-/// Both ends' traces of two connections with a message each 30 ms. The second takes a path that is
-/// 25 ms longer each way, and its messages wait so long on the way. The receiver's clock is ahead by
-/// so much, and faster by so many parts per million.
+/// The traces at both ends of two connections with a message each 30 ms. The second has a path 25
+/// ms longer in each direction, and its messages queue for `queue_ms`. The receiver's clock has
+/// this offset and drift.
 fn over_two_paths(queue_ms: i64, ahead_ns: i64, ppm: i64) -> [Vec<Packet>; 2] {
     let (mut here, mut there) = (Vec::new(), Vec::new());
     for (port, one_way_ms, queue_ms) in [(5001_u16, 75, 0), (5002, 100, queue_ms)] {
@@ -167,9 +170,9 @@ fn over_two_paths(queue_ms: i64, ahead_ns: i64, ppm: i64) -> [Vec<Packet>; 2] {
         script.at(2 * one_way_ms).syn_ack();
         script.packet(Forward, 1, 0);
         for message in 0..1000 {
-            let (at, begin) = (500 + message * 30, message * 10 + 1);
-            script.at(at).data(begin, begin + 10);
-            script.at(at + queue_ms + 2 * one_way_ms).ack(begin + 10);
+            let (at, start) = (500 + message * 30, message * 10 + 1);
+            script.at(at).data(start, start + 10);
+            script.at(at + queue_ms + 2 * one_way_ms).ack(start + 10);
         }
         script.packets.sort_by_key(|packet| packet.at_ns);
         let (one, mut other) = carry(&script, one_way_ms * MS, 0, &[]);
@@ -189,14 +192,14 @@ fn over_two_paths(queue_ms: i64, ahead_ns: i64, ppm: i64) -> [Vec<Packet>; 2] {
 }
 
 #[test]
-fn a_longer_path_is_no_queue_of_the_connection_that_takes_it() {
+fn longer_path_is_not_queueing_delay() {
     for (ahead_ns, ppm, same_clock) in [(0, 0, true), (AHEAD, 0, false), (AHEAD, 100, false)] {
         let [here, there] = over_two_paths(0, ahead_ns, ppm);
-        let pair = pair::Options {
+        let pair = pair::PairOptions {
             same_clock,
-            ..pair::Options::default()
+            ..pair::PairOptions::default()
         };
-        let results = measure_pair(&here, &there, &pair, Options::default());
+        let results = measure_pair(&here, &there, &pair, MeterOptions::default());
         let [short, long] = [0, 1].map(|index| &results.connections[index].main.delay);
         let all = &results.all.main.delay;
         for (delay, packets) in [(short, 1000), (long, 1000), (all, 2000)] {
@@ -212,9 +215,9 @@ fn a_longer_path_is_no_queue_of_the_connection_that_takes_it() {
 }
 
 #[test]
-fn what_queued_throughout_shows_above_the_handshake_that_did_not() {
+fn constant_queue_shows_above_handshake_delay() {
     let [here, there] = over_two_paths(20, AHEAD, 0);
-    let results = measure_both(&here, &there, Options::default());
+    let results = measure_both(&here, &there, MeterOptions::default());
     let [short, long] = [0, 1].map(|index| &results.connections[index].main.delay);
     for (variation, expected) in [(&short.variation, (0, 1000)), (&long.variation, (20, 1000))] {
         assert_eq!(ms(variation), [expected]);
@@ -224,7 +227,7 @@ fn what_queued_throughout_shows_above_the_handshake_that_did_not() {
 }
 
 #[test]
-fn loss_is_told_by_packets_bytes_ranges_and_by_what_was_lost() {
+fn loss_is_counted_by_packets_bytes_ranges_and_class() {
     let mut script = established();
     script.at(200).data(1, 101).at(230).data(101, 201);
     script.at(260).data(101, 301).at(290).data(301, 401);
@@ -232,71 +235,86 @@ fn loss_is_told_by_packets_bytes_ranges_and_by_what_was_lost() {
     script.at(500).data(1, 101).data(201, 301);
     script.at(650).ack(401).at(700).close(401);
     let (here, there) = carry(&script, ONE_WAY, AHEAD, &[4, 6]);
-    let results = measure_both(&here, &there, Options::default());
+    let results = measure_both(&here, &there, MeterOptions::default());
     let loss = results.all.main.loss.as_ref().unwrap();
-    assert_eq!((loss.data_packets, loss.passage.lost_data_packets), (6, 2));
-    assert_eq!((loss.data_bytes, loss.passage.lost_bytes), (700, 300));
+    assert_eq!(
+        (loss.data_packets, loss.delivery_stats.lost_data_packets),
+        (6, 2)
+    );
+    assert_eq!(
+        (loss.data_bytes, loss.delivery_stats.lost_bytes),
+        (700, 300)
+    );
     assert_eq!(loss.lost_data_packets_share, Some(1.0 / 3.0));
     assert_eq!(loss.lost_bytes_share, Some(3.0 / 7.0));
     assert_eq!((loss.lost_new_bytes, loss.lost_old_bytes), (200, 100));
     assert_eq!((loss.lost_new_packets, loss.lost_bundled_packets), (1, 1));
     assert_eq!((loss.delivered_ranges, loss.lost_ranges), (4, 2));
     assert_eq!(loss.ranges_repaired_by_retransmission, 2);
-    assert_eq!(loss.passage.loss_runs[..2], [2, 0]);
+    assert_eq!(loss.delivery_stats.loss_runs[..2], [2, 0]);
 }
 
 #[test]
-fn the_nth_retransmission_that_is_lost_is_counted_as_that() {
+fn lost_nth_retransmissions_are_counted_by_n() {
     let mut script = established();
     for at in [200, 500, 1100, 2300] {
         script.at(at).data(1, 101);
     }
     script.at(2450).ack(101).at(2500).close(101);
     let (here, there) = carry(&script, ONE_WAY, 0, &[4, 5, 6]);
-    let results = measure_both(&here, &there, Options::default());
+    let results = measure_both(&here, &there, MeterOptions::default());
     let main = &results.all.main;
     let loss = main.loss.as_ref().unwrap();
     assert_eq!(main.sent.nth_retransmissions[..4], [1, 1, 1, 0]);
     assert_eq!(loss.lost_nth_retransmissions[..4], [1, 1, 0, 0]);
     assert_eq!(loss.lost_retransmitted_packets, 2);
     assert_eq!(
-        (loss.passage.longest_loss_run, loss.passage.loss_runs[2]),
+        (
+            loss.delivery_stats.longest_loss_run,
+            loss.delivery_stats.loss_runs[2]
+        ),
         (3, 1)
     );
 }
 
 /// "Connections where no data packets were received" (thesis, section 4.1.1).
 #[test]
-fn a_connection_whose_data_is_all_lost_is_one_without_data() {
+fn connection_with_all_data_lost_is_without_data() {
     let mut script = established();
     script.at(200).data(1, 101).at(500).data(1, 101);
     for (lost, without_data) in [(&[4, 5][..], 1), (&[4], 0)] {
         let (here, there) = carry(&script, ONE_WAY, 0, lost);
-        let results = measure_both(&here, &there, Options::default());
+        let results = measure_both(&here, &there, MeterOptions::default());
         assert_eq!(results.all.handshakes.without_data, without_data);
     }
 }
 
 #[test]
-fn bundles_that_repair_are_hits() {
+fn repairing_bundles_are_hits() {
     let script = repaired_by_a_bundle();
     let (here, there) = carry(&script, ONE_WAY, AHEAD, &[4]);
-    let results = measure_both(&here, &there, Options::default());
+    let results = measure_both(&here, &there, MeterOptions::default());
     let loss = results.all.main.loss.as_ref().unwrap();
     assert_eq!(
-        (loss.passage.bundle_hits, loss.passage.bundle_misses),
+        (
+            loss.delivery_stats.bundle_hits,
+            loss.delivery_stats.bundle_misses
+        ),
         (1, 1)
     );
     assert_eq!(
-        (loss.passage.repaired_bytes, loss.passage.needless_bytes),
+        (
+            loss.delivery_stats.repaired_bytes,
+            loss.delivery_stats.needless_bytes
+        ),
         (100, 100)
     );
     assert_eq!(loss.bundle_hit_share, Some(0.5));
     assert_eq!((loss.lost_ranges, loss.ranges_repaired_by_bundle), (1, 1));
 }
 
-/// As a receiver's capture shows what its device or kernel has joined: the packets with these
-/// numbers as one, with the time of the last.
+/// Joins packets, as a receiver's device or kernel does: those with these numbers become one, with
+/// the time of the last.
 fn join(there: &mut Vec<Packet>, numbers: &[u64]) {
     let is_one = |packet: &Packet| numbers.contains(&packet.number);
     let mut joined = *there.iter().find(|packet| is_one(packet)).unwrap();
@@ -309,21 +327,21 @@ fn join(there: &mut Vec<Packet>, numbers: &[u64]) {
 }
 
 #[test]
-fn what_was_joined_on_the_way_is_not_taken_for_lost() {
+fn coalesced_segments_are_not_lost() {
     let mut script = established();
     for number in 0..6 {
-        let begin = number * 1460 + 1;
-        script.at(200 + number).data(begin, begin + 1460);
+        let start = number * 1460 + 1;
+        script.at(200 + number).data(start, start + 1460);
     }
-    // The third again, which had arrived, and the fourth, which had not.
+    // Sends the third again, which had arrived, and the fourth, which had not.
     script.at(500).data(2921, 4381).at(510).data(4381, 5841);
     script.at(700).ack(8761).at(800).close(8761);
     let (here, mut there) = carry(&script, ONE_WAY, AHEAD, &[7]);
     join(&mut there, &[5, 6]);
     join(&mut there, &[8, 9]);
-    let results = measure_both(&here, &there, Options::default());
+    let results = measure_both(&here, &there, MeterOptions::default());
     let loss = results.all.main.loss.as_ref().unwrap();
-    // Nothing tells which copy of the third came first.
+    // It is unknown which copy of the third arrived first.
     assert_eq!(loss.unattributed_ranges, 1);
     assert_eq!((loss.delivered_ranges, loss.lost_ranges), (5, 1));
     assert_eq!(loss.lost_ranges_share, Some(0.2));
@@ -331,12 +349,12 @@ fn what_was_joined_on_the_way_is_not_taken_for_lost() {
 }
 
 #[test]
-fn what_was_joined_is_not_taken_for_lost_where_segments_are_small_or_their_size_is_not_known() {
+fn small_or_unknown_coalesced_segments_are_not_lost() {
     for (size, with_handshake) in [(1460, false), (100, true), (100, false)] {
         let mut script = established();
         for number in 0..6 {
-            let begin = number * size + 1;
-            script.at(200 + number).data(begin, begin + size);
+            let start = number * size + 1;
+            script.at(200 + number).data(start, start + size);
         }
         script.at(700).ack(6 * size + 1).at(800).close(6 * size + 1);
         let (mut here, mut there) = carry(&script, ONE_WAY, AHEAD, &[]);
@@ -348,9 +366,12 @@ fn what_was_joined_is_not_taken_for_lost_where_segments_are_small_or_their_size_
                 trace.retain(|packet| packet.number > 3);
             }
         }
-        let results = measure_both(&here, &there, Options::default());
+        let results = measure_both(&here, &there, MeterOptions::default());
         let loss = results.all.main.loss.as_ref().unwrap();
-        let known = (loss.passage.lost_data_packets, loss.unknown_data_packets);
+        let known = (
+            loss.delivery_stats.lost_data_packets,
+            loss.unknown_data_packets,
+        );
         assert_eq!(known, (0, 6), "{size} {with_handshake}");
         assert_eq!((loss.delivered_ranges, loss.lost_ranges), (6, 0));
     }

@@ -1,19 +1,19 @@
 mod delay;
 mod whole;
 
-use super::{Distribution, Group, Meter, Options, Results, jain_index, write_tables};
+use super::{Distribution, Group, Meter, MeterOptions, Results, jain_index, write_tables};
 use crate::Direction::{Backward, Forward};
 use crate::packet::Packet;
 use crate::script::{
     MS, NOT_SHOWN, SHOWN, Script, carry, endpoint, established, is_shown, one_message,
     repaired_by_a_bundle, traces, with,
 };
-use crate::{Analysis, Outcome, Period, Side, When, pair};
+use crate::{Analysis, ConnectionOutcome, Period, Side, TimePoint, pair};
 
 const ONE_WAY: i64 = 75 * MS;
 const AHEAD: i64 = 3_600_000 * MS;
 
-fn measure(script: &Script, options: Options) -> Results {
+fn measure(script: &Script, options: MeterOptions) -> Results {
     let mut analysis = Analysis::new(Meter::new(options));
     for packet in &script.packets {
         analysis.packet(packet);
@@ -21,27 +21,27 @@ fn measure(script: &Script, options: Options) -> Results {
     analysis.finish().finish()
 }
 
-fn measure_both(here: &[Packet], there: &[Packet], options: Options) -> Results {
-    measure_pair(here, there, &pair::Options::default(), options)
+fn measure_both(here: &[Packet], there: &[Packet], options: MeterOptions) -> Results {
+    measure_pair(here, there, &pair::PairOptions::default(), options)
 }
 
 fn measure_by_one_clock(here: &[Packet], there: &[Packet]) -> Results {
-    let pair = pair::Options {
+    let pair = pair::PairOptions {
         same_clock: true,
-        ..pair::Options::default()
+        ..pair::PairOptions::default()
     };
-    measure_pair(here, there, &pair, Options::default())
+    measure_pair(here, there, &pair, MeterOptions::default())
 }
 
 fn measure_pair(
     here: &[Packet],
     there: &[Packet],
-    pair: &pair::Options,
-    options: Options,
+    pair: &pair::PairOptions,
+    options: MeterOptions,
 ) -> Results {
     let (here, there) = (here.iter().copied(), there.iter().copied());
-    let (meter, finding) = pair::analyse(here, there, pair, Meter::new(options));
-    meter.finish_pair(&finding.clock)
+    let (meter, summary) = pair::analyse(here, there, pair, Meter::new(options));
+    meter.finish_pair(&summary.clock)
 }
 
 /// Packets 1 to 3 are the handshake, complete at 150 ms.
@@ -52,8 +52,8 @@ fn ms(distribution: &Distribution) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Four messages, each 30 ms; the first is lost, and the bundle in the third comes too late for
-/// it: it is sent again at 500 ms.
+/// Four messages, each 30 ms. The first is lost, and the bundle in the third does not include it.
+/// It is retransmitted at 500 ms.
 fn one_loss() -> Script {
     let mut script = established();
     script.at(200).data(1, 101).at(230).data(101, 201);
@@ -70,8 +70,8 @@ fn one_loss() -> Script {
 }
 
 #[test]
-fn what_is_sent_is_counted_and_what_of_it_is_redundant() {
-    let results = measure(&one_loss(), Options::default());
+fn sent_and_redundant_bytes_are_counted() {
+    let results = measure(&one_loss(), MeterOptions::default());
     let sent = &results.all.main.sent;
     assert_eq!(
         (sent.counts.data_packets, sent.counts.payload_bytes),
@@ -91,12 +91,12 @@ fn what_is_sent_is_counted_and_what_of_it_is_redundant() {
 }
 
 #[test]
-fn what_is_in_flight_is_told_apart_for_bundles() {
+fn packets_in_flight_of_bundles_are_separate() {
     let mut script = established();
     script.at(200).data(1, 101).at(230).data(101, 201);
     script.at(260).data(101, 301).at(290).data(301, 401);
     script.at(400).ack(401).at(500).close(401);
-    let results = measure(&script, Options::default());
+    let results = measure(&script, MeterOptions::default());
     let spacing = &results.all.main.spacing;
     assert_eq!(
         (spacing.in_flight.len(), spacing.in_flight.max()),
@@ -107,25 +107,25 @@ fn what_is_in_flight_is_told_apart_for_bundles() {
 }
 
 #[test]
-fn ack_latency_is_from_the_first_time_sent_to_the_ack_that_covers_it() {
-    let results = measure(&one_loss(), Options::default());
+fn ack_latency_is_first_transmission_to_covering_ack() {
+    let results = measure(&one_loss(), MeterOptions::default());
     let main = &results.connections[0].main;
     assert_eq!(
         ms(&main.latency.ack_latency),
         [(360, 1), (390, 1), (420, 1), (450, 1)]
     );
-    // Its only new ACK covers what was retransmitted.
+    // Its only new ACK covers a retransmission.
     assert!(main.latency.rtt.is_empty());
 }
 
 #[test]
-fn ack_latency_is_told_apart_by_how_often_a_range_was_retransmitted() {
+fn ack_latency_is_split_by_retransmission_count() {
     let mut script = established();
     script.at(200).data(1, 101).at(300).data(101, 201);
     script.at(600).data(1, 101).at(1000).data(1, 101);
     script.at(1100).data(1, 101).at(1200).data(101, 201);
     script.at(1400).ack(201).at(1500).close(201);
-    let results = measure(&script, Options::default());
+    let results = measure(&script, MeterOptions::default());
     let [once, twice, thrice] = &results.all.main.latency.ack_latency_retransmitted;
     assert_eq!(ms(once), [(1100, 1)]);
     assert!(twice.is_empty());
@@ -133,10 +133,10 @@ fn ack_latency_is_told_apart_by_how_often_a_range_was_retransmitted() {
 }
 
 #[test]
-fn spacing_is_that_of_packets_with_payload() {
+fn spacing_covers_only_packets_with_payload() {
     let script = one_loss();
     let (here, there) = carry(&script, ONE_WAY, AHEAD, &[4]);
-    let results = measure_both(&here, &there, Options::default());
+    let results = measure_both(&here, &there, MeterOptions::default());
     let spacing = &results.connections[0].main.spacing;
     assert_eq!(ms(&spacing.itt), [(30, 3), (210, 1)]);
     assert_eq!(ms(&spacing.iat), [(30, 2), (210, 1)]);
@@ -149,12 +149,12 @@ fn spacing_is_that_of_packets_with_payload() {
 }
 
 #[test]
-fn the_main_direction_is_that_of_more_new_bytes() {
+fn main_direction_has_more_new_bytes() {
     let mut script = Script::new();
     script.handshake();
     script.at(10).data(1, 11);
     script.at(20).packet(Backward, 1, 500);
-    let results = measure(&script, Options::default());
+    let results = measure(&script, MeterOptions::default());
     let connection = &results.connections[0];
     assert_eq!(connection.sender, script.server);
     assert!(!connection.opened_by_sender);
@@ -162,8 +162,8 @@ fn the_main_direction_is_that_of_more_new_bytes() {
     assert_eq!(connection.back.sent.counts.new_bytes, 10);
 }
 
-/// A flow of five segments, from its SYN at 0 to the ACK of its last byte at 900 ms; these packets
-/// are lost.
+/// A flow of five segments, from its SYN at 0 to the ACK of its last byte at 900 ms, with these
+/// packets lost.
 fn flow(lost: &[u64]) -> super::Completion {
     let mut script = established();
     for number in 0..5 {
@@ -174,19 +174,19 @@ fn flow(lost: &[u64]) -> super::Completion {
     }
     script.at(900).ack(501).at(1000).close(501);
     let (here, there) = carry(&script, ONE_WAY, AHEAD, lost);
-    let results = measure_both(&here, &there, Options::default());
+    let results = measure_both(&here, &there, MeterOptions::default());
     results.all.main.completion
 }
 
 #[test]
-fn completion_is_from_the_first_syn_to_the_ack_of_the_last_byte() {
+fn completion_time_is_first_syn_to_last_ack() {
     let completion = flow(&[]);
     assert_eq!(ms(&completion.time), [(900, 1)]);
     assert!(completion.with_a_tail_loss.is_empty());
 }
 
 #[test]
-fn a_tail_loss_is_one_among_the_last_three_segments() {
+fn tail_loss_is_among_last_three_segments() {
     let first = 4;
     for lost in first..first + 2 {
         assert!(flow(&[lost]).with_a_tail_loss.is_empty(), "{lost}");
@@ -197,19 +197,19 @@ fn a_tail_loss_is_one_among_the_last_three_segments() {
 }
 
 #[test]
-fn what_is_not_all_acknowledged_is_not_complete() {
+fn connection_with_unacked_bytes_has_no_completion_time() {
     let mut script = established();
     script.at(200).data(1, 101).at(300).data(101, 201);
     script.at(400).ack(101);
-    let results = measure(&script, Options::default());
+    let results = measure(&script, MeterOptions::default());
     assert!(results.all.main.completion.time.is_empty());
 }
 
 #[test]
-fn bytes_that_wait_are_told_with_what_they_wait_behind() {
+fn blocked_bytes_are_counted_by_missing_byte() {
     let script = one_loss();
     let (here, there) = carry(&script, ONE_WAY, AHEAD, &[4]);
-    let results = measure_both(&here, &there, Options::default());
+    let results = measure_both(&here, &there, MeterOptions::default());
     let blocking = &results.connections[0].main.head_of_line;
     assert_eq!(ms(&blocking.wait), [(210, 1), (240, 1), (270, 1)]);
     assert_eq!(
@@ -218,19 +218,19 @@ fn bytes_that_wait_are_told_with_what_they_wait_behind() {
     );
     assert_eq!(blocking.blocked_share, Some(0.75));
     assert!((blocking.byte_seconds - 72.0).abs() < 1e-9);
-    let [blocker] = blocking.behind[..] else {
-        panic!("{:?}", blocking.behind);
+    let [hol_block] = blocking.blocks[..] else {
+        panic!("{:?}", blocking.blocks);
     };
     assert_eq!(
-        (blocker.position, blocker.ranges, blocker.bytes),
+        (hol_block.position, hol_block.ranges, hol_block.bytes),
         (1, 3, 300)
     );
-    assert_eq!(blocker.longest_ms, 270.0);
-    assert!(results.all.main.head_of_line.behind.is_empty());
+    assert_eq!(hol_block.longest_ms, 270.0);
+    assert!(results.all.main.head_of_line.blocks.is_empty());
 }
 
 #[test]
-fn bytes_that_come_together_with_the_missing_one_do_not_wait() {
+fn bytes_arriving_with_missing_byte_do_not_wait() {
     let mut script = established();
     script.at(200).data(1, 101).at(230).data(101, 201);
     script
@@ -241,22 +241,22 @@ fn bytes_that_come_together_with_the_missing_one_do_not_wait() {
         .at(700)
         .close(201);
     let (here, there) = carry(&script, ONE_WAY, AHEAD, &[4, 5]);
-    let results = measure_both(&here, &there, Options::default());
+    let results = measure_both(&here, &there, MeterOptions::default());
     let main = &results.connections[0].main;
     assert_eq!(ms(&main.delay.application), [(345, 1), (375, 1)]);
     assert!(main.head_of_line.wait.is_empty());
-    assert!(main.head_of_line.behind.is_empty());
+    assert!(main.head_of_line.blocks.is_empty());
 }
 
 #[test]
-fn a_connection_that_the_other_trace_does_not_show_is_measured_as_of_one_trace() {
+fn connection_in_one_trace_is_measured_as_single_trace() {
     for opened_by_other in [false, true] {
         let scripts = [
             with(5001, SHOWN, opened_by_other),
             with(5002, NOT_SHOWN, opened_by_other),
         ];
         let [here, there] = traces(&scripts, is_shown);
-        let results = measure_both(&here, &there, Options::default());
+        let results = measure_both(&here, &there, MeterOptions::default());
         let [shown, other] = &results.connections[..] else {
             panic!("{:?}", results.connections);
         };
@@ -265,7 +265,7 @@ fn a_connection_that_the_other_trace_does_not_show_is_measured_as_of_one_trace()
         let counts = all.handshakes;
         assert_eq!((counts.only_at_sender, counts.only_at_receiver), (1, 0));
         assert_eq!((counts.without_data, counts.problematic), (0, 0));
-        // Both send the same.
+        // Both send the same data.
         assert_eq!(other.main.sent.counts, shown.main.sent.counts);
         assert_eq!(other.throughput_bit_per_s, shown.throughput_bit_per_s);
         assert_eq!(all.fairness.jain_index, Some(1.0));
@@ -274,10 +274,13 @@ fn a_connection_that_the_other_trace_does_not_show_is_measured_as_of_one_trace()
         let loss = all.main.loss.as_ref().unwrap();
         assert_eq!((loss.data_packets, loss.unknown_data_packets), (20, 0));
         assert_eq!(
-            (loss.passage.lost_packets, loss.passage.unseen_bytes),
+            (
+                loss.delivery_stats.lost_packets,
+                loss.delivery_stats.unseen_bytes
+            ),
             (0, 0)
         );
-        assert_eq!(all.main.delay.untold, Default::default());
+        assert_eq!(all.main.delay.unknown_delays, Default::default());
         let json = serde_json::to_value(&results).unwrap();
         assert_eq!(json["connections"][1]["only_at"], "sender");
         assert_eq!(json["connections"][0]["only_at"], serde_json::Value::Null);
@@ -286,11 +289,11 @@ fn a_connection_that_the_other_trace_does_not_show_is_measured_as_of_one_trace()
 }
 
 #[test]
-fn what_the_receivers_trace_shows_alone_has_brought_its_data() {
+fn connection_only_at_receiver_counts_as_with_data() {
     let scripts = [with(5001, SHOWN, false), with(5002, SHOWN, false)];
     let [mut here, there] = traces(&scripts, |_| true);
     here.retain(|packet| [packet.from.port, packet.to.port].contains(&5001));
-    let results = measure_both(&here, &there, Options::default());
+    let results = measure_both(&here, &there, MeterOptions::default());
     let counts = results.all.handshakes;
     assert_eq!((counts.only_at_sender, counts.only_at_receiver), (0, 1));
     assert_eq!(counts.without_data, 0);

@@ -1,13 +1,13 @@
 use super::*;
 
 #[test]
-fn slices_hold_throughput_goodput_loss_and_packets_in_flight() {
+fn slices_have_throughput_goodput_loss_and_in_flight() {
     let mut script = established();
     script.at(990).data(1, 101).at(1000).data(101, 201);
     script.at(1400).data(101, 201).at(1560).ack(201);
     script.at(1600).close(201);
     let (here, there) = carry(&script, ONE_WAY, AHEAD, &[5]);
-    let results = measure_both(&here, &there, Options::default());
+    let results = measure_both(&here, &there, MeterOptions::default());
     let slices = &results.all.main.slices;
     let slices: Vec<_> = slices
         .iter()
@@ -16,7 +16,7 @@ fn slices_hold_throughput_goodput_loss_and_packets_in_flight() {
     let [(0, first), (1, second)] = slices[..] else {
         panic!("{slices:?}");
     };
-    // In the first: SYN, ACK and data, of which the data arrives in the second.
+    // The first slice has SYN, ACK and data; the data arrives in the second.
     assert_eq!(
         (first.sent_wire_bytes, first.received_wire_bytes),
         (66 + 66 + 166, 66 + 66)
@@ -32,11 +32,11 @@ fn slices_hold_throughput_goodput_loss_and_packets_in_flight() {
         (second.lost_data_packets, second.retransmitted_packets),
         (1, 1)
     );
-    assert_eq!((second.most_in_flight, second.in_flight_sum), (2, 3));
+    assert_eq!((second.max_in_flight, second.in_flight_sum), (2, 3));
 }
 
 #[test]
-fn groups_are_measured_together_and_optima_go_by_group() {
+fn groups_are_aggregated_with_their_own_optimum() {
     let mut all = Script::new();
     for (port, bytes) in [(5000, 100), (5001, 100), (80, 900)] {
         let mut script = Script::new();
@@ -49,10 +49,10 @@ fn groups_are_measured_together_and_optima_go_by_group() {
     all.packets.sort_by_key(|packet| packet.at_ns);
     let groups = ["thin=:5000-5999", "greedy=:80", "none=:1"];
     let groups: Vec<Group> = groups.map(|group| group.parse().unwrap()).into();
-    let options = Options {
+    let options = MeterOptions {
         groups,
         optimum_of_group: vec![("thin".into(), 1000.0), ("greedy".into(), 9000.0)],
-        ..Options::default()
+        ..MeterOptions::default()
     };
     let results = measure(&all, options);
     let [thin, greedy, none] = &results.groups[..] else {
@@ -72,7 +72,7 @@ fn groups_are_measured_together_and_optima_go_by_group() {
     assert_eq!(results.all.main.sent.counts.payload_bytes, 1100);
     assert_eq!(results.connections[2].groups, ["greedy"]);
     let wire = |index: usize| results.connections[index].throughput_bit_per_s;
-    // Five packets of 66 bytes with what they carry, in one second.
+    // Five packets of 66 bytes plus payload, in one second.
     assert_eq!(
         (wire(0), wire(2)),
         (8.0 * (5.0 * 66.0 + 100.0), 8.0 * (5.0 * 66.0 + 900.0))
@@ -85,7 +85,7 @@ fn groups_are_measured_together_and_optima_go_by_group() {
 }
 
 #[test]
-fn connections_are_counted_by_what_became_of_them() {
+fn connections_are_counted_by_outcome() {
     let mut script = Script::new();
     script.handshake().at(10).data(1, 101).at(900).ack(101);
     script.client = endpoint("192.0.2.1:2");
@@ -99,7 +99,7 @@ fn connections_are_counted_by_what_became_of_them() {
     script.at(2000).syn();
     script.client = endpoint("192.0.2.1:5");
     script.data(1, 2);
-    let results = measure(&script, Options::default());
+    let results = measure(&script, MeterOptions::default());
     let all = results.all.handshakes;
     assert_eq!((all.connections, all.tried, all.completed), (5, 4, 2));
     assert_eq!((all.refused, all.unanswered, all.reset), (1, 1, 1));
@@ -108,14 +108,14 @@ fn connections_are_counted_by_what_became_of_them() {
         (all.dropped, all.never_established, all.problematic),
         (4, 2, 5)
     );
-    assert_eq!(results.connections[0].outcome, Outcome::Completed);
+    assert_eq!(results.connections[0].outcome, ConnectionOutcome::Completed);
     assert_eq!(results.connections[0].duration_s, 0.9);
 }
 
 #[test]
-fn a_connection_was_dropped_if_it_lasted_less_than_half_of_the_test() {
+fn connection_shorter_than_half_of_test_is_dropped() {
     let mut all = Script::new();
-    // Of a test from 1 s to 11 s, after which a backlog drains for a minute.
+    // A test from 1 s to 11 s, after which a backlog drains for a minute.
     for (port, from, until) in [
         (1, 900, 11_000),
         (2, 1000, 6000),
@@ -129,31 +129,31 @@ fn a_connection_was_dropped_if_it_lasted_less_than_half_of_the_test() {
     }
     all.packets.sort_by_key(|packet| packet.at_ns);
     let dropped = |test_ns| {
-        let options = Options {
+        let options = MeterOptions {
             test_ns,
-            ..Options::default()
+            ..MeterOptions::default()
         };
         let handshakes = measure(&all, options).all.handshakes;
         assert_eq!(handshakes.problematic, handshakes.dropped);
         handshakes.dropped
     };
     assert_eq!(dropped(Some(1000 * MS..11_000 * MS)), 3);
-    // Of the trace, all but those that were there while it drained.
+    // By the whole trace, all except connections present while it drained.
     assert_eq!(dropped(None), 4);
     assert_eq!(dropped(Some(0..6000 * MS)), 1);
 }
 
 #[test]
-fn an_empty_trace_has_empty_results() {
-    let results = measure(&Script::new(), Options::default());
+fn empty_trace_has_empty_results() {
+    let results = measure(&Script::new(), MeterOptions::default());
     assert_eq!((results.duration_s, results.connections.len()), (0.0, 0));
     assert!(serde_json::to_string(&results).is_ok());
 }
 
 #[test]
-fn serialised_results_give_times_in_milliseconds_under_names_that_say_so() {
+fn serialised_times_are_milliseconds_with_unit_suffix() {
     let (here, there) = carry(&one_loss(), ONE_WAY, AHEAD, &[4]);
-    let results = measure_both(&here, &there, Options::default());
+    let results = measure_both(&here, &there, MeterOptions::default());
     let json = serde_json::to_value(&results).unwrap();
     let connection = &json["connections"][0];
     assert_eq!(connection["sender"], "192.0.2.1:40000");
@@ -167,20 +167,20 @@ fn serialised_results_give_times_in_milliseconds_under_names_that_say_so() {
         assert_eq!(main["loss"]["lost_data_packets"], 1);
         assert_eq!(main["loss"]["loss_runs"][0], 1);
         assert_eq!(main["head_of_line"]["wait_ms"]["count"], 3);
-        assert_eq!(main["slices"][0]["begin_s"], 0.0);
+        assert_eq!(main["slices"][0]["start_s"], 0.0);
         assert_eq!(main["slices"][0]["lost_data_packets"], 1);
     }
 }
 
-/// Messages of 100 bytes each 100 ms from 200 ms on, each with the one before; each is acknowledged
-/// after 150 ms.
+/// Messages of 100 bytes each 100 ms from 200 ms on, each bundled with the previous one and
+/// acknowledged after 150 ms.
 fn ten_bundled() -> Script {
     let mut script = established();
     for message in 0..10 {
-        let begin = message * 100 + 1;
-        let bundled = if message == 0 { begin } else { begin - 100 };
-        script.at(200 + message * 100).data(bundled, begin + 100);
-        script.at(350 + message * 100).ack(begin + 100);
+        let start = message * 100 + 1;
+        let bundled = if message == 0 { start } else { start - 100 };
+        script.at(200 + message * 100).data(bundled, start + 100);
+        script.at(350 + message * 100).ack(start + 100);
     }
     script.packets.sort_by_key(|packet| packet.at_ns);
     for (number, packet) in (1..).zip(&mut script.packets) {
@@ -191,7 +191,7 @@ fn ten_bundled() -> Script {
 
 fn from(ms: i64) -> Period {
     Period {
-        from: Some(When::After(ms * MS)),
+        from: Some(TimePoint::After(ms * MS)),
         until: None,
     }
 }
@@ -199,12 +199,12 @@ fn from(ms: i64) -> Period {
 fn until(ms: i64) -> Period {
     Period {
         from: None,
-        until: Some(When::After(ms * MS)),
+        until: Some(TimePoint::After(ms * MS)),
     }
 }
 
 fn measure_part(script: &Script, period: Period) -> Results {
-    let mut analysis = Analysis::of(Meter::new(Options::default()), period);
+    let mut analysis = Analysis::with_period(Meter::new(MeterOptions::default()), period);
     for packet in &script.packets {
         analysis.packet(packet);
     }
@@ -212,10 +212,10 @@ fn measure_part(script: &Script, period: Period) -> Results {
 }
 
 #[test]
-fn a_latency_belongs_to_the_part_in_which_it_began() {
+fn latency_belongs_to_period_of_transmission() {
     let results = measure_part(&ten_bundled(), from(600));
     let main = &results.connections[0].main;
-    // Of the ACKs that come from then on, one is for what was sent before.
+    // One of the later ACKs is for an earlier transmission.
     assert_eq!(ms(&main.latency.ack_latency), [(150, 6)]);
     assert_eq!(main.latency.ack_latency.len(), 6);
     assert_eq!(ms(&main.spacing.itt), [(100, 5)]);
@@ -224,19 +224,19 @@ fn a_latency_belongs_to_the_part_in_which_it_began() {
 }
 
 #[test]
-fn what_was_sent_before_a_part_is_known_in_it() {
+fn bytes_sent_before_period_stay_known() {
     let results = measure_part(&ten_bundled(), from(600));
-    let single = &results.connections[0];
-    let counts = single.main.sent.counts;
+    let connection = &results.connections[0];
+    let counts = connection.main.sent.counts;
     assert_eq!((counts.bundled_packets, counts.new_packets), (6, 0));
     assert_eq!((counts.new_bytes, counts.bundled_bytes), (600, 600));
-    assert_eq!(single.main.spacing.in_flight.min(), Some(1));
-    assert_eq!(single.outcome, Outcome::Completed);
-    assert_eq!((single.begin_s, single.duration_s), (0.0, 0.65));
+    assert_eq!(connection.main.spacing.in_flight.min(), Some(1));
+    assert_eq!(connection.outcome, ConnectionOutcome::Completed);
+    assert_eq!((connection.start_s, connection.duration_s), (0.0, 0.65));
 }
 
 #[test]
-fn a_trace_has_the_counts_of_its_parts_together() {
+fn counts_of_periods_add_up_to_whole_trace() {
     let script = ten_bundled();
     let counts = |period| {
         measure_part(&script, period).connections[0]
@@ -252,34 +252,37 @@ fn a_trace_has_the_counts_of_its_parts_together() {
 }
 
 #[test]
-fn a_connection_that_ended_before_a_part_is_not_in_it_and_others_keep_their_numbers() {
+fn period_excludes_ended_connections_and_keeps_numbers() {
     let mut script = one_message();
     script.client = endpoint("192.0.2.1:40001");
     script.initial = [5, 6];
     script.at(5000).handshake();
     let results = measure_part(&script, from(4000));
-    let numbers = results.connections.iter().map(|single| single.number);
+    let numbers = results
+        .connections
+        .iter()
+        .map(|connection| connection.number);
     assert_eq!(numbers.collect::<Vec<_>>(), [2]);
 }
 
 #[test]
-fn of_two_traces_what_was_in_flight_belongs_to_the_part_in_which_it_was_sent() {
+fn data_in_flight_belongs_to_period_of_transmission() {
     let mut script = ten_bundled();
-    // What is lost is acknowledged with what brings it after all.
+    // Lost bytes are acknowledged with the packet that delivers them.
     script.packets.retain(|packet| packet.number != 10);
     let (here, there) = carry(&script, ONE_WAY, AHEAD, &[7]);
-    let whole = measure_both(&here, &there, Options::default());
+    let whole = measure_both(&here, &there, MeterOptions::default());
     for ms in [205, 340, 600, 930] {
-        let pair = pair::Options {
+        let pair = pair::PairOptions {
             period: from(ms),
-            ..pair::Options::default()
+            ..pair::PairOptions::default()
         };
-        let later = measure_pair(&here, &there, &pair, Options::default());
-        let pair = pair::Options {
+        let later = measure_pair(&here, &there, &pair, MeterOptions::default());
+        let pair = pair::PairOptions {
             period: until(ms),
-            ..pair::Options::default()
+            ..pair::PairOptions::default()
         };
-        let before = measure_pair(&here, &there, &pair, Options::default());
+        let before = measure_pair(&here, &there, &pair, MeterOptions::default());
         let sent_before = before.all.main.sent.counts.data_packets;
         let expected = whole.all.main.sent.counts.data_packets - sent_before;
         let main = &later.all.main;
@@ -287,30 +290,36 @@ fn of_two_traces_what_was_in_flight_belongs_to_the_part_in_which_it_was_sent() {
         assert_eq!(loss.data_packets, expected, "from {ms} ms");
         assert_eq!(main.delay.application.len(), expected, "from {ms} ms");
         assert_eq!(
-            main.delay.one_way.len() + loss.passage.lost_data_packets,
+            main.delay.one_way.len() + loss.delivery_stats.lost_data_packets,
             expected
         );
         assert_eq!(
-            (loss.passage.unseen_bytes, loss.passage.unmatched_packets),
+            (
+                loss.delivery_stats.unseen_bytes,
+                loss.delivery_stats.unmatched_packets
+            ),
             (0, 0)
         );
-        let delivered = loss.passage.delivered_bytes;
-        // What the lost packet brought new comes with the next one.
+        let delivered = loss.delivery_stats.delivered_bytes;
+        // The next packet delivers the new bytes of the lost one.
         assert_eq!(delivered, 100 * expected, "from {ms} ms");
         let back = later.all.back.loss.as_ref().unwrap();
         assert_eq!(
-            (back.passage.unknown_packets, back.passage.lost_packets),
+            (
+                back.delivery_stats.unknown_packets,
+                back.delivery_stats.lost_packets
+            ),
             (0, 0)
         );
     }
 }
 
 #[test]
-fn tables_have_one_header_and_a_row_for_each_of_whom_they_tell() {
+fn csv_tables_have_one_header_and_one_row_per_subject() {
     let (here, there) = carry(&one_loss(), ONE_WAY, AHEAD, &[4]);
-    let options = Options {
+    let options = MeterOptions {
         groups: vec!["thin=:80".parse().unwrap()],
-        ..Options::default()
+        ..MeterOptions::default()
     };
     let results = measure_both(&here, &there, options);
     let folder = tempfile::tempdir().unwrap();
@@ -359,8 +368,8 @@ fn tables_have_one_header_and_a_row_for_each_of_whom_they_tell() {
 }
 
 #[test]
-fn tables_without_a_row_are_not_written() {
-    let results = measure(&one_message(), Options::default());
+fn csv_tables_without_rows_are_not_written() {
+    let results = measure(&one_message(), MeterOptions::default());
     let folder = tempfile::tempdir().unwrap();
     let written = write_tables(&results, folder.path()).unwrap();
     let there = |name: &str| folder.path().join(name).exists();
@@ -373,25 +382,25 @@ fn tables_without_a_row_are_not_written() {
 }
 
 #[test]
-fn tables_stay_until_new_ones_are_whole_and_go_where_those_have_no_row() {
+fn csv_tables_are_replaced_atomically_or_removed() {
     use std::fs::{self, File};
-    let results = measure(&one_message(), Options::default());
+    let results = measure(&one_message(), MeterOptions::default());
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     for name in ["rtt_ms.csv", "loss.csv"] {
         fs::write(path(name), "old").unwrap();
     }
-    let held = File::open(path("rtt_ms.csv")).unwrap();
+    let open_file = File::open(path("rtt_ms.csv")).unwrap();
     let written = write_tables(&results, folder.path()).unwrap();
-    assert_eq!(std::io::read_to_string(held).unwrap(), "old");
+    assert_eq!(std::io::read_to_string(open_file).unwrap(), "old");
     assert_ne!(fs::read_to_string(path("rtt_ms.csv")).unwrap(), "old");
     assert!(!path("loss.csv").exists());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), written.len());
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_named() {
-    let results = measure(&Script::new(), Options::default());
+fn unwritable_folder_is_named_in_error() {
+    let results = measure(&Script::new(), MeterOptions::default());
     let file = tempfile::NamedTempFile::new().unwrap();
     let error = write_tables(&results, &file.path().join("tables")).unwrap_err();
     assert!(error.to_string().contains("tables"), "{error}");

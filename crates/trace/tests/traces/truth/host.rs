@@ -1,4 +1,4 @@
-//! A TCP of few rules, enough to make every kind of packet that an analysis meets.
+//! A minimal TCP that produces every kind of packet relevant to an analysis.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use pillion_trace::{Flags, SackBlocks};
 
 use super::{MS, Plan};
 
-/// Payload that a segment carries at most.
+/// Maximum payload of a segment.
 pub const MSS: i64 = 1000;
 
-/// A segment about to leave, by positions: SYN at 0, payload from 1 on.
+/// A segment to be sent, by positions: SYN at 0, payload from 1 on.
 #[derive(Debug, Clone)]
 pub struct Segment {
-    pub begin: i64,
+    pub start: i64,
     pub end: i64,
     pub ack: Option<i64>,
     pub sack: Vec<(i64, i64)>,
@@ -31,18 +31,18 @@ pub struct Host {
     bundles: bool,
     delays_acks: bool,
     repacketises: bool,
-    /// Behind what the application wrote.
+    /// Position after the last byte that the application wrote.
     written: i64,
     closed: bool,
     una: i64,
     nxt: i64,
-    /// Segments that are not acknowledged: begin, end.
-    flying: Vec<(i64, i64)>,
+    /// Unacknowledged segments: start, end.
+    in_flight: Vec<(i64, i64)>,
     sacked: BTreeMap<i64, i64>,
     duplicate_acks: u32,
     pub timer_ns: Option<i64>,
     backoff: u32,
-    /// All before this was received in order.
+    /// All bytes before this position were received in order.
     received: i64,
     beyond: BTreeMap<i64, i64>,
     peer_fin: Option<i64>,
@@ -74,14 +74,14 @@ impl Host {
         self.closed && self.una > self.written
     }
 
-    fn segment(&mut self, now_ns: i64, begin: i64, end: i64) -> Segment {
+    fn segment(&mut self, now_ns: i64, start: i64, end: i64) -> Segment {
         self.id = self.id.wrapping_add(1);
         self.ack_timer_ns = None;
         self.waiting_acks = 0;
-        let opening = end == 0 && begin == 0;
+        let opening = end == 0 && start == 0;
         let fin = self.closed && end == self.written + 1 && !opening;
         Segment {
-            begin,
+            start,
             end: if fin { end - 1 } else { end },
             ack: (self.received > 0).then_some(self.received),
             sack: Vec::new(),
@@ -96,7 +96,7 @@ impl Host {
         }
     }
 
-    fn fly(&mut self, now_ns: i64) {
+    fn restart_timer(&mut self, now_ns: i64) {
         if self.timer_ns.is_none() {
             self.timer_ns = Some(now_ns + ((200 * MS) << self.backoff.min(5)));
         }
@@ -104,8 +104,8 @@ impl Host {
 
     pub fn open(&mut self, now_ns: i64) -> Vec<Segment> {
         self.nxt = 1;
-        self.flying.push((0, 0));
-        self.fly(now_ns);
+        self.in_flight.push((0, 0));
+        self.restart_timer(now_ns);
         vec![self.segment(now_ns, 0, 0)]
     }
 
@@ -119,68 +119,68 @@ impl Host {
         self.send(now_ns)
     }
 
-    /// Sends what is new.
+    /// Sends new data.
     fn send(&mut self, now_ns: i64) -> Vec<Segment> {
         let mut out = Vec::new();
         if self.una == 0 {
             return out;
         }
         let all = self.written + i64::from(self.closed);
-        while self.nxt < all && self.flying.len() < 40 {
-            let mut begin = self.nxt;
-            let end = (begin + MSS).min(all);
-            self.flying.push((begin, end));
+        while self.nxt < all && self.in_flight.len() < 40 {
+            let mut start = self.nxt;
+            let end = (start + MSS).min(all);
+            self.in_flight.push((start, end));
             if self.bundles
-                && let [.., before, _] = self.flying[..]
-                && before.1 == begin
+                && let [.., before, _] = self.in_flight[..]
+                && before.1 == start
                 && before.0 > 0
                 && end - before.0 <= MSS
             {
-                begin = before.0;
+                start = before.0;
             }
             self.nxt = end;
-            out.push(self.segment(now_ns, begin, end));
+            out.push(self.segment(now_ns, start, end));
         }
         if !out.is_empty() {
-            self.fly(now_ns);
+            self.restart_timer(now_ns);
         }
         out
     }
 
-    /// Sends the first segment again that is not acknowledged, one way or other.
-    fn again(&mut self, now_ns: i64) -> Vec<Segment> {
+    /// Retransmits the first unacknowledged segment, alone or bundled.
+    fn retransmit(&mut self, now_ns: i64) -> Vec<Segment> {
         let missing = self
-            .flying
+            .in_flight
             .iter()
-            .find(|(begin, end)| !self.sacked.iter().any(|(l, r)| l <= begin && end <= r));
-        let Some(&(begin, end)) = missing else {
+            .find(|(start, end)| !self.sacked.iter().any(|(l, r)| l <= start && end <= r));
+        let Some(&(start, end)) = missing else {
             return Vec::new();
         };
-        let begin = begin.max(self.una);
-        if begin == 0 {
+        let start = start.max(self.una);
+        if start == 0 {
             return vec![self.segment(now_ns, 0, 0)];
         }
         self.turns += 1;
         let end = match self.turns % 3 {
-            1 if self.repacketises => (begin + 7).min(end),
-            2 if self.repacketises => (begin + MSS).min(self.nxt),
+            1 if self.repacketises => (start + 7).min(end),
+            2 if self.repacketises => (start + MSS).min(self.nxt),
             _ => end,
         };
-        vec![self.segment(now_ns, begin, end)]
+        vec![self.segment(now_ns, start, end)]
     }
 
-    /// A time-out.
-    pub fn fire(&mut self, now_ns: i64) -> Vec<Segment> {
+    /// Handles a retransmission timeout.
+    pub fn handle_timeout(&mut self, now_ns: i64) -> Vec<Segment> {
         self.timer_ns = None;
         self.backoff += 1;
         self.duplicate_acks = 0;
         self.sacked.clear();
-        let out = self.again(now_ns);
-        self.fly(now_ns);
+        let out = self.retransmit(now_ns);
+        self.restart_timer(now_ns);
         out
     }
 
-    /// The delayed ACK.
+    /// Sends the delayed ACK.
     pub fn acknowledge(&mut self, now_ns: i64) -> Vec<Segment> {
         vec![self.bare(now_ns, None)]
     }
@@ -189,7 +189,7 @@ impl Host {
         let at = self.nxt;
         let mut ack = self.segment(now_ns, at, at);
         ack.flags.fin = false;
-        ack.end = ack.begin;
+        ack.end = ack.start;
         if self.sack {
             ack.sack.extend(dsack);
             let room = if self.timestamps { 3 } else { 4 };
@@ -207,11 +207,11 @@ impl Host {
         ack
     }
 
-    /// Takes a segment, and answers.
+    /// Processes a segment and returns the response.
     pub fn receive(&mut self, now_ns: i64, segment: &Segment) -> Vec<Segment> {
         let mut out = Vec::new();
         if let Some((value, _)) = segment.timestamps
-            && segment.begin <= self.received
+            && segment.start <= self.received
         {
             self.echo = self.echo.max(value);
         }
@@ -235,10 +235,10 @@ impl Host {
             out.extend(self.acked(now_ns, ack, segment));
         }
         let fin_at = segment.flags.fin.then_some(segment.end);
-        let (begin, end) = (segment.begin, segment.end + i64::from(segment.flags.fin));
+        let (start, end) = (segment.start, segment.end + i64::from(segment.flags.fin));
         self.peer_fin = self.peer_fin.or(fin_at);
-        if begin < end || segment.flags.syn {
-            out.extend(self.take(now_ns, begin, end));
+        if start < end || segment.flags.syn {
+            out.extend(self.take(now_ns, start, end));
         }
         out
     }
@@ -252,35 +252,35 @@ impl Host {
         }
         if ack > self.una && ack <= self.nxt {
             self.una = ack;
-            self.flying
-                .retain(|(begin, end)| (*end).max(begin + 1) > ack);
+            self.in_flight
+                .retain(|(start, end)| (*end).max(start + 1) > ack);
             self.backoff = 0;
             self.duplicate_acks = 0;
             self.timer_ns = None;
-            if !self.flying.is_empty() {
-                self.fly(now_ns);
+            if !self.in_flight.is_empty() {
+                self.restart_timer(now_ns);
             }
             out.extend(self.send(now_ns));
-        } else if ack == self.una && segment.begin == segment.end && !self.flying.is_empty() {
+        } else if ack == self.una && segment.start == segment.end && !self.in_flight.is_empty() {
             self.duplicate_acks += 1;
             if self.duplicate_acks == 3 {
-                out.extend(self.again(now_ns));
+                out.extend(self.retransmit(now_ns));
             }
         }
         out
     }
 
-    fn take(&mut self, now_ns: i64, begin: i64, end: i64) -> Vec<Segment> {
+    fn take(&mut self, now_ns: i64, start: i64, end: i64) -> Vec<Segment> {
         let had_gap = !self.beyond.is_empty();
-        let old = (begin < self.received).then(|| (begin, end.min(self.received)));
-        let covered = self.beyond.iter().find(|(l, r)| **l <= begin && end <= **r);
-        let old = old.or(covered.map(|_| (begin, end)));
-        let in_order = begin <= self.received && end > self.received;
-        if end > self.received && begin < end {
-            self.put(begin.max(self.received), end);
-            self.last_block = Some((begin.max(self.received), end));
+        let old = (start < self.received).then(|| (start, end.min(self.received)));
+        let covered = self.beyond.iter().find(|(l, r)| **l <= start && end <= **r);
+        let old = old.or(covered.map(|_| (start, end)));
+        let in_order = start <= self.received && end > self.received;
+        if end > self.received && start < end {
+            self.put(start.max(self.received), end);
+            self.last_block = Some((start.max(self.received), end));
         }
-        let usual = in_order && !had_gap && begin == self.received;
+        let usual = in_order && !had_gap && start == self.received;
         while let Some((&left, &right)) = self.beyond.first_key_value()
             && left <= self.received
         {
@@ -295,18 +295,18 @@ impl Host {
         vec![self.bare(now_ns, old)]
     }
 
-    fn put(&mut self, mut begin: i64, mut end: i64) {
+    fn put(&mut self, mut start: i64, mut end: i64) {
         let touching: Vec<i64> = self
             .beyond
             .range(..=end)
-            .filter(|(_, r)| **r >= begin)
+            .filter(|(_, r)| **r >= start)
             .map(|(l, _)| *l)
             .collect();
         for left in touching {
             let right = self.beyond.remove(&left).unwrap_or(left);
-            (begin, end) = (begin.min(left), end.max(right));
+            (start, end) = (start.min(left), end.max(right));
         }
-        self.beyond.insert(begin, end);
+        self.beyond.insert(start, end);
     }
 }
 

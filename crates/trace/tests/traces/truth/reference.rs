@@ -1,12 +1,12 @@
-//! The analysis from the definitions: all packets in memory, byte by byte, without any haste.
+//! The analysis from the definitions: all packets in memory, byte by byte, not optimised.
 //!
 //! Positions are those of the host: SYN at 0, payload from 1 on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pillion_trace::Readable;
+use pillion_trace::ReadTime;
 
-use super::world::{Record, World};
+use super::simulation::{Record, Simulation};
 
 /// One direction of a connection.
 #[derive(Debug, Default)]
@@ -14,35 +14,35 @@ pub struct Stream {
     /// By position.
     pub bytes: BTreeMap<i64, Byte>,
     /// By number in the trace at the sender.
-    pub sent: BTreeMap<u64, Sent>,
+    pub sent: BTreeMap<u64, SentPacket>,
     /// By number of the ACK in the trace at the sender, in nanoseconds (P. Karn, C. Partridge,
     /// 1987).
     pub rtts: BTreeMap<u64, i64>,
-    /// Numbers of duplicate ACKs in the trace at the sender (RFC 5681, section 2; RFC 6675,
-    /// section 2, where they have SACK blocks).
+    /// Numbers of duplicate ACKs in the trace at the sender: RFC 5681, section 2; with SACK blocks
+    /// RFC 6675, section 2.
     pub duplicate_acks: BTreeSet<u64>,
-    /// Packets that arrived once more than they were sent.
+    /// Additional copies of packets that arrived.
     pub duplicated: u64,
-    /// Bytes of packets with payload that the trace at the receiver shows.
+    /// Wire bytes of packets with payload in the receiver's trace.
     pub arrived_wire_bytes: u64,
 }
 
-/// What became of one byte.
+/// History of one byte.
 #[derive(Debug, Clone)]
 pub struct Byte {
-    /// In the trace at the sender.
-    pub copies: Vec<Copy>,
+    /// Transmissions in the sender's trace.
+    pub copies: Vec<SentCopy>,
     pub acked_ns: Option<i64>,
-    /// By the clock of the trace at the receiver, and when in the order of that trace.
+    /// Arrival time by the receiver's clock, and index in that trace.
     pub arrived: Option<(i64, usize)>,
-    /// When it arrived, by true time.
+    /// Arrival time by true time.
     pub arrived_true_ns: Option<i64>,
-    pub readable: Readable,
-    /// When it could be read, if the trace at the sender tells of the bytes before it that they
-    /// had arrived: an ACK came, and none left the receiver.
-    pub perhaps_ns: Option<i64>,
-    /// Where in the order of the trace at the receiver an ACK left that covers it.
-    pub acked_there: Option<usize>,
+    pub readable: ReadTime,
+    /// Read time if the sender's trace shows that earlier bytes had arrived: an ACK reached the
+    /// sender, but none left the receiver.
+    pub possible_read_ns: Option<i64>,
+    /// Index in the receiver's trace of the first ACK that covers it.
+    pub acked_at_receiver: Option<usize>,
 }
 
 impl Default for Byte {
@@ -52,24 +52,25 @@ impl Default for Byte {
             acked_ns: None,
             arrived: None,
             arrived_true_ns: None,
-            readable: Readable::Never,
-            acked_there: None,
-            perhaps_ns: None,
+            readable: ReadTime::Never,
+            acked_at_receiver: None,
+            possible_read_ns: None,
         }
     }
 }
 
 /// A packet that carried a byte.
 #[derive(Debug, Clone)]
-pub struct Copy {
-    /// By the clock of the trace.
+pub struct SentCopy {
+    /// Time by the clock of the trace.
     pub at_ns: i64,
     pub true_ns: i64,
     pub packet: u64,
 }
 
 impl Byte {
-    /// Whether the trace at the sender misses the packet that brought it, and shows others.
+    /// Whether the packet that delivered it is missing in the sender's trace, while others are
+    /// there.
     pub fn arrived_before_sent(&self) -> bool {
         let first = self.copies.first().map(|copy| copy.true_ns);
         self.arrived_true_ns
@@ -78,31 +79,31 @@ impl Byte {
     }
 }
 
-/// A packet as its sender's trace shows it.
+/// A packet in the trace at its sender.
 #[derive(Debug)]
-pub struct Sent {
+pub struct SentPacket {
     pub new_bytes: i64,
     pub old_bytes: i64,
-    /// Above all that was sent before it.
+    /// Ends above all earlier packets.
     pub advances: bool,
-    /// Records of it in the trace at the receiver.
+    /// Its records in the receiver's trace.
     pub arrivals: Vec<u64>,
-    /// The packet's bytes were acknowledged, and nothing else had brought or carried them.
+    /// The packet's bytes were acknowledged, and no other packet carried them.
     pub must_have_arrived: bool,
     /// Whether the path lost it.
     pub really_lost: bool,
 }
 
 impl Stream {
-    pub fn of(world: &World, connection: usize, way: usize) -> Self {
-        let initial = world.initial[connection];
+    pub fn new(simulation: &Simulation, connection: usize, way: usize) -> Self {
+        let initial = simulation.initial[connection];
         let of_connection = |side: usize| {
-            let records = world.traces[side].iter().enumerate();
+            let records = simulation.traces[side].iter().enumerate();
             records.filter(move |(_, record)| record.connection == connection)
         };
         let seq = |record: &Record| i64::from(record.packet.seq.wrapping_sub(initial[way]) as i32);
-        let begin = |record: &Record| seq(record) + i64::from(record.packet.flags.syn);
-        let end = |record: &Record| begin(record) + i64::from(record.packet.payload_len);
+        let start = |record: &Record| seq(record) + i64::from(record.packet.flags.syn);
+        let end = |record: &Record| start(record) + i64::from(record.packet.payload_len);
         let ack = |record: &Record| {
             let ack = record.packet.ack?;
             Some(i64::from(ack.wrapping_sub(initial[way]) as i32))
@@ -115,7 +116,7 @@ impl Stream {
         });
         let payload = |position: i64| fin.map_or(position, |fin| position.min(fin));
 
-        // The trace at the sender, packet by packet.
+        // Processes the sender's trace packet by packet.
         let (mut next, mut acked) = (i64::MIN, None::<i64>);
         let mut window = None;
         let mut sacked: BTreeSet<i64> = BTreeSet::new();
@@ -125,11 +126,11 @@ impl Stream {
         for (_, record) in &here {
             let packet = &record.packet;
             if record.way == way {
-                let (begin, end) = (begin(record), end(record));
+                let (start, end) = (start(record), end(record));
                 if packet.flags.fin {
                     fin_seen = Some(end);
                 }
-                let new = (begin..end).filter(|at| {
+                let new = (start..end).filter(|at| {
                     stream
                         .bytes
                         .get(at)
@@ -137,33 +138,33 @@ impl Stream {
                 });
                 let new_bytes = new.count() as i64;
                 let advances = end > next;
-                if end > begin && (advances || new_bytes == end - begin) {
+                if end > start && (advances || new_bytes == end - start) {
                     ends.insert(end, packet.at_ns);
                 }
-                for at in begin..end {
+                for at in start..end {
                     let byte = stream.bytes.entry(at).or_default();
-                    byte.copies.push(Copy {
+                    byte.copies.push(SentCopy {
                         at_ns: packet.at_ns,
                         true_ns: record.true_ns,
                         packet: packet.number,
                     });
-                    if !advances && new_bytes < end - begin {
+                    if !advances && new_bytes < end - start {
                         retransmitted.insert(at);
                     }
                 }
                 if packet.payload_len > 0 {
                     next = next.max(end);
                 }
-                let sent = Sent {
+                let sent = SentPacket {
                     new_bytes,
-                    old_bytes: end - begin - new_bytes,
+                    old_bytes: end - start - new_bytes,
                     advances,
                     arrivals: Vec::new(),
                     must_have_arrived: false,
                     really_lost: record
                         .sent
                         .iter()
-                        .all(|&sent| !world.arrived[sent as usize]),
+                        .all(|&sent| !simulation.arrived[sent as usize]),
                 };
                 stream.sent.insert(packet.number, sent);
             } else if let Some(position) = ack(record) {
@@ -204,17 +205,17 @@ impl Stream {
                 }
             }
         }
-        stream.arrive(way, &there, &begin, &end, &ack, &payload);
-        stream.identify(world, connection, way);
+        stream.arrive(way, &there, &start, &end, &ack, &payload);
+        stream.identify(simulation, connection, way);
         stream
     }
 
-    /// The trace at the receiver.
+    /// Processes the receiver's trace.
     fn arrive(
         &mut self,
         way: usize,
         there: &[(usize, &Record)],
-        begin: &dyn Fn(&Record) -> i64,
+        start: &dyn Fn(&Record) -> i64,
         end: &dyn Fn(&Record) -> i64,
         ack: &dyn Fn(&Record) -> Option<i64>,
         payload: &dyn Fn(i64) -> i64,
@@ -226,9 +227,9 @@ impl Stream {
                 if packet.payload_len > 0 {
                     self.arrived_wire_bytes += u64::from(packet.frame_len);
                 }
-                for at in begin(record)..end(record) {
+                for at in start(record)..end(record) {
                     let byte = self.bytes.entry(at).or_default();
-                    if byte.acked_there.is_none() {
+                    if byte.acked_at_receiver.is_none() {
                         byte.arrived.get_or_insert((packet.at_ns, *index));
                         byte.arrived_true_ns.get_or_insert(record.true_ns);
                     }
@@ -237,14 +238,14 @@ impl Stream {
                 let position = payload(position);
                 for at in there_acked..position {
                     let byte = self.bytes.entry(at).or_default();
-                    byte.acked_there.get_or_insert(*index);
+                    byte.acked_at_receiver.get_or_insert(*index);
                 }
                 there_acked = position.max(there_acked);
             }
         }
     }
 
-    /// Says when each byte from `first` on could be read: nothing before it counts.
+    /// Sets the read time of each byte from `first` on; earlier bytes do not count.
     pub fn read_from(&mut self, first: i64) {
         let mut latest = None::<(i64, usize)>;
         let mut unseen = None::<usize>;
@@ -255,24 +256,24 @@ impl Stream {
                 (gone, doubtful) = (true, true);
             }
             expected = at + 1;
-            match (byte.arrived, byte.acked_there) {
+            match (byte.arrived, byte.acked_at_receiver) {
                 (Some(arrived), _) => {
                     if latest.is_none_or(|latest| latest.1 < arrived.1) {
                         latest = Some(arrived);
                     }
-                    byte.perhaps_ns = latest.filter(|_| doubtful).map(|latest| latest.0);
+                    byte.possible_read_ns = latest.filter(|_| doubtful).map(|latest| latest.0);
                     byte.readable = match latest {
-                        _ if gone => Readable::Never,
+                        _ if gone => ReadTime::Never,
                         Some((ns, index)) if unseen.is_none_or(|unseen| unseen < index) => {
-                            Readable::At(ns)
+                            ReadTime::At(ns)
                         }
-                        _ => Readable::Unknown,
+                        _ => ReadTime::Unknown,
                     };
                 }
                 (None, Some(bound)) => {
                     unseen = unseen.max(Some(bound));
                     doubtful |= byte.acked_ns.is_some();
-                    byte.readable = Readable::Unknown;
+                    byte.readable = ReadTime::Unknown;
                 }
                 (None, None) => {
                     doubtful |= byte.acked_ns.is_some();
@@ -282,10 +283,10 @@ impl Stream {
         }
     }
 
-    /// Which packet of the one trace is which of the other: by what really happened.
-    fn identify(&mut self, world: &World, connection: usize, way: usize) {
+    /// Matches the packets of both traces by the truth.
+    fn identify(&mut self, simulation: &Simulation, connection: usize, way: usize) {
         let mut seen: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-        for record in &world.traces[1 - way] {
+        for record in &simulation.traces[1 - way] {
             if record.connection == connection && record.way == way {
                 for sent in &record.sent {
                     seen.entry(*sent).or_default().push(record.packet.number);
@@ -293,7 +294,7 @@ impl Stream {
             }
         }
         self.duplicated = seen.values().map(|records| records.len() as u64 - 1).sum();
-        for record in &world.traces[way] {
+        for record in &simulation.traces[way] {
             if record.connection == connection && record.way == way {
                 let sent = self.sent.get_mut(&record.packet.number);
                 let arrivals = record.sent.iter().filter_map(|sent| seen.get(sent));
@@ -305,7 +306,7 @@ impl Stream {
         for byte in self.bytes.values() {
             if let [only] = &byte.copies[..]
                 && byte.arrived.is_none()
-                && byte.acked_there.is_some()
+                && byte.acked_at_receiver.is_some()
                 && let Some(sent) = self.sent.get_mut(&only.packet)
             {
                 sent.must_have_arrived = true;

@@ -1,4 +1,4 @@
-//! Conversations over a path, and what really happened to each packet.
+//! Simulated conversations over a path, with the true history of each packet.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,27 +8,27 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::host::{Host, MSS, Segment};
-use super::{MS, Plan, Taps};
+use super::{CaptureParameters, MS, Plan};
 
-/// A packet as a trace shows it, and what it really was.
+/// A packet in a trace, and its true identity.
 #[derive(Debug, Clone)]
 pub struct Record {
     pub packet: Packet,
-    /// When it was there, by true time.
+    /// True time.
     pub true_ns: i64,
     pub connection: usize,
     /// 0 from the client, 1 from the server.
     pub way: usize,
-    /// The transmissions that it is: several where segments were joined.
+    /// The transmissions that it contains; several if segments were joined.
     pub sent: Vec<u64>,
 }
 
 /// Both traces, and the truth.
 #[derive(Debug)]
-pub struct World {
+pub struct Simulation {
     pub plan: Plan,
     pub traces: [Vec<Record>; 2],
-    /// Of each transmission whether it arrived.
+    /// Whether each transmission arrived.
     pub arrived: Vec<bool>,
     /// Initial sequence numbers of each connection.
     pub initial: Vec<[u32; 2]>,
@@ -55,7 +55,7 @@ struct Run<'a> {
     hosts: [Host; 2],
     events: BinaryHeap<(Reverse<(i64, u64)>, usize)>,
     made: Vec<Option<Event>>,
-    /// For each host those that events were made for.
+    /// Pending timer events per host.
     timers: [[Option<i64>; 2]; 2],
     in_loss: [bool; 2],
     last_arrival_ns: [i64; 2],
@@ -64,12 +64,12 @@ struct Run<'a> {
     arrived: Vec<bool>,
 }
 
-impl World {
-    pub fn of(plan: Plan) -> Self {
+impl Simulation {
+    pub fn run(plan: Plan) -> Self {
         let mut random = Pcg64Mcg::seed_from_u64(plan.seed ^ 0x5eed);
         let (mut seen, mut arrived, mut all) = ([Vec::new(), Vec::new()], Vec::new(), Vec::new());
-        let mut begin_ns = 0;
-        for connection in 0..plan.uses as usize {
+        let mut start_ns = 0;
+        for connection in 0..plan.port_uses as usize {
             let step = 0x0123_4567_u32.wrapping_mul(connection as u32);
             let initial = plan.initial.map(|initial| initial.wrapping_add(step));
             all.push(initial);
@@ -87,11 +87,11 @@ impl World {
                 seen,
                 arrived,
             };
-            let end_ns = run.play(begin_ns);
+            let end_ns = run.play(start_ns);
             (seen, arrived) = (run.seen, run.arrived);
-            begin_ns = end_ns + 700 * MS;
+            start_ns = end_ns + 700 * MS;
         }
-        let traces = [0, 1].map(|side| plan.taps.show(side, &seen[side], &mut random));
+        let traces = [0, 1].map(|side| plan.captures.show(side, &seen[side], &mut random));
         Self {
             plan,
             traces,
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// Both traces, a line for each packet.
+    /// Both traces as text, one line per packet.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (side, trace) in ["client", "server"].iter().zip(&self.traces) {
@@ -134,8 +134,8 @@ impl World {
         text
     }
 
-    /// Whether both traces have enough packets of one way of a connection to tell which end is
-    /// which: any, if they show how it was opened.
+    /// Whether both traces have enough packets of one direction of a connection to identify the
+    /// ends. One is enough if they show the handshake.
     pub fn shows_at_both_ends(&self, connection: usize, way: usize) -> bool {
         let of = |side: usize| {
             let records = self.traces[side].iter();
@@ -144,7 +144,7 @@ impl World {
         };
         let there = of(1);
         let both = of(0).iter().filter(|sent| there.contains(sent)).count();
-        both >= if self.plan.taps.begin_ns == [0; 2] {
+        both >= if self.plan.captures.start_ns == [0; 2] {
             1
         } else {
             10
@@ -166,9 +166,9 @@ impl Run<'_> {
         self.events.push((Reverse((ns, index as u64)), index));
     }
 
-    fn play(&mut self, begin_ns: i64) -> i64 {
-        self.at(begin_ns, Event::Open);
-        let mut at_ns = begin_ns + 300 * MS;
+    fn play(&mut self, start_ns: i64) -> i64 {
+        self.at(start_ns, Event::Open);
+        let mut at_ns = start_ns + 300 * MS;
         for _ in 0..self.plan.messages {
             at_ns += self.plan.itt_ns;
             let bytes = self.random.random_range(1..=self.plan.largest);
@@ -178,7 +178,7 @@ impl Run<'_> {
             }
         }
         self.at(at_ns + self.plan.itt_ns, Event::Close);
-        let mut now_ns = begin_ns;
+        let mut now_ns = start_ns;
         let most_ns = at_ns + 40_000 * MS;
         while let Some((Reverse((ns, _)), index)) = self.events.pop() {
             if ns > most_ns {
@@ -208,7 +208,7 @@ impl Run<'_> {
                 (1 - way, self.hosts[1 - way].receive(now_ns, &segment))
             }
             Event::Timer(who) if self.hosts[who].timer_ns == Some(now_ns) => {
-                (who, self.hosts[who].fire(now_ns))
+                (who, self.hosts[who].handle_timeout(now_ns))
             }
             Event::AckTimer(who) if self.hosts[who].ack_timer_ns == Some(now_ns) => {
                 (who, self.hosts[who].acknowledge(now_ns))
@@ -252,7 +252,7 @@ impl Run<'_> {
             for copy in 0..copies {
                 let jitter_ns = match self.plan.jitter_ns {
                     0 => 0,
-                    most => self.random.random_range(0..most),
+                    limit => self.random.random_range(0..limit),
                 };
                 let mut at_ns = now_ns + self.plan.one_way_ns[way] + jitter_ns;
                 if self.plan.keeps_order {
@@ -270,7 +270,7 @@ impl Run<'_> {
         let ends = ["192.0.2.1:40000", "198.51.100.1:80"];
         let ends: [Endpoint; 2] =
             ends.map(|end| end.parse::<std::net::SocketAddr>().unwrap().into());
-        let payload_len = (segment.end - segment.begin) as u32;
+        let payload_len = (segment.end - segment.start) as u32;
         let packet = Packet {
             number: 0,
             at_ns: true_ns,
@@ -280,7 +280,7 @@ impl Run<'_> {
             frame_len: 66 + payload_len,
             header_len: 52,
             payload_len,
-            seq: self.initial[way].wrapping_add(segment.begin as u32),
+            seq: self.initial[way].wrapping_add(segment.start as u32),
             ack: segment
                 .ack
                 .map(|ack| self.initial[1 - way].wrapping_add(ack as u32)),
@@ -304,7 +304,7 @@ impl Run<'_> {
     }
 }
 
-impl Taps {
+impl CaptureParameters {
     fn clock_ns(&self, side: usize, true_ns: i64) -> i64 {
         let base_ns = 1_700_000_000_000_000_000;
         if side == 0 {
@@ -316,7 +316,7 @@ impl Taps {
     fn show(&self, side: usize, seen: &[Record], random: &mut Pcg64Mcg) -> Vec<Record> {
         let mut shown: Vec<Record> = Vec::new();
         for record in seen {
-            let inside = (self.begin_ns[side]..self.end_ns[side]).contains(&record.true_ns);
+            let inside = (self.start_ns[side]..self.end_ns[side]).contains(&record.true_ns);
             if !inside || random.random_bool(self.missing[side]) {
                 continue;
             }
@@ -336,10 +336,10 @@ impl Taps {
 }
 
 impl Record {
-    /// Joins a segment that goes on where this one ends.
+    /// Joins a segment that continues where this one ends.
     fn joins(&mut self, next: &Self) -> bool {
         let (own, other) = (&mut self.packet, &next.packet);
-        let goes_on = self.connection == next.connection
+        let continues = self.connection == next.connection
             && self.way == next.way
             && next.true_ns - self.true_ns < MS
             && own.payload_len > 0
@@ -350,12 +350,12 @@ impl Record {
             && own.sack == other.sack
             && own.timestamps == other.timestamps
             && own.seq.wrapping_add(own.payload_len) == other.seq;
-        if goes_on {
+        if continues {
             own.payload_len += other.payload_len;
             own.frame_len += other.payload_len;
             own.flags.fin |= other.flags.fin;
             self.sent.extend(&next.sent);
         }
-        goes_on
+        continues
     }
 }
