@@ -1,5 +1,5 @@
-//! Tells the binary from which commit it is built, for `pillion --version` and for what runs
-//! leave. Without git, or where this is no clone of pillion (a tarball), it is the version alone.
+//! Sets the version with the commit, for `pillion --version` and the records of runs. Without git, or
+//! outside a clone of pillion (a tarball), it is the version only.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +19,7 @@ fn main() {
     println!("cargo:rustc-env=PILLION_VERSION={version}");
 }
 
-/// All that the binary is made of: with a change elsewhere it is still the commit's.
+/// Returns all sources of the binary. Changes elsewhere do not make it dirty.
 fn sources(root: &Path) -> Vec<PathBuf> {
     let crates = fs::read_dir(root.join("crates")).into_iter().flatten();
     let parts = crates
@@ -27,29 +27,33 @@ fn sources(root: &Path) -> Vec<PathBuf> {
         .flat_map(|entry| ["src", "build.rs", "Cargo.toml"].map(|part| entry.path().join(part)));
     let common = ["bpf", "Cargo.toml", "Cargo.lock"].map(|part| root.join(part));
     let all = parts.chain(common);
-    // Cargo takes what is not there for changed.
+    // Cargo treats missing files as changed.
     all.filter(|path| path.exists()).collect()
 }
 
-/// Its hash, with `-dirty` where a source has been changed since.
+/// Returns the commit's hash, with `-dirty` if a source has changed.
 fn commit(root: &Path, sources: &[PathBuf]) -> Option<String> {
-    // Not the repository of something that pillion was unpacked into.
+    // Skips the repository of another project that contains pillion.
     let top = git(root, &["rev-parse", "--show-toplevel"])?;
     if Path::new(&top).canonicalize().ok()? != root.canonicalize().ok()? {
         return None;
     }
-    // Written at each commit and checkout.
+    // Changes at each commit and checkout.
     let log = git(root, &["rev-parse", "--git-path", "logs/HEAD"])?;
     let log = root.join(log);
     if log.exists() {
         println!("cargo:rerun-if-changed={}", log.display());
     }
     let hash = git(root, &["rev-parse", "--short=12", "HEAD"])?;
-    let within = |path: &PathBuf| {
+    let relative = |path: &PathBuf| {
         path.strip_prefix(root)
             .map(|path| path.display().to_string())
     };
-    let sources: Vec<String> = sources.iter().map(within).collect::<Result<_, _>>().ok()?;
+    let sources: Vec<String> = sources
+        .iter()
+        .map(relative)
+        .collect::<Result<_, _>>()
+        .ok()?;
     let mut status = vec!["status", "--porcelain", "--untracked-files=no", "--"];
     status.extend(sources.iter().map(String::as_str));
     let is_changed = !git(root, &status)?.is_empty();

@@ -1,5 +1,4 @@
-//! A command that pillion runs, and that is to notice as little of it as can be. docs/process.md
-//! has the manner.
+//! Runs a command that behaves as without pillion (docs/operate/service.md).
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,26 +16,26 @@ use nix::unistd::{Pid, getpgid, getpgrp, tcgetpgrp, tcsetpgrp};
 use pillion_bpf::host::interruption::retry;
 use rustix::process::{WaitOptions, wait};
 
-use crate::beside;
-use crate::disposition::{is_ignored, outlive_file_limit};
-use crate::print::say_line;
+use crate::disposition::{ignore_file_limit_signal, is_ignored};
+use crate::helper_process;
 
-/// Says why a command could not be started; the exit code that shells have for it.
-pub fn cannot_run(program: &str, command: &OsStr, error: &io::Error) -> ExitCode {
+/// Logs why a command could not be started, and returns the exit code of shells for that.
+pub fn report_spawn_error(program: &'static str, command: &OsStr, error: &io::Error) -> ExitCode {
+    crate::log::start_if_needed(program);
     let name = command.to_string_lossy();
     if error.kind() == io::ErrorKind::NotFound {
-        say_line!("{program}: {name}: command not found");
+        log::error!("{name}: command not found");
         return ExitCode::from(127);
     }
-    say_line!("{program}: {name}: {error}");
+    log::error!("{name}: {error}");
     ExitCode::from(126)
 }
 
-// Signals to pillion are meant for the command; its end is pillion's end. docs/process.md has
-// what becomes of each.
+// Signals to pillion are forwarded to the command, and pillion exits with it. docs/operate/service.md
+// lists them.
 
-/// Signals that tell a process of what it has done itself.
-const OWN: [Signal; 10] = [
+/// Signals that a process causes itself, which are not forwarded.
+const SYNCHRONOUS: [Signal; 10] = [
     Signal::SIGABRT,
     Signal::SIGBUS,
     Signal::SIGFPE,
@@ -49,55 +48,59 @@ const OWN: [Signal; 10] = [
     Signal::SIGXFSZ,
 ];
 
-/// Signals by which users and service managers end a process.
-const ENDING: [Signal; 4] = [
+/// Signals by which users and service managers terminate a process.
+const TERMINATING: [Signal; 4] = [
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,
     Signal::SIGTERM,
 ];
 
-/// All signals but a process's own ones, held back from pillion.
+/// All blocked signals.
 pub struct Signals {
     source: SignalFd,
-    ending: SignalFd,
-    witness: Witness,
-    inherited: Inherited,
+    terminating: SignalFd,
+    observer: SignalObserver,
+    inherited: InheritedSignals,
 }
 
 impl Signals {
-    /// Holds the signals back from now on.
-    pub fn hold() -> io::Result<Self> {
+    /// Blocks all signals except synchronous ones (SIGSEGV and the like).
+    pub fn block() -> io::Result<Self> {
         let mut set = SigSet::all();
-        OWN.into_iter().for_each(|signal| set.remove(signal));
-        let ending = ENDING.into_iter().filter(|signal| !is_ignored(*signal));
-        let ending = SigSet::from_iter(ending);
-        let inherited = Inherited::set_aside(&set)?;
-        let at_once = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        SYNCHRONOUS
+            .into_iter()
+            .for_each(|signal| set.remove(signal));
+        let terminating = TERMINATING
+            .into_iter()
+            .filter(|signal| !is_ignored(*signal));
+        let terminating = SigSet::from_iter(terminating);
+        let inherited = InheritedSignals::save(&set)?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         Ok(Self {
             source: SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC)?,
-            ending: SignalFd::with_flags(&ending, at_once)?,
-            witness: Witness::call(&set)?,
+            terminating: SignalFd::with_flags(&terminating, flags)?,
+            observer: SignalObserver::start(&set)?,
             inherited,
         })
     }
 
-    /// The signal mask and dispositions that the command is to have.
-    pub fn inherited(&self) -> &Inherited {
+    /// Returns the signal mask and dispositions for the command.
+    pub fn inherited(&self) -> &InheritedSignals {
         &self.inherited
     }
 
-    /// The exit code if a signal has come that would have ended pillion.
-    pub fn have_ended(&self) -> io::Result<Option<ExitCode>> {
-        let info = self.ending.read_signal()?;
-        Ok(info.map(|info| ended_by(info.ssi_signo.cast_signed())))
+    /// Returns the exit code if a terminating signal is pending.
+    pub fn termination(&self) -> io::Result<Option<ExitCode>> {
+        let info = self.terminating.read_signal()?;
+        Ok(info.map(|info| exit_code_of(info.ssi_signo.cast_signed())))
     }
 
-    /// Waits for the command's end, passing signals on. Returns its exit code, as a
-    /// shell would: 128 + n if signal n ended it.
+    /// Forwards signals to the command until it exits. Returns its exit code as shells do: 128 + n if
+    /// signal n ended it.
     ///
-    /// `wait` is called before each signal is read, until one can be.
-    pub fn pass_to(
+    /// `wait` must return when a signal is readable.
+    pub fn forward_to(
         &mut self,
         command: Pid,
         mut wait: impl FnMut(&SignalFd) -> nix::Result<()>,
@@ -110,10 +113,10 @@ impl Signals {
                 Err(errno) => return Err(errno.into()),
             };
             if signal != Signal::SIGCHLD as u32 && !self.has_reached(command, signal) {
-                // SAFETY: a plain system call; `kill` of nix knows no real-time signals.
+                // SAFETY: a system call without pointers; nix's `kill` lacks real-time signals.
                 unsafe { libc::kill(command.as_raw(), signal.cast_signed()) };
             }
-            // After each signal: pending ones are read by number, so lower ones could hide SIGCHLD.
+            // After each signal, because pending ones are read by number and could delay SIGCHLD.
             if let Some(code) = reap_children(command)? {
                 return Ok(code);
             }
@@ -121,14 +124,13 @@ impl Signals {
     }
 
     fn has_reached(&mut self, command: Pid, signal: u32) -> bool {
-        getpgid(Some(command)) == Ok(getpgrp()) && self.witness.heard(signal)
+        getpgid(Some(command)) == Ok(getpgrp()) && self.observer.has_observed(signal)
     }
 }
 
-// What becomes of the command, and of the other children that pillion may have: as the first
-// process of a PID namespace, all that lose their parents.
+// Children: the command, and orphans if pillion is the first process of a PID namespace.
 
-/// Takes note of all that has become of the children; the command's exit code, once it has ended.
+/// Reaps all exited children; returns the command's exit code once it has exited.
 fn reap_children(command: Pid) -> io::Result<Option<ExitCode>> {
     while let Some((child, status)) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED)? {
         if child.as_raw_pid() != command.as_raw() {
@@ -138,7 +140,7 @@ fn reap_children(command: Pid) -> io::Result<Option<ExitCode>> {
             return Ok(Some(ExitCode::from(code.to_le_bytes()[0])));
         }
         if let Some(signal) = status.terminating_signal() {
-            return Ok(Some(ended_by(signal)));
+            return Ok(Some(exit_code_of(signal)));
         }
         if let Some(signal) = status.stopping_signal() {
             follow_stop(command, signal)?;
@@ -147,17 +149,17 @@ fn reap_children(command: Pid) -> io::Result<Option<ExitCode>> {
     Ok(None)
 }
 
-/// The exit code by which a shell says that a signal has ended a process.
-fn ended_by(signal: i32) -> ExitCode {
+/// Returns the exit code of shells for a process that a signal ended.
+fn exit_code_of(signal: i32) -> ExitCode {
     // At most 64.
     ExitCode::from(128 + signal.to_le_bytes()[0])
 }
 
-// The terminal's job control: a shell that waits for pillion is to be back when the command stops.
+// Job control: a shell that waits for pillion regains the terminal when the command stops.
 
-/// Stops this process as well, if `signal` is the terminal's. SIGSTOP is not: whoever sends that
-/// to the command alone continues it alone. But a shell stops itself so (`suspend`), which has the
-/// terminal then.
+/// Stops this process as well if `signal` comes from the terminal. SIGSTOP does not: its sender
+/// continues the command only. The exception is a shell that stops itself (`suspend`) and has the
+/// terminal.
 fn follow_stop(command: Pid, signal: i32) -> io::Result<()> {
     let Ok(terminal) = File::options().read(true).write(true).open("/dev/tty") else {
         return Ok(());
@@ -176,8 +178,8 @@ fn follow_stop(command: Pid, signal: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Stops this process. Returns when it is continued, or at once where no shell is left that could
-/// do so: there the kernel drops these signals.
+/// Stops this process until it is continued. In an orphaned process group the kernel drops these
+/// signals, and it returns immediately.
 fn stop(signal: Signal) -> nix::Result<()> {
     raise(signal)?;
     let signal = SigSet::from(signal);
@@ -185,26 +187,24 @@ fn stop(signal: Signal) -> nix::Result<()> {
     signal.thread_block()
 }
 
-// What the command is to inherit as if pillion were not there, though pillion itself needs
-// something else.
+// Inherited signal state, which pillion changes for itself and restores for the command.
 
-/// The signal mask that this process was started with, and which signals it was to ignore.
+/// The signal mask and ignored signals at the start of this process.
 #[derive(Clone)]
-pub struct Inherited {
+pub struct InheritedSignals {
     mask: SigSet,
     ignored: Vec<Signal>,
-    /// Signals that are not to be ignored, of those whose disposition pillion or its runtime has
-    /// changed.
-    heard: Vec<Signal>,
+    /// Signals with the default disposition that pillion or Rust's runtime has changed.
+    default: Vec<Signal>,
 }
 
-impl Inherited {
-    /// Blocks signals from now on, and has the kernel tell of the end of children.
-    fn set_aside(blocked: &SigSet) -> nix::Result<Self> {
-        // Rust's runtime has changed what becomes of the first.
+impl InheritedSignals {
+    /// Saves the state, blocks signals, and makes the kernel report exited children.
+    fn save(blocked: &SigSet) -> nix::Result<Self> {
+        // Rust's runtime has changed the first.
         let changed = [Signal::SIGPIPE, Signal::SIGCHLD, Signal::SIGXFSZ];
-        let (ignored, heard) = changed.into_iter().partition(|signal| is_ignored(*signal));
-        outlive_file_limit()?;
+        let (ignored, default) = changed.into_iter().partition(|signal| is_ignored(*signal));
+        ignore_file_limit_signal()?;
         // SAFETY: no handler is installed.
         unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }?;
         let mut mask = SigSet::empty();
@@ -212,16 +212,15 @@ impl Inherited {
         Ok(Self {
             mask,
             ignored,
-            heard,
+            default,
         })
     }
 
-    /// Gives this process, between fork and exec, the mask and the dispositions that were set
-    /// aside.
+    /// Restores the mask and dispositions, between fork and exec.
     pub fn restore(&self) -> nix::Result<()> {
         let ignored = self.ignored.iter().map(|it| (it, SigHandler::SigIgn));
-        let heard = self.heard.iter().map(|it| (it, SigHandler::SigDfl));
-        for (changed, handler) in ignored.chain(heard) {
+        let default = self.default.iter().map(|it| (it, SigHandler::SigDfl));
+        for (changed, handler) in ignored.chain(default) {
             // SAFETY: no handler is installed.
             unsafe { signal(*changed, handler) }?;
         }
@@ -229,113 +228,112 @@ impl Inherited {
     }
 }
 
-// Has a signal reached the command without pillion? One that was sent to the whole process group
-// or cgroup has, one to pillion alone has not, and nothing in the signal tells which it was. So a
-// second process is in the same group and cgroup, and hears what is sent to all.
+// A signal to the whole process group or cgroup reaches the command directly, one to pillion only does
+// not. The signal itself does not show the difference. A helper process in the same process group and
+// cgroup observes which signals were sent to all.
 
-/// How long after pillion other processes may hear of a signal: service managers signal the
-/// processes of a cgroup one by one, the main one first.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// Maximum delay of a signal to the other processes: service managers signal the processes of a cgroup
+/// one by one, the main process first.
+const MAX_DELAY: Duration = Duration::from_millis(50);
 
-/// How long the witness's answer may take on a busy host; one that was stopped never gives it.
-const ANSWER: Duration = Duration::from_secs(1);
+/// Time-out of the observer's answer, on a busy host or if it was stopped.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The witness, from this process's side; dropping it ends it.
-pub struct Witness {
-    line: Option<UnixStream>,
+/// Handle of the signal observer; dropping it stops the observer.
+pub struct SignalObserver {
+    socket: Option<UnixStream>,
     process: Pid,
-    heard: Heard,
+    observed: SignalCounts,
 }
 
-impl Witness {
-    /// Calls a witness for these signals, which are blocked.
-    pub fn call(signals: &SigSet) -> io::Result<Self> {
-        let (line, its_end) = UnixStream::pair()?;
-        line.set_read_timeout(Some(ANSWER))?;
-        line.set_write_timeout(Some(ANSWER))?;
-        let process = beside::start(c"pillion-witness", its_end, |line| {
-            let _ = testify(&line, signals);
+impl SignalObserver {
+    /// Starts an observer of these signals, which are blocked.
+    pub fn start(signals: &SigSet) -> io::Result<Self> {
+        let (socket, peer) = UnixStream::pair()?;
+        socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        socket.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        let process = helper_process::start(c"pillion-witness", peer, |socket| {
+            let _ = answer_requests(&socket, signals);
         })?;
         Ok(Self {
-            line: Some(line),
+            socket: Some(socket),
             process,
-            heard: Heard::default(),
+            observed: SignalCounts::default(),
         })
     }
 
-    /// True if the witness has heard the signal that this process has just read.
-    pub fn heard(&mut self, signal: u32) -> bool {
-        let begun = Instant::now();
+    /// Returns true if the observer received the signal that this process has just read.
+    pub fn has_observed(&mut self, signal: u32) -> bool {
+        let started_at = Instant::now();
         loop {
-            let is_last = begun.elapsed() >= PATIENCE;
-            self.ask();
-            if self.heard.take(signal) {
+            let is_last = started_at.elapsed() >= MAX_DELAY;
+            self.request();
+            if self.observed.take(signal) {
                 return true;
             }
             if is_last {
                 return false;
             }
-            thread::sleep(PATIENCE / 10);
+            thread::sleep(MAX_DELAY / 10);
         }
     }
 
-    /// Asks the witness what it has heard. Without an answer it has heard nothing: the command
-    /// rather gets a signal twice than never.
-    fn ask(&mut self) {
+    /// Requests the observer's counts. Without an answer nothing counts as observed: the command had
+    /// better get a signal twice than never.
+    fn request(&mut self) {
         let mut answer = [0; SIGNALS];
-        if let Some(line) = &mut self.line
-            && line.write_all(b"?").is_ok()
-            && line.read_exact(&mut answer).is_ok()
+        if let Some(socket) = &mut self.socket
+            && socket.write_all(b"?").is_ok()
+            && socket.read_exact(&mut answer).is_ok()
         {
-            self.heard.add(&answer);
+            self.observed.add(&answer);
         }
     }
 }
 
-impl Drop for Witness {
+impl Drop for SignalObserver {
     fn drop(&mut self) {
-        // It may have been stopped, and has nothing to do any more.
+        // SIGKILL, because it may have been stopped.
         let _ = kill(self.process, Signal::SIGKILL);
         let _ = retry(|| waitpid(self.process, None));
     }
 }
 
-/// Answers each question with what has been heard since the last one, until nobody is left to
-/// ask.
-fn testify(mut line: &UnixStream, signals: &SigSet) -> io::Result<()> {
+/// Answers each request with the counts since the last one, until the socket closes.
+fn answer_requests(mut socket: &UnixStream, signals: &SigSet) -> io::Result<()> {
     let source = SignalFd::with_flags(signals, SfdFlags::SFD_NONBLOCK)?;
-    let mut question = [0];
+    let mut request = [0];
     loop {
-        line.read_exact(&mut question)?;
-        let mut heard = [0u8; SIGNALS];
+        socket.read_exact(&mut request)?;
+        let mut counts = [0u8; SIGNALS];
         while let Some(info) = source.read_signal()? {
-            let count = &mut heard[place(info.ssi_signo)];
+            let count = &mut counts[index(info.ssi_signo)];
             *count = count.saturating_add(1);
         }
-        line.write_all(&heard)?;
+        socket.write_all(&counts)?;
     }
 }
 
-/// How many signals there are: their numbers are 1 to 64.
+/// Number of signals: 1 to 64.
 const SIGNALS: usize = 64;
 
-/// Number of the first real-time signal: those wait one by one; of the others, one of each.
+/// First real-time signal. Pending real-time signals queue; of the others only one each is pending.
 const FIRST_REAL_TIME: usize = 32;
 
-fn place(signal: u32) -> usize {
+fn index(signal: u32) -> usize {
     signal as usize - 1
 }
 
-/// How often each signal was heard and not asked after yet.
-struct Heard(Box<[u8; SIGNALS]>);
+/// Observed signals that no request has taken yet.
+struct SignalCounts(Box<[u8; SIGNALS]>);
 
-impl Default for Heard {
+impl Default for SignalCounts {
     fn default() -> Self {
         Self(Box::new([0; SIGNALS]))
     }
 }
 
-impl Heard {
+impl SignalCounts {
     fn add(&mut self, more: &[u8; SIGNALS]) {
         for (signal, (count, more)) in (1..).zip(self.0.iter_mut().zip(more)) {
             *count = match signal >= FIRST_REAL_TIME {
@@ -345,12 +343,12 @@ impl Heard {
         }
     }
 
-    /// True if this signal was heard; it counts once less from then on.
+    /// Takes one observation of this signal; returns false without one.
     fn take(&mut self, signal: u32) -> bool {
-        let count = &mut self.0[place(signal)];
-        let was_heard = *count > 0;
+        let count = &mut self.0[index(signal)];
+        let was_observed = *count > 0;
         *count = count.saturating_sub(1);
-        was_heard
+        was_observed
     }
 }
 
@@ -359,12 +357,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn real_time_signals_are_heard_one_by_one_and_others_once() {
-        let mut heard = Heard::default();
+    fn real_time_signals_count_individually_others_once() {
+        let mut counts = SignalCounts::default();
         let mut answer = [0; SIGNALS];
-        (answer[place(10)], answer[place(40)]) = (2, 3);
-        heard.add(&answer);
-        assert!(heard.take(10) && !heard.take(10));
-        assert!(heard.take(40) && heard.take(40) && heard.take(40) && !heard.take(40));
+        (answer[index(10)], answer[index(40)]) = (2, 3);
+        counts.add(&answer);
+        assert!(counts.take(10) && !counts.take(10));
+        assert!(counts.take(40) && counts.take(40) && counts.take(40) && !counts.take(40));
     }
 }

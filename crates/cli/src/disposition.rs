@@ -1,4 +1,4 @@
-//! What becomes of a signal, as whoever started pillion has decided: `nohup`, or a shell.
+//! Dispositions of signals that pillion inherits, for example from `nohup` or a shell.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -8,17 +8,17 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 static BROKEN_PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// Rust's runtime ignores SIGPIPE before `main`; what the loader calls comes earlier.
+/// Reads the disposition before Rust's runtime ignores SIGPIPE: the loader calls it before `main`.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = {
-    extern "C" fn look() {
+static READ_DISPOSITION: extern "C" fn() = {
+    extern "C" fn read() {
         BROKEN_PIPE_IGNORED.store(is_ignored_now(Signal::SIGPIPE), Ordering::Relaxed);
     }
-    look
+    read
 };
 
-/// Was it ignored when pillion began? (As long as pillion has changed nothing about it.)
+/// Returns true if the signal was ignored at the start, unless pillion has changed that since.
 pub fn is_ignored(signal: Signal) -> bool {
     match signal {
         Signal::SIGPIPE => BROKEN_PIPE_IGNORED.load(Ordering::Relaxed),
@@ -26,15 +26,15 @@ pub fn is_ignored(signal: Signal) -> bool {
     }
 }
 
-/// Has a file that may not grow (RLIMIT_FSIZE) be a failed write, and no more.
-pub fn outlive_file_limit() -> nix::Result<()> {
+/// Ignores SIGXFSZ, so that a write above RLIMIT_FSIZE fails and does not end the process.
+pub fn ignore_file_limit_signal() -> nix::Result<()> {
     // SAFETY: no handler is installed.
     unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) }.map(drop)
 }
 
 fn is_ignored_now(signal: Signal) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: asks, and changes nothing; zeroes are a value of this type.
+    // SAFETY: it only reads the disposition; zeroes are a valid value of this type.
     let action = unsafe {
         libc::sigaction(signal as i32, ptr::null(), action.as_mut_ptr());
         action.assume_init()

@@ -1,28 +1,27 @@
-//! Exit codes: 1 when something failed, 2 for bad input, 3 when the work was done and something is to
-//! be known of it: of what is read, that it is damaged and the result therefore incomplete; of
-//! `status`, that nothing is covered. `run` adds the shells' own.
+//! Exit codes: 1 for a failure, 2 for invalid input. 3 means success with a reservation: damaged input
+//! and therefore an incomplete result, or, for `status`, zero covered connections. `run` adds the
+//! codes of shells.
 
 use std::error::Error;
 use std::process::ExitCode;
 
 use crate::settings::BadInput;
 
-use crate::print::say_line;
-
-/// The work was done, on what could be read of its input.
+/// Success, but the input was only partly readable.
 pub const INCOMPLETE: u8 = 3;
 
-/// All is well, and no connection is covered.
-pub const COVERS_NOTHING: u8 = 3;
+/// Healthy, but no connection is covered.
+pub const NO_CONNECTION: u8 = 3;
 
-/// Prints an error in one line and returns its exit code: 2 if it is [`BadInput`], or if
-/// `is_bad_input` holds for one of its causes.
+/// Logs an error in one line and returns its exit code: 2 if a cause is [`BadInput`] or `is_bad_input`
+/// returns true for it, otherwise 1.
 pub fn explain(
-    program: &str,
+    program: &'static str,
     error: &anyhow::Error,
     is_bad_input: fn(&(dyn Error + 'static)) -> bool,
 ) -> ExitCode {
-    say_line!("{program}: {}", one_line(error));
+    crate::log::start_if_needed(program);
+    log::error!("{}", one_line(error));
     if error
         .chain()
         .any(|cause| cause.is::<BadInput>() || is_bad_input(cause))
@@ -33,11 +32,11 @@ pub fn explain(
     }
 }
 
-/// An error with its causes.
+/// Formats an error with its causes in one line.
 pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
-        // Many errors state their cause themselves.
+        // Many errors include their cause.
         if !line.contains(&cause) {
             let colon = if line.is_empty() { "" } else { ": " };
             line = line + colon + &cause;
@@ -46,7 +45,7 @@ pub fn one_line(error: &anyhow::Error) -> String {
     line
 }
 
-/// True if the cause is an `E` for which this holds.
+/// Returns true if the cause is an `E` for which `holds` returns true.
 pub fn is<E: Error + 'static>(cause: &(dyn Error + 'static), holds: fn(&E) -> bool) -> bool {
     cause.downcast_ref().is_some_and(holds)
 }

@@ -1,4 +1,4 @@
-//! The command line: its parsing, its help, manual pages and completions.
+//! Command line: parsing, help, manual pages and completions.
 
 use std::env;
 use std::fs;
@@ -10,15 +10,15 @@ use anyhow::{Context, Result};
 use clap::{CommandFactory, FromArgMatches};
 use clap_complete::Shell;
 
-use crate::print::{print, say_line};
+use crate::print::print;
 
-/// Columns that help needs, where a terminal has not said that it has fewer.
-const NARROWEST: usize = 60;
+/// Minimum columns of help outside a terminal.
+const MIN_COLUMNS: usize = 60;
 
-/// Parses the command line; help that was asked for is an error as well.
+/// Parses the command line.
 ///
 /// # Errors
-/// Help, the version, or a mistake.
+/// A mistake, or the requested help or version.
 pub fn parse<C: CommandFactory + FromArgMatches>() -> Result<C, clap::Error> {
     let mut command = C::command();
     if let Some(width) = width() {
@@ -27,36 +27,37 @@ pub fn parse<C: CommandFactory + FromArgMatches>() -> Result<C, clap::Error> {
     C::from_arg_matches(&command.try_get_matches()?)
 }
 
-/// 60 if `COLUMNS` is smaller and standard output is no terminal; otherwise `None`.
+/// Returns 60 if `COLUMNS` is smaller and standard output is not a terminal; otherwise `None`.
 fn width() -> Option<usize> {
     let columns: usize = env::var("COLUMNS").ok()?.parse().ok()?;
-    let is_of_no_use = columns < NARROWEST && !io::stdout().is_terminal();
-    is_of_no_use.then_some(NARROWEST)
+    let is_too_narrow = columns < MIN_COLUMNS && !io::stdout().is_terminal();
+    is_too_narrow.then_some(MIN_COLUMNS)
 }
 
-/// Prints help, or what is wrong with the command line, and gives the exit code.
-pub fn explain(program: &str, refusal: &clap::Error) -> ExitCode {
+/// Prints help, or the mistake in the command line, and returns the exit code.
+pub fn explain(program: &'static str, refusal: &clap::Error) -> ExitCode {
     let printed = refusal.print().and_then(|()| io::stdout().flush());
     match printed {
         Err(error) if !refusal.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
-            say_line!("{program}: write to standard output: {error}");
+            crate::log::start_if_needed(program);
+            log::error!("write to standard output: {error}");
             ExitCode::FAILURE
         }
         _ => ExitCode::from(refusal.exit_code() as u8),
     }
 }
 
-// Manual pages and completions, from the command line itself.
+// Manual pages and completions.
 
-/// Write the manual pages into a folder
+/// Write the manual pages to a directory
 #[derive(clap::Args)]
 pub struct ManArgs {
-    /// The folder, which is created if necessary
+    /// The directory, which is created if necessary
     folder: std::path::PathBuf,
 }
 
 impl ManArgs {
-    /// Writes the pages of a program, and others that are given as a file name and its text.
+    /// Writes the pages of a program, and `others` (file name and text).
     ///
     /// # Errors
     /// If a page cannot be written.

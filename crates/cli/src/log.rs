@@ -7,31 +7,41 @@ use std::sync::OnceLock;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use nix::sys::stat::fstat;
 
-use crate::print::say;
+use crate::print::print_error;
 
-/// The least severe log lines that are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, serde::Deserialize)]
+/// Lowest severity of log lines that are written.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Default,
+    clap::ValueEnum,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogLevel {
-    /// Failures that pillion cannot repair by itself.
+    /// Failures only
     Error,
-    /// Also failures that it retries, and connections that it does not cover.
+    /// Also retried failures and rules that cover nothing
     Warning,
-    /// Also what it attaches to, reloads and reports at the end.
+    /// Also attached devices, reloads and totals
     #[default]
     Info,
-    /// Also each step that it takes.
+    /// Also each step
     Debug,
 }
 
-/// Starts logging, once for each process; `program` precedes lines for people.
+/// Starts logging at this level; `program` is the prefix of lines outside the journal. Later calls
+/// change only the level.
 pub fn start(program: &'static str, level: LogLevel) {
     static LOGGER: OnceLock<Logger> = OnceLock::new();
     let logger = LOGGER.get_or_init(|| Logger {
         program,
         journal: is_journal(),
     });
-    // A second call changes the level only.
     let _ = log::set_logger(logger);
     log::set_max_level(match level {
         LogLevel::Error => LevelFilter::Error,
@@ -39,6 +49,20 @@ pub fn start(program: &'static str, level: LogLevel) {
         LogLevel::Info => LevelFilter::Info,
         LogLevel::Debug => LevelFilter::Debug,
     });
+}
+
+/// Starts logging at the default level unless it has started.
+pub fn start_if_needed(program: &'static str) {
+    if log::max_level() == LevelFilter::Off {
+        start(program, LogLevel::default());
+    }
+}
+
+/// Logs each line as an error, without the program's name: a compiler's `FILE:LINE:COLUMN: ...`.
+pub fn mistakes(text: &str) {
+    let priority = if is_journal() { "<3>" } else { "" };
+    text.lines()
+        .for_each(|line| print_error(&format!("{priority}{line}")));
 }
 
 struct Logger {
@@ -64,7 +88,7 @@ impl Log for Logger {
             (false, Level::Info) => format!("{}: {text}", self.program),
             (false, _) => format!("{}: debug: {text}", self.program),
         };
-        say(&line);
+        print_error(&line);
     }
 
     fn flush(&self) {}

@@ -1,4 +1,4 @@
-//! Files of results: what is there stays until the new one is whole, and is then replaced by it.
+//! Result files, which are replaced atomically.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,13 +10,13 @@ use std::time::Duration;
 use crate::settings::BadInput;
 use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags};
-use pillion_bpf::host::atomic_file::Replacement;
+use pillion_bpf::host::atomic_file::AtomicFile;
 use pillion_bpf::host::interruption::poll;
 
-/// How long to wait for the reader of a pipe while it reads nothing.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time-out for a pipe whose reader does not read.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A file that an option names, of which it is known that it can be written.
+/// A writable file that an option names.
 #[derive(Debug)]
 pub struct OutputFile {
     option: &'static str,
@@ -24,59 +24,59 @@ pub struct OutputFile {
 }
 
 impl OutputFile {
-    /// Finds out that it can be written, and leaves what is there as it is.
+    /// Tests that the file can be written, without changing it.
     pub fn to(option: &'static str, path: &Path) -> Result<Self> {
         refuse_dash(option, path)?;
         let file = Self {
             option,
             path: path.to_owned(),
         };
-        let begun = Replacement::begin(path).and_then(|new| match new {
+        let opened = AtomicFile::begin(path).and_then(|new| match new {
             Some(_) => Ok(()),
             None => open(path).map(drop),
         });
-        begun.with_context(|| file.failed())?;
+        opened.with_context(|| file.failed())?;
         Ok(file)
     }
 
-    /// The same for a page, which takes the place of nothing but a page: a trace, a run or an experiment
-    /// named by mistake stays what it is.
+    /// Like [`OutputFile::to`] for an HTML page, which replaces only HTML pages: a trace, run or experiment
+    /// that was named by mistake is not overwritten.
     pub fn page(option: &'static str, path: &Path) -> Result<Self> {
         let file = Self::to(option, path)?;
-        match holds_else(path).with_context(|| file.failed())? {
+        match is_other_file(path).with_context(|| file.failed())? {
             false => Ok(file),
             true => Err(BadInput(format!(
-                "{option} {}: something else than a page is there, which is never overwritten; name \
-                 another file",
+                "{option} {}: the file exists and is not an HTML page, so it is not overwritten; \
+                 choose another file",
                 path.display()
             ))
             .into()),
         }
     }
 
-    /// Puts this text in the place of what is there; waits for who reads a pipe, as long as it reads.
+    /// Replaces the file. Waits for the reader of a pipe while it reads.
     pub fn write(&self, text: &str) -> Result<()> {
-        self.write_within(PATIENCE, text)
+        self.write_within(TIMEOUT, text)
     }
 
-    /// The same without waiting for anybody.
+    /// Like [`OutputFile::write`], without waiting.
     pub fn write_now(&self, text: &str) -> Result<()> {
         self.write_within(Duration::ZERO, text)
     }
 
-    fn write_within(&self, patience: Duration, text: &str) -> Result<()> {
+    fn write_within(&self, timeout: Duration, text: &str) -> Result<()> {
         let text = text.as_bytes();
-        let written = Replacement::begin(&self.path).and_then(|new| match new {
+        let written = AtomicFile::begin(&self.path).and_then(|new| match new {
             Some(mut new) => new.write_all(text).and_then(|()| new.finish()),
-            None => open(&self.path).and_then(|file| write_all(&file, text, patience)),
+            None => open(&self.path).and_then(|file| write_all(&file, text, timeout)),
         });
         written.with_context(|| self.failed())
     }
 
-    /// What it is called, as a whole path where that is known.
+    /// Returns the absolute path if it can be resolved.
     pub fn name(&self) -> PathBuf {
-        let whole = self.path.canonicalize();
-        whole.unwrap_or_else(|_| self.path.clone())
+        let absolute = self.path.canonicalize();
+        absolute.unwrap_or_else(|_| self.path.clone())
     }
 
     fn failed(&self) -> String {
@@ -84,42 +84,42 @@ impl OutputFile {
     }
 }
 
-/// What other programs take for standard output would be a file here.
+/// Refuses `-`, which is standard output in other programs and would be a file here.
 pub fn refuse_dash(option: &str, path: &Path) -> Result<(), BadInput> {
-    let why = "is no name of a file here; /dev/stdout is standard output, and ./- a file called so";
+    let why = "expected a file name; use /dev/stdout for standard output, or ./- for a file with this name";
     match path == Path::new("-") {
         true => Err(BadInput(format!("{option} -: {why}"))),
         false => Ok(()),
     }
 }
 
-/// Whether a regular file is there with something that is no page.
-fn holds_else(path: &Path) -> io::Result<bool> {
+/// Returns true if the path is a regular file with other contents than an HTML page.
+fn is_other_file(path: &Path) -> io::Result<bool> {
     if !path.is_file() {
         return Ok(false);
     }
-    let mut begin = Vec::new();
-    File::open(path)?.take(64).read_to_end(&mut begin)?;
-    let begin = begin.trim_ascii_start().to_ascii_lowercase();
-    Ok(!begin.is_empty() && !begin.starts_with(b"<!doctype html"))
+    let mut start = Vec::new();
+    File::open(path)?.take(64).read_to_end(&mut start)?;
+    let start = start.trim_ascii_start().to_ascii_lowercase();
+    Ok(!start.is_empty() && !start.starts_with(b"<!doctype html"))
 }
 
-/// A pipe without a reader is no place to wait at.
+/// Opens without blocking, so that a pipe without a reader is an error.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).custom_flags(libc::O_NONBLOCK);
     options.open(path)
 }
 
-/// Writes it all, and waits each time so long that some of it can be.
-fn write_all(mut file: &File, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
+/// Writes all bytes, and waits up to the time-out whenever nothing can be written.
+fn write_all(mut file: &File, mut bytes: &[u8], timeout: Duration) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write(bytes) {
             Ok(count) => bytes = &bytes[count..],
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let mut fds = [PollFd::new(file.as_fd(), PollFlags::POLLOUT)];
-                if poll(&mut fds, Some(patience))? == 0 {
+                if poll(&mut fds, Some(timeout))? == 0 {
                     return Err(error);
                 }
             }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_with_its_rights_and_behind_a_link() {
+    fn replacement_keeps_permissions_and_follows_links() {
         let folder = tempfile::tempdir().unwrap();
         let (path, link) = (folder.path().join("file"), folder.path().join("link"));
         fs::write(&path, "old").unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_yet_is_made_where_a_link_leads() {
+    fn new_file_is_created_at_the_target_of_a_link() {
         let folder = tempfile::tempdir().unwrap();
         let [link, within] = ["link", "within"].map(|it| folder.path().join(it));
         fs::create_dir(&within).unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_takes_the_place_of_pages_alone() {
+    fn page_replaces_only_pages() {
         let folder = tempfile::tempdir().unwrap();
         let [path, link] = ["file", "link"].map(|it| folder.path().join(it));
         std::os::unix::fs::symlink("file", &link).unwrap();
@@ -178,7 +178,7 @@ mod tests {
             fs::write(&path, theirs).unwrap();
             for name in [&path, &link] {
                 let error = OutputFile::page("--report", name).unwrap_err().to_string();
-                assert!(error.contains("something else than a page"), "{error}");
+                assert!(error.contains("is not an HTML page"), "{error}");
                 assert_eq!(fs::read_to_string(&path).unwrap(), theirs);
             }
         }
@@ -193,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_where_nothing_is_written() {
+    fn unwritten_file_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         OutputFile::to("--html", &folder.path().join("report.html")).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn two_that_write_the_same_file_never_leave_half_of_one() {
+    fn concurrent_writers_leave_complete_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("stats");
         let texts = ["a".repeat(1 << 20), "b".repeat(1 << 20)];
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_one_left_is_in_nobodys_way() {
+    fn leftover_of_killed_writer_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("stats");
         fs::write(folder.path().join(".stats.new"), "half of some longer text").unwrap();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stranger_put_in_its_way_is_neither_waited_for_nor_written_to() {
+    fn foreign_temporary_file_neither_blocks_nor_is_written() {
         let folder = tempfile::tempdir().unwrap();
         let (path, new) = (
             folder.path().join("stats"),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_comes_through_a_pipe_whose_reader_is_slow() {
+    fn slow_reader_of_a_pipe_gets_all_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_written_to() {
+    fn device_is_written_without_replacement() {
         let null = OutputFile::to("--stats", Path::new("/dev/null")).unwrap();
         null.write("text").unwrap();
         let error = OutputFile::to("--stats", Path::new("/nonexistent/stats")).unwrap_err();

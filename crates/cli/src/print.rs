@@ -1,5 +1,5 @@
-//! Standard output: a reader that wants no more of it, such as `head`, is no failure. And standard
-//! error: whether anybody reads it changes nothing.
+//! Standard output, where a closed pipe (`head`) is not a failure, and standard error, whose failures are
+//! ignored.
 
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::fd::AsFd;
@@ -16,7 +16,7 @@ pub fn print(text: &str) -> Result<()> {
     print_if_read(text).map(|_| ())
 }
 
-/// Prints a text as it is; false if nobody reads any more.
+/// Prints a text as it is; returns false if the pipe is closed.
 pub fn print_if_read(text: &str) -> Result<bool> {
     let mut stdout = io::stdout().lock();
     let written = stdout
@@ -38,8 +38,8 @@ pub fn print_json(value: &impl Serialize) -> Result<()> {
     is_read(write_json(io::stdout().lock(), value)).map(|_| ())
 }
 
-/// Piece by piece: as a whole, the results of many connections would take several times the memory
-/// that they take themselves.
+/// Writes JSON in pieces. As one string, results of many connections would need several times their
+/// memory.
 fn write_json(to: impl Write, value: &impl Serialize) -> io::Result<()> {
     let mut to = BufWriter::with_capacity(1 << 16, to);
     serde_json::to_writer_pretty(&mut to, value)?;
@@ -47,17 +47,17 @@ fn write_json(to: impl Write, value: &impl Serialize) -> io::Result<()> {
     to.flush()
 }
 
-/// How long a line may wait for room: nobody may be reading any more.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// Time-out of a line if standard error is a full pipe.
+const TIMEOUT: Duration = Duration::from_millis(100);
 
-/// A line on standard error, as far as that takes it: the terminal may be gone, the disk full, the
-/// pipe full and nobody at its other end.
-pub fn say(line: &str) {
-    say_to(io::stderr().lock(), line);
+/// Prints a line on standard error. Ignores failures: a closed terminal, a full disk, or a pipe that
+/// nothing reads.
+pub fn print_error(line: &str) {
+    write_line(io::stderr().lock(), line);
 }
 
-fn say_to(mut stderr: impl Write + AsFd, line: &str) {
-    // A pipe that has any room has it for so much, and would keep who writes more at once.
+fn write_line(mut stderr: impl Write + AsFd, line: &str) {
+    // A pipe with room accepts at least PIPE_BUF bytes; longer writes could block.
     for piece in format!("{line}\n").as_bytes().chunks(PIPE_BUF) {
         if !has_room(&stderr) || stderr.write_all(piece).is_err() {
             return;
@@ -67,7 +67,7 @@ fn say_to(mut stderr: impl Write + AsFd, line: &str) {
 
 fn has_room(file: impl AsFd) -> bool {
     let mut fds = [PollFd::new(file.as_fd(), PollFlags::POLLOUT)];
-    poll(&mut fds, Some(PATIENCE)) != Ok(0)
+    poll(&mut fds, Some(TIMEOUT)) != Ok(0)
 }
 
 /// Prints a line, as `println!` does.
@@ -79,14 +79,14 @@ macro_rules! print_line {
 }
 pub use crate::print_line;
 
-/// Says a line on standard error, as `eprintln!` does; see [`say`].
+/// Prints a line on standard error, as `eprintln!` does; see [`print_error`].
 #[macro_export]
-macro_rules! say_line {
+macro_rules! print_error_line {
     ($($text:tt)*) => {
-        $crate::print::say(&format!($($text)*))
+        $crate::print::print_error(&format!($($text)*))
     };
 }
-pub use crate::say_line;
+pub use crate::print_error_line;
 
 #[cfg(test)]
 mod tests {
@@ -101,35 +101,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_is_longer_than_the_room_for_it_is_not_waited_with() {
+    fn long_line_does_not_block_on_a_full_pipe() {
         let (mut reader, mut writer) = io::pipe().unwrap();
         fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
         while writer.write(&[b'x'; PIPE_BUF]).is_ok() {}
         fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
         reader.read_exact(&mut [0; PIPE_BUF]).unwrap();
-        let (tells, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
-            say_to(writer, &"y".repeat(3 * PIPE_BUF));
-            tells.send(()).unwrap();
+            write_line(writer, &"y".repeat(3 * PIPE_BUF));
+            sender.send(()).unwrap();
         });
-        told.recv_timeout(Duration::from_secs(30)).expect("it ends");
-        let held = io::read_to_string(reader).unwrap();
-        assert_eq!(held.trim_start_matches('x'), "y".repeat(PIPE_BUF));
+        receiver
+            .recv_timeout(Duration::from_secs(30))
+            .expect("it returns");
+        let text = io::read_to_string(reader).unwrap();
+        assert_eq!(text.trim_start_matches('x'), "y".repeat(PIPE_BUF));
     }
 
-    /// Asks, each time that it is written, whether something before it has left already.
-    struct Told<'a>(&'a Cell<usize>, &'a Cell<bool>);
+    /// Records, when serialized, whether earlier output has been written.
+    struct Probe<'a>(&'a Cell<usize>, &'a Cell<bool>);
 
-    impl Serialize for Told<'_> {
+    impl Serialize for Probe<'_> {
         fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
             self.1.set(self.0.get() > 0);
             to.serialize_str("some text")
         }
     }
 
-    struct Counted<'a>(&'a Cell<usize>);
+    struct CountingWriter<'a>(&'a Cell<usize>);
 
-    impl Write for Counted<'_> {
+    impl Write for CountingWriter<'_> {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.set(self.0.get() + bytes.len());
             Ok(bytes.len())
@@ -141,22 +143,22 @@ mod tests {
     }
 
     #[test]
-    fn long_json_is_not_held_in_memory() {
-        let (count, has_left) = (Cell::new(0), Cell::new(false));
-        let all: Vec<_> = (0..10_000).map(|_| Told(&count, &has_left)).collect();
-        write_json(Counted(&count), &all).unwrap();
-        assert!(has_left.get());
+    fn long_json_is_written_in_pieces() {
+        let (count, has_written) = (Cell::new(0), Cell::new(false));
+        let all: Vec<_> = (0..10_000).map(|_| Probe(&count, &has_written)).collect();
+        write_json(CountingWriter(&count), &all).unwrap();
+        assert!(has_written.get());
         assert!(count.get() > 10_000 * 10);
     }
 
     #[test]
-    fn a_long_line_that_is_read_is_whole() {
+    fn long_line_is_complete() {
         let (reader, writer) = io::pipe().unwrap();
         let line = "y".repeat(1 << 20);
-        let told = thread::scope(|scope| {
-            scope.spawn(|| say_to(writer, &line));
+        let text = thread::scope(|scope| {
+            scope.spawn(|| write_line(writer, &line));
             io::read_to_string(reader).unwrap()
         });
-        assert!(told == line + "\n", "{} bytes", told.len());
+        assert!(text == line + "\n", "{} bytes", text.len());
     }
 }

@@ -1,4 +1,4 @@
-//! Ending long work early, in good order.
+//! Orderly stop of long work by signals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,27 +9,26 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
 use pillion_bpf::host::clock::monotonic;
 
-/// What ends long work.
-const ENDS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+/// Signals that stop long work.
+const STOP: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
-/// What else others may send that would end a process at once.
-const ENDS_AT_ONCE: [Signal; 4] = [
+/// Further signals that would end the process immediately.
+const FATAL: [Signal; 4] = [
     Signal::SIGQUIT,
     Signal::SIGABRT,
     Signal::SIGUSR1,
     Signal::SIGUSR2,
 ];
 
-/// A flag that the first SIGINT, SIGTERM or SIGHUP sets, and that wakes the calling thread; a second
-/// one ends the process.
+/// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets, which also wakes the calling thread. A
+/// second signal ends the process.
 pub fn on_signal() -> Result<Arc<AtomicBool>> {
-    on(ENDS.into_iter().collect())
+    on(STOP.into_iter().collect())
 }
 
-/// Like [`on_signal`], but also for SIGQUIT, SIGABRT, SIGUSR1 and SIGUSR2, where cleaning up is
-/// necessary.
+/// Like [`on_signal`], and also for SIGQUIT, SIGABRT, SIGUSR1 and SIGUSR2, if a cleanup is required.
 pub fn on_any_signal() -> Result<Arc<AtomicBool>> {
-    on(ENDS.into_iter().chain(ENDS_AT_ONCE).collect())
+    on(STOP.into_iter().chain(FATAL).collect())
 }
 
 fn on(signals: SigSet) -> Result<Arc<AtomicBool>> {
@@ -50,8 +49,8 @@ fn on(signals: SigSet) -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Has the thread that called [`on_signal`] sleep until a time of `CLOCK_MONOTONIC`, in nanoseconds;
-/// false if the flag is set by then.
+/// Sleeps until a time of `CLOCK_MONOTONIC`, in nanoseconds, in the thread that called [`on_signal`].
+/// Returns false if the flag is set first.
 pub fn sleep_until(time_ns: u64, stop: &AtomicBool) -> bool {
     loop {
         if stop.load(Ordering::Relaxed) {

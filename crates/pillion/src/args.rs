@@ -1,4 +1,4 @@
-//! Options that several commands share: how to bundle, and which connections.
+//! Options that several commands share: bundling, and the selection of connections.
 
 use std::ffi::OsString;
 
@@ -10,30 +10,31 @@ use pillion_bpf::{
     NamespaceName, Namespaces, Options, Policy, Programs, Rule, Selection,
 };
 use pillion_cli::settings::policy::{Peer, Ports};
-use pillion_cli::settings::{BadInput, Bundling, idle_option, refuse_unsafe};
+use pillion_cli::settings::{BadInput, Bundling, refuse_unsafe, unused_option};
 
 use crate::process::{CleanupHelper, refuse_if_setuid, start_cleanup};
 
-/// The heading of [`Bundling`] in the help; clap would put it over what comes behind it as well.
+/// Help heading of [`Bundling`]. Set for each option here, because clap would also apply it to later
+/// ones.
 const HEADING: &str = "Bundling";
 
-/// The place of options that stand here so that their heading comes first, behind the others of it.
+/// Display order after the other options of the same heading.
 const LAST: usize = 1000;
 
 #[derive(clap::Args)]
 pub struct BundlingArgs {
-    /// A network device to bundle on, whatever device has this name at the time; repeat for
-    /// more [default: all that are up, but lo, and those that come up later]
+    /// Network device to attach to, by name, now and later; repeatable [default: all devices that are
+    /// or come up, except lo]
     #[arg(long = "dev", value_name = "IF", help_heading = HEADING, display_order = LAST)]
     pub devices: Vec<OsString>,
 
-    /// Where in a device's path to stand
+    /// Attachment point in the device's path
     #[arg(long, value_name = "HOOK", default_value = AUTO, value_parser = hook_parser(),
           help_heading = HEADING, display_order = LAST)]
     hook: HookChoice,
 
-    /// Connections that something is kept for at a time, of one user half as many; 4.5 KiB of
-    /// the kernel's memory each, charged to pillion's own cgroup. The others stay plain
+    /// Maximum number of connections with state, half of it for one user; each takes 4.5 KiB of kernel
+    /// memory, charged to pillion's cgroup. Further connections stay plain
     #[arg(long, value_name = "N", default_value_t = Policy::MAX_CONNECTIONS,
           value_parser = clap::value_parser!(u32).range(2..), help_heading = HEADING,
           display_order = LAST)]
@@ -42,109 +43,111 @@ pub struct BundlingArgs {
     #[command(flatten)]
     pub how: Bundling,
 
-    /// Allow what takes a stream out of congestion control
+    /// Allow options that disable congestion control
     #[arg(long = "unsafe", help_heading = EXPERIMENTAL, hide_short_help = true)]
     pub allow_unsafe: bool,
 }
 
-/// None: the better one that the kernel has.
+/// `None` is `auto`: tcx if the kernel supports it, otherwise clsact.
 type HookChoice = Option<Hook>;
 
 const AUTO: &str = "auto";
 
 fn hook_parser() -> impl TypedValueParser<Value = HookChoice> {
-    let auto = PossibleValue::new(AUTO).help("The better one that the kernel has");
+    let auto = PossibleValue::new(AUTO).help("tcx if the kernel supports it, otherwise clsact");
     let hooks = Hook::value_variants().iter();
     let hooks = hooks.filter_map(ValueEnum::to_possible_value);
-    let words = PossibleValuesParser::new(std::iter::once(auto).chain(hooks));
-    words.map(|word| Hook::from_str(&word, false).ok())
+    let names = PossibleValuesParser::new(std::iter::once(auto).chain(hooks));
+    names.map(|name| Hook::from_str(&name, false).ok())
 }
 
 impl BundlingArgs {
-    /// The options, unless they are unsafe and that is not allowed.
+    /// Returns the options.
+    ///
+    /// # Errors
+    /// [`BadInput`] if they need `--unsafe`, or one is ineffective.
     pub fn options(&self) -> Result<Options> {
         let options = self.how.options;
         refuse_unsafe(&options, self.allow_unsafe)?;
-        if let Some(option) = idle_option(&options) {
-            let why =
-                format!("--{option} is for --level adaptive: give that, too, or leave it out");
+        if let Some(option) = unused_option(&options) {
+            let why = format!("--{option} needs --level adaptive: add that, or remove --{option}");
             return Err(BadInput(why).into());
         }
         Ok(options)
     }
 
-    /// Refuses what takes more than a user may do by himself, where the privilege is lent.
-    pub fn refuse_lent(&self) -> Result<(), BadInput> {
-        let companions = &self.how.companions;
-        let more = [
+    /// Refuses options that need more privileges than the caller has, in setuid mode.
+    pub fn refuse_in_setuid_mode(&self) -> Result<(), BadInput> {
+        let tcp_options = &self.how.tcp_options;
+        let privileged = [
             ("--unsafe", self.allow_unsafe),
-            ("--congestion", companions.congestion.is_some()),
-            ("--rto-min", companions.rto_min.is_some()),
-            ("--delack-max", companions.delack_max.is_some()),
+            ("--congestion", tcp_options.congestion.is_some()),
+            ("--rto-min", tcp_options.rto_min.is_some()),
+            ("--delack-max", tcp_options.delack_max.is_some()),
             (
                 "--max-connections",
                 self.max_connections != Policy::MAX_CONNECTIONS,
             ),
         ];
-        let asked = more.into_iter().find(|(_, asked)| *asked);
-        asked.map_or(Ok(()), |(option, _)| refuse_if_setuid(option))
+        let given = privileged.into_iter().find(|(_, given)| *given);
+        given.map_or(Ok(()), |(option, _)| refuse_if_setuid(option))
     }
 
-    /// The options, as the command line has them: those that are off are left out.
-    pub fn words(&self) -> Result<String> {
+    /// Formats the options as on the command line, without options that are off.
+    pub fn to_command_line(&self) -> Result<String> {
         let keys = toml::to_string(&self.how)?;
-        let words = keys
+        let options = keys
             .lines()
             .filter_map(|line| match line.split_once(" = ")? {
                 (_, "false") => None,
                 (name, "true") => Some(format!("--{name}")),
                 (name, value) => Some(format!("--{name} {}", value.trim_matches('"'))),
             });
-        Ok(words.collect::<Vec<_>>().join(" "))
+        Ok(options.collect::<Vec<_>>().join(" "))
     }
 
-    /// The devices of these network namespaces, of which there is one at least.
+    /// Selects the devices of these network namespaces.
+    ///
+    /// # Errors
+    /// If no device is found.
     pub fn selection(&self, namespaces: &Namespaces) -> Result<Selection, Error> {
         let selection = Selection::new(&self.devices, namespaces, self.hook())?;
         selection.devices()?;
         Ok(selection)
     }
 
-    /// Where the programs are to stand.
+    /// Returns the attachment point.
     pub fn hook(&self) -> Hook {
         self.hook.unwrap_or_else(Hook::of_this_kernel)
     }
 }
 
-// Connections that are chosen on the command line, by what they are and where they are.
+// Selection of connections on the command line.
 
-/// What they are.
+/// Conditions of connections.
 #[derive(clap::Args)]
 pub struct ChoiceArgs {
-    /// Connections with this local or remote port, or one of a range, as in 8000-8100; repeat for
-    /// more
+    /// Connections with this local or remote port, or a range such as 8000-8100; repeatable
     #[arg(long = "port", value_name = "PORTS")]
     ports: Vec<Ports>,
 
-    /// Connections with a peer at this address or in this network, as in 192.0.2.0/24, or a host of
-    /// this name; repeat for more
+    /// Connections with a peer at this address, network or host name, as in 192.0.2.0/24; repeatable
     #[arg(long = "peer", value_name = "PEER")]
     pub peers: Vec<Peer>,
 
-    /// Connections of sockets of this cgroup or one below it, as in `/proc/PID/cgroup`; `*`, `?` and
-    /// `[...]` are as in shells: '/system.slice/game-*.service'. It need not be there yet; repeat for
-    /// more
+    /// Connections of sockets in this cgroup or below, as in `/proc/PID/cgroup`, with the wildcards of
+    /// shells: '/system.slice/game-*.service'. It may be created later; repeatable
     #[arg(long = "cgroup", value_name = "CGROUP")]
     pub cgroups: Vec<CgroupName>,
 
-    /// Connections of this container, which may come later and is followed into its network
-    /// namespace: its name, or of a pod's POD, NAMESPACE/POD or NAMESPACE/POD/CONTAINER, with wildcards
-    /// if so wanted: 'web-*'; repeat for more
+    /// Connections of this container, in its own network namespace as well: its name, or POD,
+    /// NAMESPACE/POD or NAMESPACE/POD/CONTAINER, with wildcards: 'web-*'. It may be created later;
+    /// repeatable
     #[arg(long = "container", value_name = "NAME", conflicts_with = "cgroups")]
     containers: Vec<ContainerName>,
 
-    /// Connections of containers with this label or annotation, as far as their runtime's files have
-    /// it; the value may have wildcards; repeat for more
+    /// Connections of containers with this label or annotation, if the files of their runtime contain
+    /// it; the value may have wildcards; repeatable
     #[arg(
         long = "container-label",
         value_name = "KEY=VALUE",
@@ -153,24 +156,24 @@ pub struct ChoiceArgs {
     labels: Vec<ContainerLabel>,
 }
 
-/// Where they are.
+/// Network namespaces of connections.
 #[derive(clap::Args)]
 pub struct NamespaceArgs {
-    /// Connections of this network namespace and no longer of pillion's own: a name under
-    /// /run/netns, the PID of a process that is in it, or a file, the first and the last with wildcards
-    /// if so wanted: 'cni-*'; repeat for more (its own: /proc/self/ns/net)
+    /// Network namespace to serve instead of pillion's own: a name under /run/netns, a file, or the PID
+    /// of a process in it; names and files may have wildcards: 'cni-*'; repeatable (its own:
+    /// /proc/self/ns/net)
     #[arg(long = "netns", value_name = "NAMESPACE")]
     pub named: Vec<NamespaceName>,
 }
 
 impl ChoiceArgs {
-    /// True if nothing is asked of them.
+    /// Returns true without any condition.
     pub fn is_empty(&self) -> bool {
-        let of_addresses = self.ports.is_empty() && self.peers.is_empty();
-        of_addresses && self.cgroups.is_empty() && self.containers().is_empty()
+        let no_address = self.ports.is_empty() && self.peers.is_empty();
+        no_address && self.cgroups.is_empty() && self.containers().is_empty()
     }
 
-    /// The containers whose they are.
+    /// Returns the conditions on containers.
     pub fn containers(&self) -> ContainerChoice {
         ContainerChoice {
             names: self.containers.clone(),
@@ -178,7 +181,7 @@ impl ChoiceArgs {
         }
     }
 
-    /// The rule for them.
+    /// Returns the rule for these connections.
     pub fn rule(&self, how: &Bundling, options: Options) -> Rule {
         Rule {
             ports: self
@@ -189,13 +192,13 @@ impl ChoiceArgs {
             peers: self.peers.iter().flat_map(|it| it.nets.clone()).collect(),
             cgroups: self.cgroups.clone(),
             containers: self.containers(),
-            companions: how.companions,
+            tcp_options: how.tcp_options,
             ..Rule::all(options)
         }
     }
 
-    /// Describes them; `None` if nothing is asked of them.
-    pub fn words(&self) -> Option<String> {
+    /// Describes the conditions; `None` without any.
+    pub fn description(&self) -> Option<String> {
         let containers = self.containers();
         let with = [
             list("port", &self.ports),
@@ -209,26 +212,26 @@ impl ChoiceArgs {
         (!parts.is_empty()).then(|| format!("connections {}", parts.join(" ")))
     }
 
-    /// The same, described alike in whatever order they were named.
-    pub fn in_order(&self) -> Self {
+    /// Sorts all values, so that the description does not depend on their order.
+    pub fn sorted(&self) -> Self {
         Self {
-            ports: in_order(&self.ports),
-            peers: in_order(&self.peers),
-            cgroups: in_order(&self.cgroups),
-            containers: in_order(&self.containers),
-            labels: in_order(&self.labels),
+            ports: sorted(&self.ports),
+            peers: sorted(&self.peers),
+            cgroups: sorted(&self.cgroups),
+            containers: sorted(&self.containers),
+            labels: sorted(&self.labels),
         }
     }
 }
 
-/// Values of one kind, in words.
+/// Joins values of one kind by `or`.
 fn list(kind: &str, values: &[impl ToString]) -> Option<String> {
     let values: Vec<_> = values.iter().map(ToString::to_string).collect();
     (!values.is_empty()).then(|| format!("{kind} {}", values.join(" or ")))
 }
 
-/// What is named, in the order of its text, and of numbers in that of their values.
-pub fn in_order<T: Clone + ToString>(all: &[T]) -> Vec<T> {
+/// Sorts by length and text, so that numbers are in the order of their values.
+pub fn sorted<T: Clone + ToString>(all: &[T]) -> Vec<T> {
     let mut all = all.to_vec();
     all.sort_by_cached_key(|it| {
         let text = it.to_string();
@@ -237,7 +240,7 @@ pub fn in_order<T: Clone + ToString>(all: &[T]) -> Vec<T> {
     all
 }
 
-/// Starts a helper process that detaches all programs in these namespaces if this process is killed.
+/// Starts the helper process that detaches all programs in these namespaces if this process is killed.
 pub fn start_cleanup_helper(programs: &Programs, namespaces: &Namespaces) -> Result<CleanupHelper> {
     let remains = programs.remains();
     start_cleanup(|| remains.clear(namespaces, None)).context("start the cleanup helper")

@@ -1,39 +1,39 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_bpf::{Standing, check};
+use pillion_bpf::{Severity, check};
 use pillion_cli::print::{print_json, print_line};
 
-/// Say what this host supports, a line each, with the remedy for what it lacks
+/// Check this host: one line for each requirement, with the remedy if it is missing
 #[derive(clap::Args)]
 pub struct Args {
-    /// Print the findings as JSON
+    /// Print the results as JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let findings = check();
+        let results = check();
         if self.json {
-            print_json(&findings)?;
+            print_json(&results)?;
         } else {
-            for finding in &findings {
-                let mark = match finding.standing {
-                    Standing::Ok => "ok",
-                    Standing::Warning => "warning",
-                    Standing::Missing => "MISSING",
+            for result in &results {
+                let mark = match result.severity {
+                    Severity::Ok => "ok",
+                    Severity::Warning => "warning",
+                    Severity::Missing => "MISSING",
                 };
-                let remedy = finding
+                let remedy = result
                     .remedy
                     .as_ref()
                     .map_or(String::new(), |remedy| format!(" -> {remedy}"));
-                print_line!("{mark:<8} {:<15} {}{remedy}", finding.name, finding.found)?;
+                print_line!("{mark:<8} {:<15} {}{remedy}", result.name, result.value)?;
             }
         }
-        let complete = findings
+        let complete = results
             .iter()
-            .all(|finding| finding.standing != Standing::Missing);
+            .all(|result| result.severity != Severity::Missing);
         Ok(if complete {
             ExitCode::SUCCESS
         } else {

@@ -7,7 +7,7 @@ use pillion_cli::VERSION;
 use pillion_cli::print::print;
 use pillion_cli::settings::policy::{example, sections};
 
-/// The file of rules
+/// Commands for the rules file
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -16,7 +16,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print a file of rules that has every key as a comment
+    /// Print a rules file with every key as a comment
     Example,
 }
 
@@ -29,7 +29,7 @@ impl Args {
     }
 }
 
-/// The page of the file of rules.
+/// Formats the manual page of the rules file.
 pub fn manual_page() -> String {
     let mut page = Roff::new();
     page.control("TH", ["pillion.toml", "5", "", VERSION]);
@@ -37,9 +37,9 @@ pub fn manual_page() -> String {
     page.text([roman("pillion.toml - rules of pillion attach --config")]);
     page.control("SH", ["DESCRIPTION"]);
     page.text([roman(
-        "The file chooses the connections that are bundled, and says how. It is TOML, and is read again \
-         on SIGHUP, but for metrics, stats and totals-every. Every mistake in it is told with its \
-         place by pillion attach --config FILE --check-config.",
+        "The file selects connections and sets how they are bundled. It is TOML. SIGHUP reloads it, \
+         except log-level, log-totals, metrics and stats, which need a restart. pillion attach --config \
+         FILE --check-config reports every mistake with its position.",
     )]);
     for section in sections() {
         let header = match section.header {
@@ -47,11 +47,11 @@ pub fn manual_page() -> String {
             header => header,
         };
         page.control("SH", [header]);
-        page.text([roman(section.meaning)]);
+        page.text([roman(section.description)]);
         for key in section.keys {
             page.control("TP", []);
             page.text([bold(key.name), roman(format!(" = {}", key.value))]);
-            page.text([roman(format!("{}.", key.meaning))]);
+            page.text([roman(format!("{}.", key.description))]);
             for value in key.values {
                 page.control("br", []);
                 page.text([roman(value)]);
@@ -59,7 +59,9 @@ pub fn manual_page() -> String {
         }
     }
     page.control("SH", ["FILES"]);
-    page.text([roman("/etc/pillion/pillion.toml is that of the service.")]);
+    page.text([roman(
+        "/etc/pillion/pillion.toml is the file of the service.",
+    )]);
     page.control("SH", ["SEE ALSO"]);
     page.text([
         bold("pillion-attach"),

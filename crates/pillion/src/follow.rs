@@ -1,4 +1,4 @@
-//! While pillion runs: devices, connections and the rules in force are followed.
+//! The main loop: follows devices, connections, and the cgroups and containers of the rules.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -6,24 +6,32 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags};
 use pillion_bpf::host::interruption::poll;
 use pillion_bpf::{
-    Attachment, Change, Error, FollowedRules, Policy, Selection, cgroup2_mount, is_whole,
+    Attachment, Change, Error, FollowedRules, Policy, Selection, cgroup2_mount, is_full_hierarchy,
 };
-use pillion_cli::print::say_line;
 
-/// How often it is looked whether connections find no place, or others have detached something, and
-/// whether something else is due.
-const RECOUNT: Duration = Duration::from_secs(1);
+/// Interval of checks: connections without a slot, programs that others detached, and due work.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What goes along with the following.
+/// Callbacks of the main loop.
 pub trait Watcher {
-    /// Is told of each change.
-    fn tell(&mut self, change: &Change);
+    /// Reports a change.
+    fn report(&mut self, change: &Change);
 
-    /// Is called about each second.
-    fn keep_up(&mut self, _attachment: &Attachment, _selection: &Selection) {}
+    /// Does periodic work, about once per second.
+    fn update(&mut self, _attachment: &Attachment, _selection: &Selection) {}
 }
 
-/// Waits until `signals` can be read, and follows devices and connections until then.
+/// Logs a change. Failures, which are retried, and the connection limit are warnings.
+pub fn log_change(change: &Change) {
+    match change {
+        Change::Failed(_) | Change::LimitReached => log::warn!("{change}"),
+        Change::Attached(_) | Change::Detached(_) | Change::Reattached | Change::BelowLimit => {
+            log::info!("{change}");
+        }
+    }
+}
+
+/// Follows devices and connections until `signals` is readable.
 pub fn until_readable(
     signals: &impl AsFd,
     attachment: &mut Attachment,
@@ -33,8 +41,8 @@ pub fn until_readable(
     until_readable_or(signals, attachment, selection, None, watcher).map(drop)
 }
 
-/// Waits until `signals` can be read or the moment `end` comes, and follows devices and connections
-/// until then; true if `signals` can be read.
+/// Follows devices and connections until `signals` is readable, or until `end`; returns true if
+/// `signals` is readable.
 pub fn until_readable_or(
     signals: &impl AsFd,
     attachment: &mut Attachment,
@@ -48,99 +56,111 @@ pub fn until_readable_or(
             PollFd::new(selection.as_fd(), PollFlags::POLLIN),
         ];
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        let patience = left.map_or(RECOUNT, |left| left.min(RECOUNT));
-        poll(&mut fds, Some(patience))?;
+        let timeout = left.map_or(CHECK_INTERVAL, |left| left.min(CHECK_INTERVAL));
+        poll(&mut fds, Some(timeout))?;
         let is_ready = |fd: &PollFd| fd.any().unwrap_or(false);
         let (signal, devices) = (is_ready(&fds[0]), is_ready(&fds[1]));
         if devices {
             let changes = attachment.follow(selection);
-            changes.iter().for_each(|change| watcher.tell(change));
+            changes.iter().for_each(|change| watcher.report(change));
         }
-        for look in [Attachment::stay, Attachment::recount] {
-            let changes = look(attachment, selection);
-            changes.iter().for_each(|change| watcher.tell(change));
+        for check in [Attachment::reattach, Attachment::recount] {
+            let changes = check(attachment, selection);
+            changes.iter().for_each(|change| watcher.report(change));
         }
-        watcher.keep_up(attachment, selection);
+        watcher.update(attachment, selection);
         if signal || left.is_some_and(|left| left.is_zero()) {
             return Ok(signal);
         }
     }
 }
 
-// The rules in force, and warnings about them, while cgroups and containers that they name come and go.
+// The rules in force, and warnings about rules that cover nothing.
 
-/// The rules in force, and what was said of them.
+/// The rules in force, and the warnings about them.
 pub struct Rules {
     followed: FollowedRules,
-    /// What covered nothing at the last look.
-    idle: Vec<String>,
-    /// Why cgroups are followed no longer, if that is so.
-    failing: Option<String>,
+    /// Warnings at the last check.
+    warnings: Vec<String>,
+    /// Why cgroups cannot be followed, if so.
+    failure: Option<String>,
 }
 
 impl Rules {
-    /// Those that a policy has, as it finds cgroups and its containers.
+    /// Resolves the cgroups and containers of a policy.
     pub fn of(policy: Policy) -> Result<Self, Error> {
         Ok(Self {
             followed: FollowedRules::of(policy)?,
-            idle: Vec::new(),
-            failing: None,
+            warnings: Vec::new(),
+            failure: None,
         })
     }
 
     /// Puts the rules into force.
-    pub fn put(&self, attachment: &Attachment) -> Result<(), Error> {
-        self.followed.put(attachment)
+    pub fn apply(&self, attachment: &Attachment) -> Result<(), Error> {
+        self.followed.apply(attachment)
     }
 
-    /// Other rules are in force now.
+    /// Replaces the rules after a reload, and keeps the warnings.
     pub fn replace(&mut self, rules: Self) {
-        let idle = std::mem::take(&mut self.idle);
-        *self = Self { idle, ..rules };
+        let warnings = std::mem::take(&mut self.warnings);
+        *self = Self { warnings, ..rules };
     }
 
-    /// Puts the rules into force again if cgroups have come or gone, time and again until that
-    /// succeeds; gives what fails, in words.
-    pub fn keep_up(&mut self, attachment: &Attachment, selection: &Selection) -> Option<&str> {
+    /// Applies the rules again if their cgroups changed, and retries until that succeeds; returns the
+    /// failure.
+    pub fn update(&mut self, attachment: &Attachment, selection: &Selection) -> Option<&str> {
         let followed = self.followed.follow(attachment, selection);
-        let failing = followed
+        let failure = followed
             .err()
-            .map(|error| format!("cgroups have changed, and the rules do not follow: {error}"));
-        if let Some(why) = &failing
-            && self.failing != failing
+            .map(|error| format!("cgroups changed, but the rules could not follow: {error}"));
+        if let Some(why) = &failure
+            && self.failure != failure
         {
-            say_line!("pillion: {why}; trying again");
+            log::warn!("{why}; trying again");
         }
-        self.failing = failing;
-        self.failing.as_deref()
+        self.failure = failure;
+        self.failure.as_deref()
     }
 
-    /// Says what covers nothing, each once until that is so no longer, by whatever comes or goes;
-    /// gives all of it.
-    pub fn tell_of_idle(&mut self, selection: &Selection) -> &[String] {
+    /// Logs each new warning once, and its end; returns all current ones.
+    pub fn warn(&mut self, selection: &Selection) -> &[String] {
         let names = selection.unmatched();
-        let names = names.map(|name| format!("no {name} is there"));
-        let idle = self.followed.idle(selection.containers_in_version_1());
-        let idle = idle.into_iter().chain(self.followed.left_out());
-        let idle = idle.chain(names).chain(selection.unseen());
-        let idle: Vec<_> = idle.collect();
-        for new in idle.iter().filter(|it| !self.idle.contains(it)) {
-            say_line!("pillion: covers nothing: {new}");
+        let names = names.map(|name| format!("no {name} exists: nothing is covered there"));
+        let unmatched = self
+            .followed
+            .unmatched_rules(selection.cgroup1_containers());
+        let unmatched = unmatched.into_iter().map(|it| covers_nothing(&it));
+        let warnings = unmatched.chain(self.followed.truncated_rules());
+        let warnings = warnings.chain(names).chain(selection.unseen());
+        let warnings: Vec<_> = warnings.collect();
+        for new in warnings.iter().filter(|it| !self.warnings.contains(it)) {
+            log::warn!("{new}");
         }
-        for old in self.idle.iter().filter(|it| !idle.contains(it)) {
-            say_line!("pillion: no longer: covers nothing: {old}");
+        for old in self.warnings.iter().filter(|it| !warnings.contains(it)) {
+            log::info!("resolved: {old}");
         }
-        self.idle = idle;
-        &self.idle
+        self.warnings = warnings;
+        &self.warnings
     }
 }
 
-/// What it means that only a part of the hierarchy can be seen, if that is so.
-pub fn of_the_view() -> Option<String> {
-    let mount = cgroup2_mount().ok().filter(|mount| !is_whole(mount))?;
+/// Formats a rule that matches nothing, `rule 1: reason`, as `rule 1 covers nothing: reason`.
+pub fn covers_nothing(unmatched: &str) -> String {
+    match unmatched.split_once(": ") {
+        Some((rule, why)) => format!("{rule} covers nothing: {why}"),
+        None => format!("covers nothing: {unmatched}"),
+    }
+}
+
+/// Returns a warning if only a part of the cgroup hierarchy is visible.
+pub fn view_warning() -> Option<String> {
+    let mount = cgroup2_mount()
+        .ok()
+        .filter(|mount| !is_full_hierarchy(mount))?;
     Some(format!(
-        "only sockets of this container are seen, for {} is a part of the host's cgroups: to \
-         cover others as well, give it the host's cgroup namespace and /sys/fs/cgroup",
+        "only sockets of this container are visible, because {} is a part of the host's cgroups: \
+         to cover others, give it the host's cgroup namespace and /sys/fs/cgroup",
         mount.display()
     ))
 }

@@ -1,5 +1,5 @@
-//! Handing over to a new version without a gap: the successor is begun while this process goes on,
-//! and ends it once it is at work itself. Meanwhile what one has bundled the other leaves alone.
+//! Hand-over to a new version without a gap: this process starts the new process and continues until
+//! that is ready and ends it. Segments that one process bundled pass the other one unchanged.
 
 use std::env;
 use std::ffi::OsString;
@@ -25,172 +25,180 @@ use pillion_bpf::host::interruption::poll;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// Has the process id of the one that is succeeded.
-const OF: &str = "PILLION_SUCCEEDS";
+/// Environment variable with the process id of the old process.
+const OLD_PROCESS: &str = "PILLION_OLD_PROCESS";
 
-/// Has the same, and the number of the file by which the successor tells its process id; it ends with
-/// it.
-const LIFE: &str = "PILLION_SUCCESSOR_TELLS";
+/// Environment variable with that process id and the descriptor of a pipe. The new process writes its
+/// process id there, and the pipe closes when it exits.
+const PIPE: &str = "PILLION_HANDOVER_PIPE";
 
-/// Has the same, the number of the file that is the map of requests, and the layout of what is in it.
+/// Environment variable with that process id, the descriptor of the map of requests, and its layout.
 const REQUESTS: &str = "PILLION_REQUESTS";
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// How long a successor may take to be at work: programs are verified in seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time until a new process must be ready: programs are verified in seconds.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The successor that was begun, if one was, until it has taken over or failed.
+/// A hand-over, until the new process takes over or fails.
 #[derive(Debug, Default)]
 pub struct Handover {
-    begun: Option<Begun>,
-    /// The last one that was not to take over any more: it may have said before that it does.
-    given_up: Option<Pid>,
+    new_process: Option<NewProcess>,
+    /// The last new process that was stopped; a signal from it may be pending.
+    stopped: Option<Pid>,
 }
 
 #[derive(Debug)]
-struct Begun {
-    /// This process's child, until that has left its work to one of its own (`leave_predecessor`).
-    first: Option<Child>,
-    life: PipeReader,
-    /// Who has taken over from the first, once that is told.
+struct NewProcess {
+    /// This process's child, until it forks the final process (`detach_from_old_process`).
+    child: Option<Child>,
+    /// Closes when the final process exits.
+    pipe: PipeReader,
+    /// The final process, once it has sent its id.
     process: Option<Process>,
-    since: Instant,
+    started_at: Instant,
 }
 
-/// A process, and the handle that nobody else has once it has ended.
+/// A process and its pidfd, which remains valid after the id is reused.
 #[derive(Debug)]
 struct Process(Pid, OwnedFd);
 
 impl Handover {
-    /// Begins what now has this program's name, with the same arguments and what applications asked,
-    /// and does not wait for it.
-    pub fn begin(&mut self, requests: &Requests) -> Result<()> {
-        if self.begun.is_some() {
-            bail!("one was begun before, and is not at work yet");
+    /// Starts the program that now has the name of this one's file, with the same arguments and the
+    /// requests of applications. Does not wait for it.
+    pub fn start(&mut self, requests: &Requests) -> Result<()> {
+        if self.new_process.is_some() {
+            bail!("another hand-over is in progress");
         }
         let program = PROGRAM.get().context("find this program")?;
-        let (life, tells) = io::pipe().context("make a pipe")?;
-        wait_for_children().context("hear of its end")?;
+        let (pipe, write_end) = io::pipe().context("make a pipe")?;
+        keep_exited_children().context("set SIGCHLD to its default")?;
         let own = std::process::id();
         let map = requests.map().as_raw_fd();
-        let mut successor = Command::new(program);
-        successor.args(env::args_os().skip(1));
-        successor.env(OF, own.to_string());
-        successor.env(LIFE, format!("{own} {}", tells.as_raw_fd()));
-        successor.env(REQUESTS, format!("{own} {map} {}", requests.layout()));
-        leave_open(&mut successor, [tells.as_fd(), requests.map()]);
-        let first = successor.spawn();
-        self.begun = Some(Begun {
-            first: Some(first.with_context(|| format!("begin {}", program.display()))?),
-            life,
+        let mut command = Command::new(program);
+        command.args(env::args_os().skip(1));
+        command.env(OLD_PROCESS, own.to_string());
+        command.env(PIPE, format!("{own} {}", write_end.as_raw_fd()));
+        command.env(REQUESTS, format!("{own} {map} {}", requests.layout()));
+        inherit_files(&mut command, [write_end.as_fd(), requests.map()]);
+        log::debug!("starting the new process {}", program.display());
+        let child = command.spawn();
+        self.new_process = Some(NewProcess {
+            child: Some(child.with_context(|| format!("start {}", program.display()))?),
+            pipe,
             process: None,
-            since: Instant::now(),
+            started_at: Instant::now(),
         });
         Ok(())
     }
 
-    /// Begins another, where one is not at work yet: it does not know what has changed since.
-    pub fn begin_again(&mut self, may: Result<()>, requests: &Requests) -> Result<()> {
-        if self.begun.is_none() {
+    /// Restarts a hand-over that is in progress, because the new process does not know the reloaded rules.
+    pub fn restart(&mut self, allowed: Result<()>, requests: &Requests) -> Result<()> {
+        if self.new_process.is_none() {
             return Ok(());
         }
-        self.give_up();
-        may?;
-        self.begin(requests)
+        self.stop();
+        allowed?;
+        self.start(requests)
     }
 
-    /// Is the signal from it? From one that was given up there may be one, too.
-    pub fn has_sent(&self, signal: &siginfo) -> bool {
+    /// Returns true if the signal is from the new process, and not from a stopped one.
+    pub fn is_from_new_process(&self, signal: &siginfo) -> bool {
         let sender = signal.ssi_pid.cast_signed();
-        let is_given_up = self.given_up.is_some_and(|it| it.as_raw_pid() == sender);
-        self.begun.is_some() && !is_given_up
+        let is_stopped = self.stopped.is_some_and(|it| it.as_raw_pid() == sender);
+        self.new_process.is_some() && !is_stopped
     }
 
-    /// Has it read its rules again, once it has taken over: what this process was told came too late.
-    pub fn have_it_read_again(&mut self) {
-        if let Some(begun) = &mut self.begun
-            && begun.hear(Duration::ZERO)
-            && let Some(Process(_, process)) = &begun.process
+    /// Makes the new process reload its rules, after a SIGHUP that this process received too late.
+    pub fn forward_reload(&mut self) {
+        if let Some(new) = &mut self.new_process
+            && new.receive_id(Duration::ZERO)
+            && let Some(Process(_, process)) = &new.process
         {
             let _ = pidfd_send_signal(process, Signal::HUP);
         }
     }
 
-    /// Looks after it; an error says why there is none any more.
-    pub fn look(&mut self) -> Result<()> {
-        let Some(begun) = &mut self.begun else {
+    /// Checks the new process, if any.
+    ///
+    /// # Errors
+    /// Why it failed; it is stopped then.
+    pub fn check(&mut self) -> Result<()> {
+        let Some(new) = &mut self.new_process else {
             return Ok(());
         };
-        let looked = begun.look();
-        if looked.is_err() {
-            self.give_up();
+        let checked = new.check();
+        if checked.is_err() {
+            self.stop();
         }
-        looked
+        checked
     }
 
-    /// Ends it.
-    pub fn give_up(&mut self) {
-        if let Some(mut begun) = self.begun.take() {
-            begun.end();
-            self.given_up = begun.process.map(|it| it.0);
+    /// Stops the new process, if any.
+    pub fn stop(&mut self) {
+        if let Some(mut new) = self.new_process.take() {
+            new.stop();
+            self.stopped = new.process.map(|it| it.0);
         }
     }
 }
 
-impl Begun {
-    fn look(&mut self) -> Result<()> {
-        if let Some(first) = &mut self.first
-            && let Some(status) = first.try_wait().context("wait for it")?
+impl NewProcess {
+    fn check(&mut self) -> Result<()> {
+        if let Some(child) = &mut self.child
+            && let Some(status) = child.try_wait().context("wait for the new process")?
         {
-            self.first = None;
+            self.child = None;
             if !status.success() {
-                bail!("it ended: {status}");
+                bail!("the new process exited: {status}");
             }
         }
-        if !self.hear(Duration::ZERO) {
-            bail!("it ended");
+        if !self.receive_id(Duration::ZERO) {
+            bail!("the new process exited");
         }
-        if self.since.elapsed() > PATIENCE {
-            bail!("it was not at work after {} s", PATIENCE.as_secs());
+        if self.started_at.elapsed() > TIMEOUT {
+            bail!(
+                "the new process was not ready after {} s",
+                TIMEOUT.as_secs()
+            );
         }
         Ok(())
     }
 
-    /// Hears which process it is, if that is told in time; false once there is none.
-    fn hear(&mut self, patience: Duration) -> bool {
-        if !self.has_news(patience) {
+    /// Receives the id of the final process, if it arrives in time; returns false once it has exited.
+    fn receive_id(&mut self, timeout: Duration) -> bool {
+        if !self.is_readable(timeout) {
             return true;
         }
-        let mut told = [0; size_of::<i32>()];
-        match self.life.read_exact(&mut told) {
+        let mut id = [0; size_of::<i32>()];
+        match self.pipe.read_exact(&mut id) {
             Ok(()) => {
-                let process = Pid::from_raw(i32::from_ne_bytes(told));
+                let process = Pid::from_raw(i32::from_ne_bytes(id));
                 let open = |it| Some(Process(it, pidfd_open(it, PidfdFlags::empty()).ok()?));
                 let process = process.and_then(open);
-                // As long as it has the pipe, its number is nobody else's.
-                let lives = !self.has_news(Duration::ZERO);
-                self.process = process.filter(|_| lives);
-                lives
+                // The id is not reused while the process has the pipe open.
+                let is_alive = !self.is_readable(Duration::ZERO);
+                self.process = process.filter(|_| is_alive);
+                is_alive
             }
             Err(error) => error.kind() != ErrorKind::UnexpectedEof,
         }
     }
 
-    /// Is there something to read, be it that there will be no more?
-    fn has_news(&self, patience: Duration) -> bool {
-        let mut fds = [PollFd::new(self.life.as_fd(), PollFlags::POLLIN)];
-        matches!(poll(&mut fds, Some(patience)), Ok(1..))
+    /// Returns true if the pipe has data or is closed.
+    fn is_readable(&self, timeout: Duration) -> bool {
+        let mut fds = [PollFd::new(self.pipe.as_fd(), PollFlags::POLLIN)];
+        matches!(poll(&mut fds, Some(timeout)), Ok(1..))
     }
 
-    fn end(&mut self) {
-        if let Some(first) = &mut self.first {
-            let _ = first.kill();
-            let _ = first.wait();
+    fn stop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
         }
-        // The first may have left it to another at this moment, which then tells.
+        // The child may have forked the final process just now; that sends its id.
         if self.process.is_none() {
-            self.hear(Duration::from_secs(1));
+            self.receive_id(Duration::from_secs(1));
         }
         if let Some(Process(_, process)) = &self.process {
             let _ = pidfd_send_signal(process, Signal::KILL);
@@ -198,29 +206,29 @@ impl Begun {
     }
 }
 
-/// Has children stay until they are waited for, even if whoever began this process ignores theirs.
-fn wait_for_children() -> nix::Result<()> {
-    // SAFETY: no handler runs.
+/// Keeps exited children until they are waited for, even if SIGCHLD was ignored at the start.
+fn keep_exited_children() -> nix::Result<()> {
+    // SAFETY: no handler is installed.
     unsafe { nix::sys::signal::signal(SIGCHLD, SigHandler::SigDfl) }.map(drop)
 }
 
-/// Has the command's process keep files that would be closed.
-fn leave_open(command: &mut Command, files: [BorrowedFd; 2]) {
+/// Makes the command inherit these files.
+fn inherit_files(command: &mut Command, files: [BorrowedFd; 2]) {
     let files = files.map(|file| file.as_raw_fd());
-    let keep = move || {
+    let clear_cloexec = move || {
         for file in files {
-            // SAFETY: open in the process that this one was made from.
+            // SAFETY: it is open in the parent of this process.
             let file = unsafe { BorrowedFd::borrow_raw(file) };
             fcntl_setfd(file, FdFlags::empty())?;
         }
         Ok(())
     };
-    // SAFETY: system calls alone.
-    unsafe { command.pre_exec(keep) };
+    // SAFETY: it only makes system calls.
+    unsafe { command.pre_exec(clear_cloexec) };
 }
 
-/// The name of the program's file, under which another may be put. To be asked at the start: once the
-/// file is called otherwise, the kernel would tell that name.
+/// Stores the path of this program's file, which a new version may replace. Must run at the start: the
+/// kernel reports the new name of a file that was renamed.
 pub fn remember_program() -> Result<()> {
     let path = env::current_exe().context("find this program")?;
     let bytes = path.as_os_str().as_bytes();
@@ -229,17 +237,17 @@ pub fn remember_program() -> Result<()> {
     Ok(())
 }
 
-// The signal by which a successor ends the one that it succeeds, told from others.
+// The signal by which the new process ends the old one.
 
-/// Is it a successor that sends this signal? It adds its process id, as `kill` does not.
-pub fn is_successors(signal: &siginfo) -> bool {
+/// Returns true if the signal has its sender's process id as value, which `kill` does not add.
+pub fn is_handover_signal(signal: &siginfo) -> bool {
     signal.ssi_code == libc::SI_QUEUE && signal.ssi_int == signal.ssi_pid.cast_signed()
 }
 
-/// Ends a process as its successor; an error if it has ended.
-pub fn end(process: BorrowedFd) -> io::Result<()> {
+/// Ends the old process by SIGTERM with this process's id; fails if it has exited.
+pub fn end_process(process: BorrowedFd) -> io::Result<()> {
     let own = nix::unistd::Pid::this().as_raw();
-    let said = Said {
+    let info = SignalInfo {
         signo: libc::SIGTERM,
         errno: 0,
         code: libc::SI_QUEUE,
@@ -250,9 +258,9 @@ pub fn end(process: BorrowedFd) -> io::Result<()> {
         unused: [0; 12],
     };
     let process = process.as_raw_fd();
-    let said = &raw const said;
-    // SAFETY: a system call that reads a structure of the kernel's, which lives across it.
-    match unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process, libc::SIGTERM, said, 0) } {
+    let info = &raw const info;
+    // SAFETY: the system call only reads `info`, which lives until it returns.
+    match unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process, libc::SIGTERM, info, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -260,7 +268,7 @@ pub fn end(process: BorrowedFd) -> io::Result<()> {
 
 /// The kernel's `siginfo_t` of a queued signal, on 64-bit machines.
 #[repr(C, align(8))]
-struct Said {
+struct SignalInfo {
     signo: c_int,
     errno: c_int,
     code: c_int,
@@ -271,83 +279,83 @@ struct Said {
     unused: [u64; 12],
 }
 
-const _: () = assert!(size_of::<Said>() == size_of::<libc::siginfo_t>());
+const _: () = assert!(size_of::<SignalInfo>() == size_of::<libc::siginfo_t>());
 
-// The new process: it leaves the old one, and ends it when it is ready itself.
+// The new process: it detaches from the old one, and ends it when it is ready.
 
-static PREDECESSOR: OnceLock<Predecessor> = OnceLock::new();
+static OLD: OnceLock<OldProcess> = OnceLock::new();
 
 #[derive(Debug)]
-struct Predecessor {
+struct OldProcess {
     pid: nix::unistd::Pid,
-    /// It alone, whoever has its number once it has ended.
+    /// Pidfd, which remains valid after the id is reused.
     process: OwnedFd,
-    /// Open as long as this process lives.
-    _life: Option<File>,
+    /// Stays open until this process exits.
+    _pipe: Option<File>,
     requests: Option<Requests>,
 }
 
-/// The process that this one is to succeed.
-pub fn predecessor() -> Option<nix::unistd::Pid> {
-    PREDECESSOR.get().map(|it| it.pid)
+/// Returns the old process of a hand-over.
+pub fn old_process() -> Option<nix::unistd::Pid> {
+    OLD.get().map(|it| it.pid)
 }
 
-/// What applications asked of the one that is to be succeeded, unless that is too old to leave it.
+/// Returns the requests of applications from the old process, if it passed them on.
 pub fn inherited() -> Option<&'static Requests> {
-    PREDECESSOR.get()?.requests.as_ref()
+    OLD.get()?.requests.as_ref()
 }
 
-/// Whether the one is there that this process is to succeed, if it is to succeed one.
+/// Checks that the old process of a hand-over still runs.
 ///
 /// # Errors
-/// If that has ended, with all that it was asked to do: this one is to end as well.
-pub fn is_still_to_succeed() -> Result<()> {
-    let Some(predecessor) = PREDECESSOR.get() else {
+/// If it has exited: this process must exit as well.
+pub fn check_old_process() -> Result<()> {
+    let Some(old) = OLD.get() else {
         return Ok(());
     };
-    let process = predecessor.process.as_fd();
+    let process = old.process.as_fd();
     let mut fds = [PollFd::new(process, PollFlags::POLLIN)];
     if let Ok(1..) = poll(&mut fds, Some(Duration::ZERO)) {
-        bail!("the pillion that this one was to succeed has ended");
+        bail!("the old process of the hand-over has exited");
     }
     Ok(())
 }
 
-/// Where this process is to succeed another: lets go of it, so that a service manager becomes the
-/// parent and can wait for this one as for any main process. To be called while there is one thread.
+/// Detaches the new process of a hand-over from the old one, so that the service manager becomes its
+/// parent and can wait for it as the main process. Must run while there is one thread.
 ///
 /// # Errors
-/// If that has ended already, so that there is nothing to succeed.
-pub fn leave_predecessor() -> Result<()> {
-    let pid = env::var(OF).ok().and_then(|pid| pid.parse().ok());
+/// If the old process has exited.
+pub fn detach_from_old_process() -> Result<()> {
+    let pid = env::var(OLD_PROCESS).ok().and_then(|pid| pid.parse().ok());
     let Some(pid) = pid.and_then(Pid::from_raw) else {
         return Ok(());
     };
     let process = pidfd_open(pid, PidfdFlags::empty());
     let pid = nix::unistd::Pid::from_raw(pid.as_raw_pid());
-    // It may have ended: the number may be another's by now.
+    // If it has exited, the id may belong to another process.
     if pid != getppid() {
-        bail!("{OF}={pid}: that has ended, or it is not what has begun this process");
+        bail!("{OLD_PROCESS}={pid} is not the parent of this process, or it has exited");
     }
     let process = process?;
-    let life = told(LIFE, pid).and_then(|life| received(&life));
-    let mut life = life.map(File::from);
-    let requests = told(REQUESTS, pid).and_then(|text| {
+    let pipe = variable_of(PIPE, pid).and_then(|number| inherited_file(&number));
+    let mut pipe = pipe.map(File::from);
+    let requests = variable_of(REQUESTS, pid).and_then(|text| {
         let (map, layout) = text.split_once(' ')?;
-        Some(Requests::left(received(map)?, layout.to_owned()))
+        Some(Requests::left(inherited_file(map)?, layout.to_owned()))
     });
-    // SAFETY: this process has a single thread, so the child may do as it likes.
+    // SAFETY: this process has a single thread.
     match unsafe { fork() }? {
-        // SAFETY: leaves without running what was registered for its exit.
+        // SAFETY: exits without running exit handlers.
         ForkResult::Parent { .. } => unsafe { libc::_exit(0) },
         ForkResult::Child => {
-            if let Some(life) = &mut life {
-                life.write_all(&nix::unistd::Pid::this().as_raw().to_ne_bytes())?;
+            if let Some(pipe) = &mut pipe {
+                pipe.write_all(&nix::unistd::Pid::this().as_raw().to_ne_bytes())?;
             }
-            let _ = PREDECESSOR.set(Predecessor {
+            let _ = OLD.set(OldProcess {
                 pid,
                 process,
-                _life: life,
+                _pipe: pipe,
                 requests,
             });
             Ok(())
@@ -355,34 +363,32 @@ pub fn leave_predecessor() -> Result<()> {
     }
 }
 
-/// What the parent says in a variable; one of an older version says nothing, and leaves what was
-/// there.
-fn told(variable: &str, parent: nix::unistd::Pid) -> Option<String> {
+/// Returns a variable that the parent has set. The value starts with its process id, because an older
+/// version may pass on its own parent's variable.
+fn variable_of(variable: &str, parent: nix::unistd::Pid) -> Option<String> {
     let text = env::var(variable).ok()?;
-    let told = text.strip_prefix(&format!("{parent} "))?;
-    Some(told.to_owned())
+    let value = text.strip_prefix(&format!("{parent} "))?;
+    Some(value.to_owned())
 }
 
-/// A file that was left open by the parent.
-fn received(number: &str) -> Option<OwnedFd> {
+/// Returns a file that the parent left open.
+fn inherited_file(number: &str) -> Option<OwnedFd> {
     let number: RawFd = number.parse().ok().filter(|it| *it > 2)?;
-    // SAFETY: the parent says that it is open, and nobody else here knows of it.
+    // SAFETY: the parent opened it, and nothing else uses it here.
     let file = unsafe { BorrowedFd::borrow_raw(number) };
     fcntl_setfd(file, FdFlags::CLOEXEC).ok()?;
-    // SAFETY: it is open, as was just seen.
+    // SAFETY: fcntl has just succeeded, so it is open.
     Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Ends the process that this one succeeds, if it succeeds one.
+/// Ends the old process of a hand-over, if any.
 ///
 /// # Errors
-/// As [`is_still_to_succeed`].
+/// As [`check_old_process`].
 pub fn take_over() -> Result<()> {
-    is_still_to_succeed()?;
-    match PREDECESSOR.get() {
-        Some(predecessor) => {
-            end(predecessor.process.as_fd()).context("end the one that is succeeded")
-        }
+    check_old_process()?;
+    match OLD.get() {
+        Some(old) => end_process(old.process.as_fd()).context("end the old process"),
         None => Ok(()),
     }
 }

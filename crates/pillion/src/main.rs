@@ -26,15 +26,14 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 use pillion_cli::exit::is;
 use pillion_cli::help::{CompletionsArgs, ManArgs};
-use pillion_cli::print::say_line;
 use pillion_cli::settings::BadInput;
-use pillion_cli::{VERSION, exit, help};
+use pillion_cli::{VERSION, exit, help, log as logger};
 
-use crate::process::{as_the_caller, refuse_if_setuid};
-use crate::trial::RecordError;
+use crate::process::{refuse_if_setuid, with_caller_privileges};
+use crate::trial::StateError;
 
-/// `lab`, and the subcommands that only `pillion-lab` has: people may type them here.
-const OF_THE_LAB: [&str; 15] = [
+/// `lab` and the subcommands of `pillion-lab`, for a hint to users who type them here.
+const LAB_COMMANDS: [&str; 15] = [
     "analyse",
     "boot",
     "compare",
@@ -78,10 +77,10 @@ enum Command {
 }
 
 impl Command {
-    fn refuse(&self) -> Result<(), BadInput> {
+    fn check_setuid(&self) -> Result<(), BadInput> {
         match self {
             Self::Run(_) => Ok(()),
-            _ => refuse_if_setuid("all but `pillion run`"),
+            _ => refuse_if_setuid("commands other than `pillion run`"),
         }
     }
 
@@ -103,11 +102,12 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let command = match as_the_caller(help::parse) {
+    logger::start("pillion", logger::LogLevel::default());
+    let command = match with_caller_privileges(help::parse) {
         Ok(Cli { command }) => command,
         Err(refusal) => return explain(&refusal),
     };
-    let result = match command.refuse() {
+    let result = match command.check_setuid() {
         Ok(()) => command.execute(),
         Err(refusal) => Err(refusal.into()),
     };
@@ -115,20 +115,20 @@ fn main() -> ExitCode {
 }
 
 fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
-    is(cause, pillion_bpf::Error::is_bad_input) || is(cause, RecordError::is_bad_input)
+    is(cause, pillion_bpf::Error::is_bad_input) || is(cause, StateError::is_bad_input)
 }
 
-/// Prints help, or what is wrong with the command line. Subcommands of `pillion-lab` are named and not
-/// started: a setuid program must not search `PATH`.
+/// Prints help, or the mistake in the command line. For subcommands of `pillion-lab` it prints a hint; it
+/// does not start them, because a setuid program must not search `PATH`.
 fn explain(refusal: &clap::Error) -> ExitCode {
     let word = match refusal.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(word)) if refusal.kind() == ErrorKind::InvalidSubcommand => word,
         _ => return help::explain("pillion", refusal),
     };
     match word.as_str() {
-        "lab" => say_line!("pillion: `pillion lab` is `pillion-lab`"),
-        word if OF_THE_LAB.contains(&word) => {
-            say_line!("pillion: `pillion {word}` is `pillion-lab {word}`");
+        "lab" => log::error!("`pillion lab` is `pillion-lab`"),
+        word if LAB_COMMANDS.contains(&word) => {
+            log::error!("`pillion {word}` is `pillion-lab {word}`");
         }
         _ => return help::explain("pillion", refusal),
     }
@@ -142,41 +142,41 @@ mod tests {
 
     use clap::CommandFactory;
     use pillion_cli::settings::policy;
-    use pillion_tests::documented::{blocks, check_commands, pages};
+    use pillion_tests::doc_commands::{blocks, check_commands, pages};
 
     use crate::*;
 
     #[test]
-    fn no_subcommand_is_one_of_the_lab() {
+    fn subcommands_differ_from_those_of_the_lab() {
         for command in Cli::command().get_subcommands() {
-            assert!(!OF_THE_LAB.contains(&command.get_name()));
+            assert!(!LAB_COMMANDS.contains(&command.get_name()));
         }
     }
 
     #[test]
-    fn options_of_experiments_stand_last_and_not_in_short_help() {
+    fn experimental_options_are_last_and_not_in_short_help() {
         for name in ["run", "attach"] {
             let mut cli = Cli::command();
             let command = cli.find_subcommand_mut(name).unwrap();
             let short = command.render_help().to_string();
             let long = command.render_long_help().to_string();
             let (_, last) = long.split_once("\nExperimental:\n").unwrap();
-            for option in ["rtt", "loss-rule", "target", "published", "unsafe"] {
+            for option in ["thin-rtt", "loss-rule", "target", "published", "unsafe"] {
                 assert!(!short.contains(&format!("--{option}")), "{name}: {short}");
                 assert!(last.contains(&format!("--{option}")), "{name}: {last}");
             }
-            assert!(!last.contains("--thin"), "{name}: {last}");
+            assert!(!last.contains("--thin "), "{name}: {last}");
         }
     }
 
     #[test]
-    fn commands_and_options_of_the_documentation_exist() {
+    fn documented_commands_and_options_exist() {
         let count = check_commands(&Cli::command());
         assert!(count > 40, "{count}");
     }
 
     #[test]
-    fn rules_of_the_documentation_are_sound() {
+    fn documented_rules_are_valid() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pillion.toml");
         let mut count = 0;
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_is_in_the_readme() {
+    fn readme_shows_every_command() {
         let pages = pages();
         let (_, readme) = pages
             .iter()
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_of_tests_that_the_documentation_names_is_there() {
+    fn documented_test_files_exist() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let folders = ["", "tests/netns", "tests/netns/lifecycle"].map(|it| root.join(it));
         let mut count = 0;
@@ -219,8 +219,8 @@ mod tests {
             let named = page.split('`').skip(1).step_by(2);
             for name in named.filter(|it| it.ends_with(".rs") && !it.contains(char::is_whitespace))
             {
-                let is_there = folders.iter().any(|folder| folder.join(name).exists());
-                assert!(is_there, "{}: {name}", path.display());
+                let exists = folders.iter().any(|folder| folder.join(name).exists());
+                assert!(exists, "{}: {name}", path.display());
                 count += 1;
             }
         }

@@ -11,23 +11,22 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use nix::unistd::{Uid, seteuid, setsid};
 use pillion_bpf::host::interruption::{poll, retry};
-use pillion_cli::beside;
-use pillion_cli::print::say_line;
+use pillion_cli::helper_process;
 use pillion_cli::settings::BadInput;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{
     Pid, PidfdFlags, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid,
 };
 
-// Signals that are read, like a file, rather than acted on at once.
+// Signals that are read from a descriptor.
 
-/// Has these signals wait to be read, from now on: one that comes early must not be lost, nor kill.
+/// Blocks these signals and returns a descriptor to read them. Early signals are neither lost nor fatal.
 pub fn receive_signals(signals: impl IntoIterator<Item = Signal>) -> Result<SignalFd> {
     let signals = block_set(signals)?;
     SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("receive signals")
 }
 
-/// Has these signals wait until they are received: they mean nothing yet.
+/// Blocks these signals until [`receive_signals`].
 pub fn block_signals(signals: impl IntoIterator<Item = Signal>) -> Result<()> {
     block_set(signals).map(drop)
 }
@@ -38,7 +37,7 @@ fn block_set(signals: impl IntoIterator<Item = Signal>) -> Result<SigSet> {
     Ok(signals)
 }
 
-/// The signal that has come.
+/// Reads a signal; `None` if interrupted.
 pub fn read_signal(signals: &SignalFd) -> Result<Option<siginfo>> {
     match signals.read_signal() {
         Err(Errno::EINTR) => Ok(None),
@@ -46,130 +45,129 @@ pub fn read_signal(signals: &SignalFd) -> Result<Option<siginfo>> {
     }
 }
 
-// Each device that is bundled on takes file descriptors. The limit that is usual, 1024, is there
-// for programs that use select(2), which pillion does not and the command may.
+// Each attached device needs file descriptors. The usual limit of 1024 protects programs that use
+// select(2): pillion does not, but the command of `run` may.
 
-/// How many files this process may have open.
+/// The limit of open files.
 #[derive(Clone, Copy)]
 pub struct Descriptors {
-    /// What it was given.
-    given: Option<(rlim_t, rlim_t)>,
+    /// Soft and hard limit at the start.
+    initial: Option<(rlim_t, rlim_t)>,
 }
 
 impl Descriptors {
-    /// As many as it may ask for, from now on.
+    /// Raises the soft limit to the hard one.
     pub fn raise() -> Self {
-        let given = getrlimit(Resource::RLIMIT_NOFILE).ok();
-        if let Some((_, hard)) = given {
-            // Where that is refused, the given limit does.
+        let initial = getrlimit(Resource::RLIMIT_NOFILE).ok();
+        if let Some((_, hard)) = initial {
+            // If that is refused, the initial limit stays.
             let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
         }
-        Self { given }
+        Self { initial }
     }
 
-    /// As many as it was given, which is for what it is about to execute.
-    pub fn lower(self) -> io::Result<()> {
-        let Some((soft, hard)) = self.given else {
+    /// Restores the initial limit, for a command.
+    pub fn restore(self) -> io::Result<()> {
+        let Some((soft, hard)) = self.initial else {
             return Ok(());
         };
         setrlimit(Resource::RLIMIT_NOFILE, soft, hard).map_err(io::Error::from)
     }
 }
 
-// A setuid bit lends root's privilege to whoever calls: for `run`, which gives it up again
-// before the command begins, and for nothing else.
+// With a setuid bit, any user runs pillion with root's privileges. Only `run` supports that: it drops
+// them before the command starts.
 
-/// Is the privilege not the caller's own?
+/// Returns true if the real and effective user differ.
 pub fn is_setuid() -> bool {
     Uid::current() != Uid::effective()
 }
 
-/// Does something with no more than the caller's own privilege: of a command line too, parts are tried
-/// out in the kernel.
-pub fn as_the_caller<T>(act: impl FnOnce() -> T) -> T {
-    let lent = Uid::effective();
-    let given_back = is_setuid() && seteuid(Uid::current()).is_ok();
+/// Runs `act` with the caller's own privileges. Parsing options loads kernel modules, for example.
+pub fn with_caller_privileges<T>(act: impl FnOnce() -> T) -> T {
+    let effective = Uid::effective();
+    let dropped = is_setuid() && seteuid(Uid::current()).is_ok();
     let result = act();
-    if given_back {
-        // The saved user is still the lent one.
-        let _ = seteuid(lent);
+    if dropped {
+        // The saved user id is still the effective one.
+        let _ = seteuid(effective);
     }
     result
 }
 
-/// Refuses what would let the caller do more than `run` does.
+/// Refuses an option or command in setuid mode.
 ///
 /// # Errors
-/// [`BadInput`] if the privilege is lent.
+/// [`BadInput`] with the remedy in setuid mode.
 pub fn refuse_if_setuid(what: &str) -> Result<(), BadInput> {
     if is_setuid() {
-        let remedy = "call it as root, or by sudo";
+        let remedy = "run it as root, or with sudo";
         return Err(BadInput(format!(
-            "{what}: not with a setuid pillion; {remedy}"
+            "{what}: not allowed for a setuid pillion; {remedy}"
         )));
     }
     Ok(())
 }
 
-// Capabilities while bundling: only those that following devices takes.
+// Capabilities after the start.
 
-/// To attach to devices that come.
-const TO_FOLLOW: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_NET_ADMIN];
+/// To attach to new devices.
+const FOR_DEVICES: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_NET_ADMIN];
 
-/// To enter the network namespaces that are named, and those of processes.
-const TO_ENTER: [Capability; 2] = [Capability::CAP_SYS_ADMIN, Capability::CAP_SYS_PTRACE];
+/// To enter other network namespaces.
+const FOR_NAMESPACES: [Capability; 2] = [Capability::CAP_SYS_ADMIN, Capability::CAP_SYS_PTRACE];
 
-/// To read and write files that another user's folder holds.
+/// To read and write files of other users.
 const FOR_FILES: [Capability; 2] = [
     Capability::CAP_DAC_OVERRIDE,
     Capability::CAP_DAC_READ_SEARCH,
 ];
 
-/// To load programs, which a successor does.
-const TO_SUCCEED: Capability = Capability::CAP_PERFMON;
+/// To load programs, in the new process of a hand-over.
+const FOR_HANDOVER: Capability = Capability::CAP_PERFMON;
 
-/// Gives up, for good, what neither this process nor a successor needs from here on.
-pub fn keep_what_following_takes(enters_namespaces: bool, has_files: bool) {
-    let mut effective = CapsHashSet::from(TO_FOLLOW);
+/// Drops all capabilities that neither this process nor the new one of a hand-over needs.
+pub fn drop_capabilities(enters_namespaces: bool, has_files: bool) {
+    let mut effective = CapsHashSet::from(FOR_DEVICES);
     if enters_namespaces {
-        effective.extend(TO_ENTER);
+        effective.extend(FOR_NAMESPACES);
     }
     if has_files {
         effective.extend(FOR_FILES);
     }
     let mut permitted = effective.clone();
-    permitted.insert(TO_SUCCEED);
-    // Who may not change the bounding set has little to lose.
+    permitted.insert(FOR_HANDOVER);
+    // Without CAP_SETPCAP the bounding set stays.
     let others = caps::read(None, CapSet::Bounding).unwrap_or_default();
     for other in others.difference(&permitted) {
         let _ = caps::drop(None, CapSet::Bounding, *other);
     }
-    keep(&effective, &permitted);
+    set_capabilities(&effective, &permitted);
 }
 
-/// Leaves to a thread of this process what reading takes.
-pub fn only_read() {
-    // Kernels before 5.19 want it of all that read maps.
-    let reading = CapsHashSet::from([Capability::CAP_BPF]);
-    keep(&reading, &reading);
+/// Drops all capabilities of this thread except those for reading maps.
+pub fn keep_read_capability() {
+    // Linux before 5.19 requires it for reading maps.
+    let needed = CapsHashSet::from([Capability::CAP_BPF]);
+    set_capabilities(&needed, &needed);
 }
 
-fn keep(effective: &CapsHashSet, permitted: &CapsHashSet) {
-    let kept = || {
+fn set_capabilities(effective: &CapsHashSet, permitted: &CapsHashSet) {
+    let set = || {
         let has = caps::read(None, CapSet::Permitted)?;
-        let of = |set: &CapsHashSet| set.intersection(&has).copied().collect();
+        let of = |it: &CapsHashSet| it.intersection(&has).copied().collect();
         caps::set(None, CapSet::Effective, &of(effective))?;
         caps::set(None, CapSet::Permitted, &of(permitted))
     };
-    if let Err(error) = kept() {
-        say_line!("pillion: keeps all capabilities: {error}");
+    if let Err(error) = set() {
+        log::warn!("capabilities not dropped: {error}");
     }
 }
 
-// Cgroups and filters outlive their process, and reports of bundles in flight still arrive after its
-// end. So a second process waits for that end, also by `kill -9`, and cleans up.
+// Cgroups and filters outlive their process, and DSACKs of bundles in flight arrive after its end. A
+// helper process waits for that end, even by `kill -9`, and cleans up.
 
-/// Handle of the cleanup helper; dropping it ends the helper, without a cleanup.
+/// Handle of the cleanup helper; dropping it stops the helper without a cleanup.
 pub struct CleanupHelper {
     process: OwnedFd,
     /// Pidfd of this process. The helper polls the same descriptor, so it must stay open.
@@ -179,8 +177,8 @@ pub struct CleanupHelper {
 impl Drop for CleanupHelper {
     fn drop(&mut self) {
         let _ = pidfd_send_signal(&self.process, rustix::process::Signal::KILL);
-        let its_end = || waitid(WaitId::PidFd(self.process.as_fd()), WaitIdOptions::EXITED);
-        let _ = retry(its_end);
+        let wait = || waitid(WaitId::PidFd(self.process.as_fd()), WaitIdOptions::EXITED);
+        let _ = retry(wait);
     }
 }
 
@@ -188,13 +186,13 @@ impl Drop for CleanupHelper {
 /// until `clean_up` closes them.
 pub fn start_cleanup(clean_up: impl FnOnce()) -> io::Result<CleanupHelper> {
     let this = pidfd_open(getpid(), PidfdFlags::empty())?;
-    let helper = beside::start_sharing(c"pillion-janitor", || {
+    let helper = helper_process::spawn_sharing_files(c"pillion-janitor", || {
         // A signal to pillion's process group must not kill the helper.
         let _ = setsid();
-        keep_what_following_takes(true, true);
+        drop_capabilities(true, true);
         let mut this = [PollFd::new(this.as_fd(), PollFlags::POLLIN)];
         if poll(&mut this, None).is_ok() {
-            beside::leave_standard_streams();
+            helper_process::discard_standard_streams();
             clean_up();
         }
     })?;

@@ -1,4 +1,4 @@
-//! `pillion run`: one command, its connections bundled.
+//! `pillion run`: bundles the connections of one command.
 
 use std::env;
 use std::ffi::{CString, OsString};
@@ -14,27 +14,26 @@ use nix::unistd::{self, Gid, Pid, Uid, initgroups, setgid, setuid};
 use pillion_bpf::{
     Attachment, Cgroup, Change, Mode, Namespaces, Policy, Programs, Rule, Scope, Selection,
 };
-use pillion_cli::command::{Inherited, Signals, cannot_run};
+use pillion_cli::command::{InheritedSignals, Signals, report_spawn_error};
 use pillion_cli::exit::one_line;
-use pillion_cli::print::say_line;
+use pillion_cli::log::{self as logger, LogLevel};
 use pillion_cli::settings::BadInput;
 
 use crate::args::BundlingArgs;
-use crate::follow::{Watcher, until_readable};
+use crate::follow::{Watcher, log_change, until_readable};
 use crate::process::{Descriptors, is_setuid, refuse_if_setuid, start_cleanup};
 use crate::stats::{Stats, summary};
 
-/// How long the command may have to wait for network devices to be attached to: a device takes
-/// the kernel tens of milliseconds. The others follow while it runs.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// Maximum delay of the command while devices are attached, at tens of milliseconds each. The others
+/// follow while it runs.
+const ATTACH_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Run a command with its TCP connections bundled
 ///
-/// The command runs as the calling user (under sudo: the user who called it), in a
-/// cgroup of its own; its children's connections are bundled too. Its terminal, signals
-/// and exit status are passed through (docs/process.md). Exit status 126 and 127 mean, as in
-/// shells, that the command could not be run or was not found. When it ends, one line on
-/// standard error says what was done.
+/// The command runs as the calling user (under sudo: the user who called it) in a cgroup of its own.
+/// Connections of its children are bundled too. Its terminal, signals and exit status are passed
+/// through (docs/operate/service.md). As in shells, exit status 126 means that the command could not be
+/// run, and 127 that it was not found. At the end, one line on standard error has the totals.
 #[derive(clap::Args)]
 #[command(override_usage = "pillion run [OPTIONS] -- <CMD>...")]
 pub struct Args {
@@ -42,8 +41,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// Leave it to the command: bundle the sockets that it switches on (docs/socket-option.md), and
-    /// no others
+    /// Bundle only sockets for which the command requests it (docs/guides/socket-api.md)
     #[arg(long)]
     on_request: bool,
 
@@ -51,9 +49,13 @@ pub struct Args {
     #[arg(long, short)]
     quiet: bool,
 
-    /// Keep the account of what was done in FILE, as JSON: each ten seconds, and at the end
+    /// Write the totals to FILE as JSON: every ten seconds and at the end
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
+
+    /// Lowest severity to log
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t)]
+    log_level: LogLevel,
 
     /// The command, after `--`
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
@@ -63,53 +65,54 @@ pub struct Args {
     bundling: BundlingArgs,
 }
 
-/// The bundler at work, and where its account goes.
+/// The attached programs, and their output.
 struct Bundler {
     attachment: Attachment,
     selection: Selection,
-    log: Log,
+    output: Output,
 }
 
-/// Where it tells what it does.
-struct Log {
+/// Log and file of totals.
+struct Output {
     quiet: bool,
     stats: Stats,
 }
 
-impl Watcher for Log {
-    fn tell(&mut self, change: &Change) {
+impl Watcher for Output {
+    fn report(&mut self, change: &Change) {
         if !self.quiet {
-            say_line!("pillion: {change}");
+            log_change(change);
         }
     }
 
-    fn keep_up(&mut self, attachment: &Attachment, _: &Selection) {
-        self.stats.keep_up(attachment);
+    fn update(&mut self, attachment: &Attachment, _: &Selection) {
+        self.stats.write_if_due(attachment);
     }
 }
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
+        logger::start("pillion", self.log_level);
         let user = User::for_command(self.user.as_deref())?;
-        self.bundling.refuse_lent()?;
+        self.bundling.refuse_in_setuid_mode()?;
         let options = self.bundling.options()?;
         let descriptors = Descriptors::raise();
         let mut selection = self.bundling.selection(&Namespaces::default())?;
-        let mut log = Log {
+        let mut output = Output {
             quiet: self.quiet,
-            stats: Stats::to(self.stats.clone())?,
+            stats: Stats::new(self.stats.clone())?,
         };
         let rule = Rule {
-            companions: self.bundling.how.companions,
+            tcp_options: self.bundling.how.tcp_options,
             mode: if self.on_request {
-                Mode::Allow(options)
+                Mode::OnRequest(options)
             } else {
                 Mode::Bundle(options)
             },
             ..Rule::default()
         };
-        // Held back first: what ends pillion early is to leave nothing.
-        let mut signals = Signals::hold().context("hold signals back")?;
+        // First, so that nothing remains after an early signal.
+        let mut signals = Signals::block().context("block signals")?;
         let programs = Programs::load(&Policy {
             rules: vec![rule],
             scope: Scope::Anywhere,
@@ -123,25 +126,25 @@ impl Args {
         let remains = programs.remains();
         let clean_up = || {
             remains.clear(&Namespaces::default(), Some(cgroup.as_fd()));
-            // A failure cannot be reported any more; the next pillion tries again.
+            // A failure cannot be reported here; the next pillion tries again.
             let _ = cgroup.remove();
         };
         let outcome = start_cleanup(clean_up)
             .context("start the cleanup helper")
             .and_then(|_helper| {
-                let patience = Some(PATIENCE);
+                let timeout = Some(ATTACH_TIMEOUT);
                 let (attachment, changes) =
-                    Attachment::begin(programs, cgroup.as_fd(), &mut selection, patience)?;
-                changes.iter().for_each(|change| log.tell(change));
+                    Attachment::start(programs, cgroup.as_fd(), &mut selection, timeout)?;
+                changes.iter().for_each(|change| output.report(change));
                 let bundler = Bundler {
                     attachment,
                     selection,
-                    log,
+                    output,
                 };
                 self.run_in(&cgroup, bundler, user.as_ref(), &mut signals, descriptors)
             });
         if let Err(error) = cgroup.remove() {
-            say_line!("pillion: {error}");
+            log::warn!("{error}");
         }
         outcome
     }
@@ -154,50 +157,49 @@ impl Args {
         signals: &mut Signals,
         descriptors: Descriptors,
     ) -> Result<ExitCode> {
-        if let Some(code) = signals.have_ended().context("read a signal")? {
+        if let Some(code) = signals.termination().context("read a signal")? {
             return Ok(code);
         }
         let command = match self.start(cgroup, user, signals.inherited(), descriptors)? {
             Ok(command) => command,
-            Err(error) => return Ok(cannot_run("pillion", &self.command[0], &error)),
+            Err(error) => return Ok(report_spawn_error("pillion", &self.command[0], &error)),
         };
         let follow = |signals: &SignalFd| {
             let Bundler {
                 attachment,
                 selection,
-                log,
+                output,
             } = &mut bundler;
-            until_readable(signals, attachment, selection, log)
+            until_readable(signals, attachment, selection, output)
         };
         let code = signals
-            .pass_to(command, follow)
+            .forward_to(command, follow)
             .context("wait for the command")?;
         // From here on the exit status is the command's, whatever else fails.
         bundler.attachment.finish();
-        if let Err(error) = self.account(&bundler) {
-            say_line!("pillion: {}", one_line(&error));
+        if let Err(error) = self.report_totals(&bundler) {
+            log::error!("{}", one_line(&error));
         }
         Ok(code)
     }
 
-    fn account(&self, bundler: &Bundler) -> Result<()> {
+    fn report_totals(&self, bundler: &Bundler) -> Result<()> {
         let totals = bundler.attachment.totals()?;
         if !self.quiet {
-            say_line!("pillion: {}", summary(&totals));
+            log::info!("{}", summary(&totals));
         }
-        bundler.log.stats.write(&totals)
+        bundler.output.stats.write(&totals)
     }
 
-    /// Starts the command. The inner error is the command's own: it does not exist, or may not be
-    /// run.
+    /// Starts the command. The inner error is the command's: not found, or not executable.
     fn start(
         &self,
         cgroup: &Cgroup,
         user: Option<&User>,
-        inherited: &Inherited,
+        inherited: &InheritedSignals,
         descriptors: Descriptors,
     ) -> Result<io::Result<Pid>> {
-        let mut door = cgroup.door()?;
+        let mut procs = cgroup.procs()?;
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]);
         if let Some(user) = user {
@@ -205,14 +207,14 @@ impl Args {
         }
         let user = user.cloned();
         let inherited = inherited.clone();
-        // SAFETY: between fork and exec only system calls are made, and no memory is
-        // shared with the parent that it could be changing.
+        // SAFETY: between fork and exec it only makes system calls, and shares no memory with the
+        // parent.
         unsafe {
             command.pre_exec(move || {
-                door.write_all(b"0")?;
-                descriptors.lower()?;
+                procs.write_all(b"0")?;
+                descriptors.restore()?;
                 if let Some(user) = &user {
-                    user.become_it()?;
+                    user.switch_to()?;
                 }
                 inherited.restore().map_err(io::Error::from)
             });
@@ -223,7 +225,7 @@ impl Args {
     }
 }
 
-// As whom the command runs: pillion needs privilege, the command does not.
+// The user of the command, which does not need pillion's privileges.
 
 /// A user other than the one pillion runs as.
 #[derive(Clone)]
@@ -235,8 +237,8 @@ pub struct User {
 }
 
 impl User {
-    /// The user named, or the caller of a setuid pillion, or of sudo; `None` if this process runs
-    /// as that user anyway.
+    /// Returns the named user, or the caller of a setuid pillion or of sudo; `None` if this process
+    /// runs as that user.
     fn for_command(name: Option<&str>) -> Result<Option<Self>> {
         if name.is_some() {
             refuse_if_setuid("--user")?;
@@ -244,7 +246,7 @@ impl User {
         let found = match (name, calling_uid()) {
             (Some(name), _) => unistd::User::from_name(name)
                 .with_context(|| format!("look up the user {name}"))?
-                .ok_or_else(|| BadInput(format!("--user: there is no user `{name}`")))?,
+                .ok_or_else(|| BadInput(format!("--user: no such user: `{name}`")))?,
             (None, Some(uid)) => unistd::User::from_uid(uid)
                 .with_context(|| format!("look up the user {uid}"))?
                 .ok_or_else(|| {
@@ -263,7 +265,7 @@ impl User {
         }))
     }
 
-    /// Variables of the environment that tell the command which user it runs as.
+    /// Returns the environment variables that name the user.
     pub fn environment(&self) -> [(&'static str, String); 3] {
         let name = self.name.to_string_lossy().into_owned();
         [
@@ -273,8 +275,8 @@ impl User {
         ]
     }
 
-    /// Makes this process the user's, and so gives up its privilege for good.
-    fn become_it(&self) -> io::Result<()> {
+    /// Switches this process to the user, and drops its privileges for good.
+    fn switch_to(&self) -> io::Result<()> {
         initgroups(&self.name, self.gid)?;
         setgid(self.gid)?;
         setuid(self.uid)?;

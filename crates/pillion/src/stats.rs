@@ -1,4 +1,4 @@
-//! Totals in words, and the file of `--stats`.
+//! Summary of totals, and the file of `--stats`.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -7,15 +7,14 @@ use anyhow::Result;
 use pillion_bpf::{Attachment, Outcome, Totals};
 use pillion_cli::exit::one_line;
 use pillion_cli::output_file::OutputFile;
-use pillion_cli::print::say_line;
 use pillion_stats::report::number::counted;
 
 use crate::process::refuse_if_setuid;
 
-// Totals in words.
+// Summary.
 
-/// One line: segments, bundled, redundant bytes and their share, losses, the time
-/// that their repair saved, reactions.
+/// Summarizes totals in one line: connections, segments, bundled, redundant bytes and their share,
+/// hidden losses, time saved, reactions.
 pub fn summary(totals: &Totals) -> String {
     let counters = &totals.counters;
     let mut line = format!(
@@ -26,41 +25,43 @@ pub fn summary(totals: &Totals) -> String {
         counted(counters.redundant_bytes, "redundant byte"),
         counters.bundled_share() * 100.0,
         counted(counters.hidden_losses, "hidden loss"),
-        seconds(counters.saved_us),
+        seconds(counters.time_saved_us),
         counted(counters.reactions, "reaction"),
     );
     let retransmissions = counters.of(Outcome::RetransmissionBundled);
     if retransmissions > 0 {
         line += &format!(", {} bundled", counted(retransmissions, "retransmission"));
     }
-    if let Some(decision) = totals.decision {
+    if let Some(tfrc_decision) = totals.tfrc_decision {
         line += &format!(
-            ", {} spared (last time {} of {} bytes/s allowed)",
-            counters.reactions_spared, decision.rate_sent, decision.rate_allowed
+            ", {} suppressed (last decision: {} of {} bytes/s allowed)",
+            counters.reactions_suppressed,
+            tfrc_decision.tfrc_sent_bytes_per_s,
+            tfrc_decision.tfrc_allowed_bytes_per_s
         );
     }
-    if totals.connections_refused > 0 {
+    if totals.connections_failed > 0 {
         line += &format!(
-            "; {} not bundled for want of kernel memory",
-            counted(totals.connections_refused, "connection")
+            "; {} not bundled for lack of kernel memory",
+            counted(totals.connections_failed, "connection")
         );
     }
-    if totals.over_limit > 0 {
+    if totals.connection_limit_hits > 0 {
         line += &format!(
-            "; {} more connections than --max-connections allows",
-            counted(totals.over_limit, "time")
+            "; connection limit reached {} (--max-connections)",
+            counted(totals.connection_limit_hits, "time")
         );
     }
-    line + &companions(totals)
+    line + &tcp_options(totals)
 }
 
-/// Whole tenths, rounded down: an estimate that is to be never too high.
+/// Formats microseconds as seconds with one decimal, rounded down.
 fn seconds(us: u64) -> String {
     let tenths = us / 100_000;
     format!("{}.{}", tenths / 10, tenths % 10)
 }
 
-/// Why the others were not, most frequent first; empty if all were.
+/// Lists why segments were not bundled, most frequent first; empty if all were.
 pub fn reasons(totals: &Totals) -> String {
     let reasons = totals.counters.not_bundled().into_iter();
     let words: Vec<_> = reasons
@@ -69,41 +70,40 @@ pub fn reasons(totals: &Totals) -> String {
     words.join(", ")
 }
 
-/// How often each was set, and refused; empty if none was asked for.
-fn companions(totals: &Totals) -> String {
+/// Lists how often each TCP option was set and refused; empty if none was requested.
+fn tcp_options(totals: &Totals) -> String {
     let parts = [
-        ("set", &totals.companions_set),
-        ("refused by the kernel", &totals.companions_refused),
+        ("set", &totals.tcp_options_set),
+        ("refused by the kernel", &totals.tcp_options_refused),
     ];
     let parts = parts.iter().filter(|(_, counts)| !counts.is_empty());
     parts
-        .map(|(what, counts)| {
+        .map(|(verb, counts)| {
             let counts = counts.iter();
             let words: Vec<_> = counts
-                .map(|(companion, count)| format!("{} {count}", companion.label()))
+                .map(|(option, count)| format!("{} {count}", option.label()))
                 .collect();
-            format!("; companions {what}: {}", words.join(", "))
+            format!("; TCP options {verb}: {}", words.join(", "))
         })
         .collect()
 }
 
-// The file of `--stats`: whole at any moment, because each version replaces the one before.
+// The file of `--stats`, complete at any moment because it is replaced atomically.
 
-/// How old the file may be while pillion runs.
-const EVERY: Duration = Duration::from_secs(10);
+/// Interval at which the file is replaced.
+const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Where the account goes, if that is wanted.
+/// The file of `--stats`, if requested.
 pub struct Stats {
     file: Option<OutputFile>,
     next: Instant,
-    /// Why it cannot be written, if that is so.
-    failing: Option<String>,
+    /// Why it cannot be written, if so.
+    failure: Option<String>,
 }
 
 impl Stats {
-    /// To the file with this name, if there is one. It is known then that it can be written; nothing
-    /// is written yet.
-    pub fn to(path: Option<PathBuf>) -> Result<Self> {
+    /// Tests that the file can be written, without writing it.
+    pub fn new(path: Option<PathBuf>) -> Result<Self> {
         let file = path.map(|path| {
             refuse_if_setuid("--stats")?;
             OutputFile::to("--stats", &path)
@@ -111,34 +111,35 @@ impl Stats {
         Ok(Self {
             file: file.transpose()?,
             next: Instant::now(),
-            failing: None,
+            failure: None,
         })
     }
 
-    /// Writes it if it was last written long ago.
-    pub fn keep_up(&mut self, attachment: &Attachment) {
+    /// Writes the file if the interval has passed.
+    pub fn write_if_due(&mut self, attachment: &Attachment) {
         if self.file.is_some() && Instant::now() >= self.next {
-            self.now(attachment);
+            self.write_now(attachment);
         }
     }
 
-    /// Writes it; what fails is said once, until it succeeds.
-    pub fn now(&mut self, attachment: &Attachment) {
-        self.next = Instant::now() + EVERY;
+    /// Writes the file. A failure is logged once, until it succeeds.
+    pub fn write_now(&mut self, attachment: &Attachment) {
+        self.next = Instant::now() + INTERVAL;
         let totals = attachment.totals().map_err(anyhow::Error::from);
         let written = totals.and_then(|totals| self.write(&totals));
-        let failing = written.err().map(|error| one_line(&error));
-        if let (Some(why), None) = (&failing, &self.failing) {
-            say_line!("pillion: {why}; trying again");
+        let failure = written.err().map(|error| one_line(&error));
+        if let (Some(why), None) = (&failure, &self.failure) {
+            log::warn!("{why}; trying again");
         }
-        self.failing = failing;
+        self.failure = failure;
     }
 
-    /// Why it cannot be written, if that is so.
-    pub fn failing(&self) -> Option<&str> {
-        self.failing.as_deref()
+    /// Returns why it cannot be written, if so.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
     }
 
+    /// Writes these totals.
     pub fn write(&self, totals: &Totals) -> Result<()> {
         let Some(file) = &self.file else {
             return Ok(());
@@ -152,17 +153,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_no_plural() {
+    fn summary_uses_singular_for_one() {
         let mut totals = Totals {
             connections: 1,
             ..Totals::default()
         };
         totals.counters.hidden_losses = 1;
         totals.counters.reactions = 2;
-        let told = summary(&totals);
-        assert!(told.starts_with("1 connection, 0 segments, "), "{told}");
-        assert!(told.contains(" 1 hidden loss, "), "{told}");
-        assert!(told.ends_with(" 2 reactions"), "{told}");
+        let line = summary(&totals);
+        assert!(line.starts_with("1 connection, 0 segments, "), "{line}");
+        assert!(line.contains(" 1 hidden loss, "), "{line}");
+        assert!(line.ends_with(" 2 reactions"), "{line}");
     }
 
     #[test]

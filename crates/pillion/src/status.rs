@@ -2,88 +2,93 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pillion_cli::exit::COVERS_NOTHING;
-use pillion_cli::print::{print_json, print_line, say, say_line};
+use pillion_cli::exit::NO_CONNECTION;
+use pillion_cli::log::{self as logging, LogLevel};
+use pillion_cli::print::{print_json, print_line};
 use pillion_stats::report::number::counted;
 
 use crate::service::{Health, status_socket};
 
-/// Say how the pillions are that bundle in this network namespace
+/// Show the health of each `pillion attach` in this network namespace
 ///
-/// Of each `pillion attach`: since when, on which devices, how many connections it covers, what
-/// fails at present, and what failed last. The exit status is 0 if all is well; 1 if none is at work,
-/// or one does not answer, is attached to no device or has something that fails; 3 if all is well but
-/// no connection is covered at this moment. One that waits, or takes over from another one, is not at
-/// work yet.
+/// For each process: run time, devices, covered connections, current failures and the last error.
+/// Exit status 0: all are healthy. 1: none is ready, or one does not respond, is not attached to
+/// any device, or has a failure. 3: healthy, but no connection is covered now. Processes that wait
+/// or are taking over are not ready yet.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Print JSON, with all totals
+    /// Print JSON with all totals
     #[arg(long)]
     json: bool,
 }
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let at_work = status_socket::ask().context("look for pillions at work")?;
-        let all = at_work.healths;
-        for process in &at_work.silent {
-            say_line!(
-                "pillion: process {process} does not answer: is it stopped, busy, or another version?"
+        logging::start("pillion", LogLevel::default());
+        let running = status_socket::query().context("query running pillions")?;
+        let all = running.healths;
+        for process in &running.silent {
+            log::warn!(
+                "process {process} does not respond: it may be stopped, busy, or another version"
             );
         }
         if self.json {
             print_json(&all)?;
-        } else if all.is_empty() && at_work.silent.is_empty() {
-            say("pillion: no `pillion attach` of this user is at work in this network namespace");
+        } else if all.is_empty() && running.silent.is_empty() {
+            log::warn!("no `pillion attach` of this user is running in this network namespace");
         } else {
-            all.iter().try_for_each(tell)?;
+            all.iter().try_for_each(print_health)?;
         }
-        let is_well = |it: &&Health| !it.devices.is_empty() && it.failing.is_empty();
-        // A successor that begins takes nothing from the one that is at work.
-        let mut begun = all.iter().filter(|it| it.at_work).peekable();
-        if begun.peek().is_none()
-            || !at_work.silent.is_empty()
-            || !begun.clone().all(|it| is_well(&it))
+        let is_healthy = |it: &&Health| !it.devices.is_empty() && it.failures.is_empty();
+        // A new process that is still starting does not affect the health of the old one.
+        let mut ready = all.iter().filter(|it| it.ready).peekable();
+        if ready.peek().is_none()
+            || !running.silent.is_empty()
+            || !ready.clone().all(|it| is_healthy(&it))
         {
             return Ok(ExitCode::FAILURE);
         }
-        let covers = begun.any(|health| health.connections > 0);
+        let covers = ready.any(|health| health.active_connections > 0);
         Ok(match covers {
             true => ExitCode::SUCCESS,
-            false => ExitCode::from(COVERS_NOTHING),
+            false => ExitCode::from(NO_CONNECTION),
         })
     }
 }
 
-fn tell(health: &Health) -> Result<()> {
+fn print_health(health: &Health) -> Result<()> {
     let Health { pid, version, .. } = health;
     print_line!(
         "pillion {version}, process {pid}, for {}",
-        since(health.since)
+        elapsed_since(health.started_at_s)
     )?;
     print_line!("  bundling {}", health.bundling)?;
     match &health.devices[..] {
-        _ if !health.at_work => print_line!("  not at work yet")?,
-        [] => print_line!("  attached to no device")?,
+        _ if !health.ready => print_line!("  not ready yet")?,
+        [] => print_line!("  not attached to any device")?,
         devices => print_line!("  attached to {}", devices.join(", "))?,
     }
-    let covered = counted(health.connections, "connection");
-    let so_far = health.totals["connections"].as_u64().unwrap_or(0);
-    print_line!("  covers {covered} now, {so_far} since it began")?;
-    for failing in &health.failing {
-        print_line!("  fails: {failing}")?;
+    let covered = counted(health.active_connections, "connection");
+    let total = health.totals["connections"].as_u64().unwrap_or(0);
+    print_line!("  covers {covered} now, {total} since the start")?;
+    for failure in &health.failures {
+        print_line!("  fails: {failure}")?;
     }
     for note in &health.notes {
         print_line!("  note: {note}")?;
     }
     if let Some(error) = &health.last_error {
-        print_line!("  last error, {} ago: {}", since(error.at), error.text)?;
+        print_line!(
+            "  last error, {} ago: {}",
+            elapsed_since(error.at_s),
+            error.text
+        )?;
     }
     Ok(())
 }
 
-/// How long ago a time is, which is in seconds since 1970.
-pub fn since(time: u64) -> String {
-    let seconds = crate::service::now().saturating_sub(time);
+/// Formats the time since a time in seconds since 1970.
+pub fn elapsed_since(time_s: u64) -> String {
+    let seconds = crate::service::now().saturating_sub(time_s);
     humantime::format_duration(Duration::from_secs(seconds)).to_string()
 }

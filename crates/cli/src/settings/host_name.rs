@@ -1,4 +1,4 @@
-//! Names of hosts, asked for without waiting for name servers that do not answer.
+//! Resolution of host names, with a time-out for name servers that do not answer.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -9,47 +9,47 @@ use std::time::{Duration, Instant};
 
 use crate::settings::BadInput;
 
-/// For all names of a file together: a service's watchdog waits for it several times over.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time-out for all names of a file together, several times below a service's watchdog.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// In which a name is found that needs no name server.
-const KNOWN_HERE: Duration = Duration::from_millis(200);
+/// Time-out for names that need no name server.
+const LOCAL_TIMEOUT: Duration = Duration::from_millis(200);
 
 thread_local! {
-    /// What was asked for the file that the thread reads, if it reads one.
-    static OF_THE_FILE: RefCell<Option<Asked>> = const { RefCell::new(None) };
+    /// Resolver of the file that the thread reads, if any.
+    static FILE_RESOLVER: RefCell<Option<Resolver>> = const { RefCell::new(None) };
 }
 
-/// The addresses of a host, or why there are none.
+/// Addresses of a host, or the error.
 type Answer = Result<Vec<IpAddr>, String>;
 
-/// Reads a file: each name in it is asked for once, and all together are waited for no longer than a
-/// single one, or twice as long where name servers are silent and others may need none.
-pub(crate) fn for_a_file<T>(read: impl FnOnce() -> T) -> T {
-    OF_THE_FILE.set(Some(Asked::with(PATIENCE)));
+/// Reads a file: resolves each of its names once, within [`TIMEOUT`] for all together. If name servers
+/// do not answer, names that need none get the same time again.
+pub(crate) fn with_file_resolver<T>(read: impl FnOnce() -> T) -> T {
+    FILE_RESOLVER.set(Some(Resolver::with_timeout(TIMEOUT)));
     let found = read();
-    OF_THE_FILE.set(None);
+    FILE_RESOLVER.set(None);
     found
 }
 
-/// Whether a text can be the name of a host, and is no address.
+/// Returns true if the text can be a host name, and is not an address.
 pub fn is_name(text: &str) -> bool {
     let is_of_name = |it: char| it.is_alphanumeric() || matches!(it, '-' | '.' | '_');
     let is_number = text.chars().all(|it| it.is_ascii_digit() || it == '.');
     !is_number && text.chars().all(is_of_name)
 }
 
-/// The addresses of a host by its name, at least one.
+/// Resolves a host name to at least one address.
 ///
 /// # Errors
-/// [`BadInput`] with what the resolver says; or that nobody has answered in time.
+/// [`BadInput`] with the resolver's error, or after the time-out.
 pub fn addresses(name: &str) -> Result<Vec<IpAddr>, BadInput> {
-    let answer = OF_THE_FILE.with_borrow_mut(|of_the_file| match of_the_file {
-        Some(asked) => asked.addresses(name, look_up),
-        None => Asked::with(PATIENCE).addresses(name, look_up),
+    let answer = FILE_RESOLVER.with_borrow_mut(|resolver| match resolver {
+        Some(resolver) => resolver.addresses(name, look_up),
+        None => Resolver::with_timeout(TIMEOUT).addresses(name, look_up),
     });
     let why = match answer {
-        Ok(found) if found.is_empty() => "the resolver knows of none".to_owned(),
+        Ok(found) if found.is_empty() => "the resolver returned none".to_owned(),
         Ok(found) => return Ok(found),
         Err(why) => why,
     };
@@ -57,58 +57,58 @@ pub fn addresses(name: &str) -> Result<Vec<IpAddr>, BadInput> {
 }
 
 fn look_up(name: &str) -> Answer {
-    // A port has to be given, and is of no meaning.
+    // The port is required but unused.
     let found = (name, 0).to_socket_addrs();
     let found = found.map_err(|error| error.to_string())?;
     Ok(found.map(|it| it.ip()).collect())
 }
 
-/// Names that were asked for, and how long others may still be waited for.
+/// Cache of resolved names, and the time left for others.
 #[derive(Debug)]
-struct Asked {
+struct Resolver {
     answers: HashMap<String, Answer>,
-    patience: Duration,
+    timeout: Duration,
     left: Duration,
-    /// After that, for names that are known here.
-    left_here: Duration,
+    /// Time left for local names after `left` is used up.
+    left_local: Duration,
 }
 
-impl Asked {
-    fn with(patience: Duration) -> Self {
+impl Resolver {
+    fn with_timeout(timeout: Duration) -> Self {
         Self {
             answers: HashMap::new(),
-            patience,
-            left: patience,
-            left_here: patience,
+            timeout,
+            left: timeout,
+            left_local: timeout,
         }
     }
 
     fn addresses(&mut self, name: &str, look_up: fn(&str) -> Answer) -> Answer {
-        if let Some(known) = self.answers.get(name) {
-            return known.clone();
+        if let Some(answer) = self.answers.get(name) {
+            return answer.clone();
         }
-        let answer = self.ask(name.to_owned(), look_up);
+        let answer = self.resolve(name.to_owned(), look_up);
         self.answers.insert(name.to_owned(), answer.clone());
         answer
     }
 
-    fn ask(&mut self, name: String, look_up: fn(&str) -> Answer) -> Answer {
-        let (left, most) = match self.left.is_zero() {
-            false => (&mut self.left, self.patience),
-            true => (&mut self.left_here, KNOWN_HERE),
+    fn resolve(&mut self, name: String, look_up: fn(&str) -> Answer) -> Answer {
+        let (left, timeout) = match self.left.is_zero() {
+            false => (&mut self.left, self.timeout),
+            true => (&mut self.left_local, LOCAL_TIMEOUT),
         };
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let (answer, answered) = mpsc::channel();
         thread::spawn(move || answer.send(look_up(&name)));
-        let answer = answered.recv_timeout(most.min(*left));
-        *left = left.saturating_sub(begun.elapsed());
-        let late = |_| {
+        let answer = answered.recv_timeout(timeout.min(*left));
+        *left = left.saturating_sub(started_at.elapsed());
+        let timed_out = |_| {
             Err(format!(
                 "name servers took more than {} s",
-                PATIENCE.as_secs()
+                TIMEOUT.as_secs()
             ))
         };
-        answer.unwrap_or_else(late)
+        answer.unwrap_or_else(timed_out)
     }
 }
 
@@ -118,24 +118,24 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(500);
 
-    /// Asks for 64 names, each twice, and gives how long that took.
-    fn ask_for_many(look_up: fn(&str) -> Answer) -> Duration {
-        let mut asked = Asked::with(SHORT);
-        let begun = Instant::now();
+    /// Resolves 64 names twice, and returns the elapsed time.
+    fn resolve_many(look_up: fn(&str) -> Answer) -> Duration {
+        let mut resolver = Resolver::with_timeout(SHORT);
+        let started_at = Instant::now();
         for number in (0..64).chain(0..64) {
-            let _ = asked.addresses(&format!("host{number}"), look_up);
+            let _ = resolver.addresses(&format!("host{number}"), look_up);
         }
-        begun.elapsed()
+        started_at.elapsed()
     }
 
     #[test]
-    fn all_names_of_a_file_are_waited_for_twice_as_long_as_one_at_most() {
-        let silent = ask_for_many(|_| {
+    fn names_of_a_file_take_at_most_twice_the_timeout() {
+        let silent = resolve_many(|_| {
             thread::sleep(100 * SHORT);
             Ok(Vec::new())
         });
         assert!((SHORT..4 * SHORT).contains(&silent), "{silent:?}");
-        let slow = ask_for_many(|_| {
+        let slow = resolve_many(|_| {
             thread::sleep(SHORT / 5);
             Ok(Vec::new())
         });
@@ -143,23 +143,23 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_answers_what_is_known_here_is_found() {
-        let mut asked = Asked::with(SHORT);
-        let silent = asked.addresses("game.example.org", |_| {
+    fn local_name_resolves_while_name_servers_are_silent() {
+        let mut resolver = Resolver::with_timeout(SHORT);
+        let silent = resolver.addresses("game.example.org", |_| {
             thread::sleep(100 * SHORT);
             Ok(Vec::new())
         });
         assert_eq!(silent.unwrap_err(), "name servers took more than 5 s");
-        assert!(asked.addresses("localhost", look_up).is_ok());
+        assert!(resolver.addresses("localhost", look_up).is_ok());
     }
 
     #[test]
-    fn a_name_has_the_same_addresses_throughout_a_file() {
-        let mut asked = Asked::with(SHORT);
+    fn name_has_the_same_addresses_throughout_a_file() {
+        let mut resolver = Resolver::with_timeout(SHORT);
         let first = |_: &str| Ok(vec![IpAddr::from([192, 0, 2, 1])]);
-        let second = |_: &str| Err("it is gone".to_owned());
-        assert_eq!(asked.addresses("one", first), first(""));
-        assert_eq!(asked.addresses("one", second), first(""));
-        assert_eq!(asked.addresses("other", second), second(""));
+        let second = |_: &str| Err("no such host".to_owned());
+        assert_eq!(resolver.addresses("one", first), first(""));
+        assert_eq!(resolver.addresses("one", second), first(""));
+        assert_eq!(resolver.addresses("other", second), second(""));
     }
 }

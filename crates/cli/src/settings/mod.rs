@@ -1,29 +1,28 @@
-//! What can be set, each once: a field of a struct is the option of the command line, the key of
-//! the file, its help, its default and its check.
+//! Settings: each field of a struct defines an option of the command line, a key of the file, its
+//! help, its default and its validation.
 //!
-//! Files are TOML. Whatever is wrong in one is told at once, a line for each mistake with its
-//! position and a remedy ([`BadInput`]); what a table leaves out is taken from `[defaults]`, key by
-//! key.
+//! Files are TOML. All mistakes of a file are reported together, each with its position and a remedy
+//! ([`BadInput`]). Keys that a table does not set come from `[defaults]`.
 
 pub mod document;
 pub mod host_name;
+mod output;
 pub mod policy;
-mod telling;
 pub mod text;
 pub mod times;
 
 use clap::{Args, Command, Id};
-use pillion_bpf::{Companions, Level, Options, Reaction};
+use pillion_bpf::{Level, Options, Reaction, TcpOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::settings::document::known::flattened;
 
-pub use telling::{Endpoint, Telling};
+pub use output::{Endpoint, OutputConfig};
 
-/// A mistake in what the user asked for, rather than a failure to do it.
+/// Invalid input of the user, as opposed to a failure.
 ///
-/// The text says what is wrong and what to do; of a file, in a line for each mistake,
-/// `FILE:LINE:COLUMN: what; remedy`.
+/// The text has the mistake and the remedy. For a file it has one line per mistake:
+/// `FILE:LINE:COLUMN: mistake; remedy`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadInput(pub String);
@@ -34,23 +33,23 @@ impl From<&str> for BadInput {
     }
 }
 
-/// All options of a struct, as other options refer to them.
+/// Returns the ids of all options of a struct, for `conflicts_with_all`.
 pub fn arguments<A: Args>() -> Vec<Id> {
     let command = A::augment_args(Command::new(""));
     let options = command.get_arguments().map(clap::Arg::get_id);
     options.cloned().collect()
 }
 
-/// How connections are bundled, and what of TCP's own they get beside.
+/// Bundling and TCP options of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Args, Serialize, Deserialize)]
 #[serde(remote = "Self", default)]
 pub struct Bundling {
-    /// Companions. They come first, so that the options of experiments are last in the help.
+    /// TCP options. They precede the others, so that experimental options are last in the help.
     #[command(flatten)]
     #[serde(flatten)]
-    pub companions: Companions,
+    pub tcp_options: TcpOptions,
 
-    /// How they are bundled.
+    /// Bundling options.
     #[command(flatten)]
     #[serde(flatten)]
     pub options: Options,
@@ -58,30 +57,30 @@ pub struct Bundling {
 
 flattened!(Bundling);
 
-/// Refuses what takes a stream out of congestion control, unless that is allowed.
+/// Refuses options that disable congestion control, unless `allowed`.
 ///
 /// # Errors
-/// [`BadInput`] that tells what to say to have it.
+/// [`BadInput`] that names `--unsafe`.
 pub fn refuse_unsafe(options: &Options, allowed: bool) -> Result<(), BadInput> {
     match options.reaction {
         Reaction::None if !allowed => {
             Err("--reaction none takes streams out of congestion control; \
-                 if that is what you want, say --unsafe as well"
+                 add --unsafe if you want that"
                 .into())
         }
         _ => Ok(()),
     }
 }
 
-/// The option, if there is one, that has no effect beside the others.
+/// Returns the option that the others make ineffective, if any.
 #[must_use]
-pub fn idle_option(options: &Options) -> Option<&'static str> {
+pub fn unused_option(options: &Options) -> Option<&'static str> {
     (options.level == Level::Fixed && options.target.is_some()).then_some("target")
 }
 
-/// The key of a file, if there is one, that has no effect beside the others, and what to do.
-pub fn idle_key(options: &Options) -> Option<(&'static str, String)> {
-    let key = idle_option(options)?;
-    let text = format!("`{key}` is for level = \"adaptive\"; give that, too, or remove it");
+/// Returns the key that the others make ineffective, if any, and the remedy.
+pub fn unused_key(options: &Options) -> Option<(&'static str, String)> {
+    let key = unused_option(options)?;
+    let text = format!("`{key}` needs level = \"adaptive\"; set that as well, or remove it");
     Some((key, text))
 }

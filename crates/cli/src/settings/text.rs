@@ -1,5 +1,5 @@
-//! Values with a form of their own, as in `30:3`: a field `#[serde(with = "text")]` has the same
-//! form in files as on the command line, and a number needs no quotes.
+//! Values with a textual form, as in `30:3`. A field `#[serde(with = "text")]` has the same form in
+//! files as on the command line, where numbers need no quotes.
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
@@ -8,16 +8,16 @@ use std::str::FromStr;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Reads what the text stands for.
+/// Parses the text.
 pub fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
 where
     T: FromStr<Err: Display>,
     D: Deserializer<'de>,
 {
-    from.deserialize_any(Words(PhantomData))
+    from.deserialize_any(TextVisitor(PhantomData))
 }
 
-/// Writes the text.
+/// Writes the text, or a number if it is one.
 pub fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
     let text = value.to_string();
     match (text.parse::<i64>(), text.parse::<f64>()) {
@@ -27,7 +27,7 @@ pub fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S
     }
 }
 
-/// Reads a line for people: of plain text, without what a terminal would obey.
+/// Reads a line of plain text, without control characters that a terminal would execute.
 pub fn some_line<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let line = String::deserialize(from)?;
     if line.chars().any(char::is_control) {
@@ -38,11 +38,11 @@ pub fn some_line<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D
     Ok(Some(line))
 }
 
-/// Values with a form of their own that may be absent.
+/// Optional values with a textual form.
 pub mod option {
     use super::{Deserializer, Display, FromStr, Serialize, Serializer, Text};
 
-    /// Reads what the text stands for.
+    /// Parses the text.
     pub fn deserialize<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
     where
         T: FromStr<Err: Display>,
@@ -60,17 +60,17 @@ pub mod option {
     }
 }
 
-/// One value with a form of its own, or a list of such values.
+/// One value with a textual form, or a list of them.
 pub mod list {
-    use super::{Deserializer, Display, FromStr, Many, PhantomData, Serializer, Text};
+    use super::{Deserializer, Display, FromStr, ListVisitor, PhantomData, Serializer, Text};
 
-    /// Reads what the text stands for.
+    /// Parses the text.
     pub fn deserialize<'de, T, D>(from: D) -> Result<Vec<T>, D::Error>
     where
         T: FromStr<Err: Display>,
         D: Deserializer<'de>,
     {
-        from.deserialize_any(Many(PhantomData))
+        from.deserialize_any(ListVisitor(PhantomData))
     }
 
     /// Writes the text.
@@ -79,7 +79,7 @@ pub mod list {
     }
 }
 
-/// A value in its own form.
+/// Wrapper that serializes a value in its textual form.
 pub struct Text<T>(pub T);
 
 impl<T: Display> Serialize for Text<T> {
@@ -94,9 +94,9 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
     }
 }
 
-struct Words<T>(PhantomData<T>);
+struct TextVisitor<T>(PhantomData<T>);
 
-impl<T: FromStr<Err: Display>> Visitor<'_> for Words<T> {
+impl<T: FromStr<Err: Display>> Visitor<'_> for TextVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -120,9 +120,9 @@ impl<T: FromStr<Err: Display>> Visitor<'_> for Words<T> {
     }
 }
 
-struct Many<T>(PhantomData<T>);
+struct ListVisitor<T>(PhantomData<T>);
 
-impl<'de, T: FromStr<Err: Display>> Visitor<'de> for Many<T> {
+impl<'de, T: FromStr<Err: Display>> Visitor<'de> for ListVisitor<T> {
     type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -136,14 +136,16 @@ impl<'de, T: FromStr<Err: Display>> Visitor<'de> for Many<T> {
         }
         if all.is_empty() {
             return Err(A::Error::custom(
-                "an empty list; for any, leave the key out",
+                "an empty list; remove the key to match any value",
             ));
         }
         Ok(all)
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Vec<T>, E> {
-        Words(PhantomData).visit_str(text).map(|value| vec![value])
+        TextVisitor(PhantomData)
+            .visit_str(text)
+            .map(|value| vec![value])
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<Vec<T>, E> {
@@ -159,9 +161,9 @@ impl<'de, T: FromStr<Err: Display>> Visitor<'de> for Many<T> {
     }
 }
 
-// Whole numbers in ranges of their own.
+// Whole numbers with a minimum.
 
-/// Reads a whole number from 1 on.
+/// Reads a whole number of at least 1.
 pub fn positive<'de, T, D>(from: D) -> Result<T, D::Error>
 where
     T: Deserialize<'de> + PartialEq + From<u8>,
@@ -169,12 +171,12 @@ where
 {
     let number = T::deserialize(from)?;
     match number == T::from(0) {
-        true => Err(D::Error::custom("expected a whole number from 1 on")),
+        true => Err(D::Error::custom("expected a whole number of at least 1")),
         false => Ok(number),
     }
 }
 
-/// Reads a whole number from 1 on, where there may be none.
+/// Reads an optional whole number of at least 1.
 pub fn some_positive<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
 where
     T: Deserialize<'de> + PartialEq + From<u8>,

@@ -1,7 +1,6 @@
-//! Time per packet in each program, as the kernel counts it (bpf_enable_stats, the
-//! same counters as sysctl kernel.bpf_stats_enabled). The kernel's own reading of the
-//! clock, once before and once after the program, is included: the row of an empty program,
-//! on the same packets at the same time, says how much that is.
+//! Run time per packet of each program, as counted by the kernel (bpf_enable_stats, equal to sysctl
+//! kernel.bpf_stats_enabled). It includes two readings of the clock by the kernel. The run time of
+//! an empty program, on the same packets at the same time, shows how long these take.
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Stdio};
@@ -17,15 +16,15 @@ use pillion_tests::HostPair;
 
 use crate::{PILLION, PILLION_LAB};
 
-/// What is measured: a name, and what pillion is called with.
-const KINDS: [(&str, &[&str]); 6] = [
-    ("foreign", &["attach", "--port", "1"]),
+/// Cases: name, and arguments of pillion.
+const CASES: [(&str, &[&str]); 6] = [
+    ("other port", &["attach", "--port", "1"]),
     (
         "not bundled (not thin)",
         &["attach", "--port", "7777", "--thin", "dpifl:10000"],
     ),
     (
-        "watched (advise)",
+        "observed (advise)",
         &["advise", "--port", "7777", "--thin", "always"],
     ),
     (
@@ -58,7 +57,7 @@ const KINDS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// The programs that run for each packet: two for those that leave, two for those that arrive.
+/// Programs that run for each packet: two on egress, two on ingress.
 const PROGRAMS: [&str; 4] = [
     "pillion_egress",
     "pillion_transmit",
@@ -66,30 +65,30 @@ const PROGRAMS: [&str; 4] = [
     "pillion_ingress",
 ];
 
-/// Milliseconds between two messages of a stream.
-const ITTS: [&str; 2] = ["30", "2"];
+/// Inter-transmission times of a stream.
+const ITTS: [&str; 2] = ["30ms", "2ms"];
 
 pub fn print() {
     let _counting = enable_statistics();
     println!("20 streams, 120 B messages, RTT 40 ms; ns per packet in each program");
     print!(
         "{:<24} {:>6} {:>11} {:>8}",
-        "kind", "ITT ms", "redundant B", "empty"
+        "case", "ITT", "redundant B", "empty"
     );
     for name in PROGRAMS {
         print!(" {name:>15}");
     }
     println!();
     for itt in ITTS {
-        for (name, arguments) in KINDS {
-            let measured = measure(arguments, itt);
-            let Measured {
+        for (name, arguments) in CASES {
+            let measurement = measure(arguments, itt);
+            let Measurement {
                 redundant_bytes,
                 empty,
                 ..
-            } = measured;
+            } = measurement;
             print!("{name:<24} {itt:>6} {redundant_bytes:>11.0} {empty:>8.0}");
-            for nanoseconds in measured.nanoseconds {
+            for nanoseconds in measurement.nanoseconds {
                 print!(" {nanoseconds:>15.0}");
             }
             println!();
@@ -97,16 +96,16 @@ pub fn print() {
     }
 }
 
-struct Measured {
-    /// Redundant bytes in a bundled segment, on average.
+struct Measurement {
+    /// Average number of redundant bytes in a bundled segment.
     redundant_bytes: f64,
-    /// Nanoseconds a packet of a program that does nothing.
+    /// Nanoseconds per packet of an empty program.
     empty: f64,
-    /// Nanoseconds a packet of each of [`PROGRAMS`].
+    /// Nanoseconds per packet of each of [`PROGRAMS`].
     nanoseconds: [f64; PROGRAMS.len()],
 }
 
-fn measure(arguments: &[&str], itt: &str) -> Measured {
+fn measure(arguments: &[&str], itt: &str) -> Measurement {
     let direction = || Direction::delayed(Duration::from_millis(20));
     let path = PathConfig {
         forward: direction(),
@@ -154,12 +153,12 @@ fn measure(arguments: &[&str], itt: &str) -> Measured {
         "--streams",
         "20",
         "--duration",
-        "5",
+        "5s",
     ];
     let mut sender = pair.sender.namespace.command(PILLION_LAB);
     let status = sender
         .args(send)
-        .args(["--itt", itt])
+        .args(["--itt", &format!("{itt}ms")])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
@@ -174,14 +173,14 @@ fn measure(arguments: &[&str], itt: &str) -> Measured {
         serde_json::from_str(&fs::read_to_string(stats).expect("its account")).expect("JSON");
     let bundled = stats["outcomes"]["bundled"].as_f64().unwrap_or(0.0);
     let redundant = stats["redundant_bytes"].as_f64().unwrap_or(0.0);
-    Measured {
+    Measurement {
         redundant_bytes: redundant / bundled.max(1.0),
         empty,
         nanoseconds,
     }
 }
 
-/// A program that lets every packet pass, on tap0 while this exists.
+/// Empty program, attached to tap0 until dropped.
 struct Empty {
     id: u32,
     _link: OwnedFd,
@@ -200,7 +199,7 @@ fn attach_empty_program() -> Empty {
     };
     let device = Device::select(&["tap0".to_owned()]).expect("the device");
     // SAFETY: the instructions outlive the call; results are checked.
-    let program = own(unsafe {
+    let program = owned_fd(unsafe {
         libbpf_sys::bpf_prog_load(
             libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
             c"empty".as_ptr(),
@@ -211,7 +210,7 @@ fn attach_empty_program() -> Empty {
         )
     });
     // SAFETY: plain values and no options.
-    let link = own(unsafe {
+    let link = owned_fd(unsafe {
         libbpf_sys::bpf_link_create(
             program.as_raw_fd(),
             device[0].index.cast_signed(),
@@ -223,19 +222,19 @@ fn attach_empty_program() -> Empty {
     Empty { id, _link: link }
 }
 
-fn own(fd: i32) -> OwnedFd {
+fn owned_fd(fd: i32) -> OwnedFd {
     assert!(fd >= 0, "{}", std::io::Error::from_raw_os_error(-fd));
-    // SAFETY: a new file descriptor that nobody else owns.
+    // SAFETY: a new file descriptor without another owner.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Has the kernel measure programs' run times as long as the result is held.
+/// Enables the kernel's run-time statistics until the result is dropped.
 fn enable_statistics() -> OwnedFd {
-    // SAFETY: a plain system call; the result is checked.
-    own(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })
+    // SAFETY: a system call without pointers; the result is checked.
+    owned_fd(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })
 }
 
-/// Waits until a pillion has attached, and finds its programs.
+/// Waits until a pillion has attached, and returns the ids of its programs.
 fn await_programs(pillion: &mut Child) -> [u32; PROGRAMS.len()] {
     loop {
         let ended = pillion.try_wait().expect("a child");
@@ -253,25 +252,25 @@ fn await_programs(pillion: &mut Child) -> [u32; PROGRAMS.len()] {
         };
         let programs = ids("prog_id:");
         let named = |name: &str| {
-            // The kernel keeps 15 bytes of a name.
-            let kept = &name.as_bytes()[..name.len().min(15)];
-            let is_it = |info: &ProgramInfo| {
-                info.name.as_encoded_bytes() == kept && programs.contains(&info.id)
+            // The kernel stores 15 bytes of a name.
+            let stored = &name.as_bytes()[..name.len().min(15)];
+            let matches = |info: &ProgramInfo| {
+                info.name.as_encoded_bytes() == stored && programs.contains(&info.id)
             };
             ProgInfoIter::default()
-                .find(is_it)
+                .find(matches)
                 .map_or(0, |info| info.id)
         };
-        let found = PROGRAMS.map(named);
-        // The last link is that of the connections.
-        if !found.contains(&0) && ids("link_id:").len() > PROGRAMS.len() {
-            return found;
+        let program_ids = PROGRAMS.map(named);
+        // The link of the connection tracker is attached last.
+        if !program_ids.contains(&0) && ids("link_id:").len() > PROGRAMS.len() {
+            return program_ids;
         }
         thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Nanoseconds a packet that a program takes.
+/// Returns the average nanoseconds per packet of a program.
 fn per_packet(program: u32) -> f64 {
     let info = ProgInfoIter::default()
         .find(|info| info.id == program)

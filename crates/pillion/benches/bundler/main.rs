@@ -1,11 +1,11 @@
-//! What bundling costs: time in the eBPF program per packet, and throughput of a greedy
-//! stream with and without pillion. As root: `cargo bench -p pillion --bench bundler`.
+//! Cost of bundling: run time of the eBPF programs per packet, and throughput of a greedy stream
+//! with and without pillion. Run as root: `cargo bench -p pillion --bench bundler`.
 
 mod cost;
 mod throughput;
 
 fn main() {
-    // `cargo test --benches` only wants to know that it builds.
+    // `cargo test --benches` only checks that it compiles.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
@@ -17,6 +17,6 @@ fn main() {
     throughput::print();
 }
 
-/// The binary whose programs are measured.
+/// Binary under test.
 const PILLION: &str = env!("CARGO_BIN_EXE_pillion");
 const PILLION_LAB: &str = concat!(env!("CARGO_BIN_EXE_pillion"), "-lab");

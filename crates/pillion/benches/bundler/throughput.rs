@@ -1,6 +1,6 @@
-//! One greedy stream between two network namespaces joined by a veth pair: plain, with a
-//! pillion that it does not concern, and with one that it does; in turn, so that a
-//! machine whose speed drifts is fair to all.
+//! Throughput of a greedy stream between two network namespaces joined by a veth pair: without
+//! pillion, with a pillion for another port, and with one for its port. The cases alternate, so
+//! that a drift of the CPU frequency affects all equally.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,11 +16,11 @@ const ROUNDS: usize = 5;
 const SECONDS: u64 = 2;
 const PORT: u16 = 7777;
 
-/// The cases: a name, and the port that pillion is attached for, if it is.
+/// Cases: name, and port of pillion, if attached.
 const CASES: [(&str, Option<&str>); 3] = [
     ("without pillion", None),
-    ("attached, foreign", Some("1")),
-    ("attached, ours", Some("7777")),
+    ("attached, other port", Some("1")),
+    ("attached, same port", Some("7777")),
 ];
 
 pub fn print() {
@@ -29,7 +29,7 @@ pub fn print() {
     for _ in 0..ROUNDS {
         for ((_, port), rates) in CASES.iter().zip(&mut rates) {
             let attached = port.map(|port| attach(&sender, port));
-            rates.push(greedy(&sender, &receiver));
+            rates.push(throughput_of_greedy_stream(&sender, &receiver));
             if let Some(mut attached) = attached {
                 attached.kill().expect("it runs");
                 attached.wait().expect("it ends");
@@ -65,7 +65,7 @@ fn pair() -> (Namespace, Namespace) {
         Namespace::create().expect("a namespace"),
         Namespace::create().expect("another"),
     );
-    // The peer is made in the other namespace through a process that lives there.
+    // The peer device is created in the other namespace, which a process must keep alive.
     let mut holder = b.command("sleep").arg("60").spawn().expect("sleep runs");
     let holder_id = holder.id().to_string();
     ip(
@@ -106,8 +106,8 @@ fn attach(namespace: &Namespace, port: &str) -> Child {
     child.expect("pillion runs")
 }
 
-/// Throughput of a greedy stream, in Gbit/s of payload.
-fn greedy(sender: &Namespace, receiver: &Namespace) -> f64 {
+/// Returns the throughput of a greedy stream, in Gbit/s of payload.
+fn throughput_of_greedy_stream(sender: &Namespace, receiver: &Namespace) -> f64 {
     let listener = receiver
         .enter(|| TcpListener::bind(("10.77.0.2", PORT)))
         .expect("enter");
@@ -121,12 +121,12 @@ fn greedy(sender: &Namespace, receiver: &Namespace) -> f64 {
     let sent = sender.enter(move || {
         let mut stream = TcpStream::connect(to).expect("connect");
         let buffer = vec![0; 1 << 17];
-        let (begun, mut bytes) = (Instant::now(), 0);
-        while begun.elapsed() < Duration::from_secs(SECONDS) {
+        let (started_at, mut bytes) = (Instant::now(), 0);
+        while started_at.elapsed() < Duration::from_secs(SECONDS) {
             stream.write_all(&buffer).expect("write");
             bytes += buffer.len();
         }
-        bytes as f64 * 8e-9 / begun.elapsed().as_secs_f64()
+        bytes as f64 * 8e-9 / started_at.elapsed().as_secs_f64()
     });
     reader.join().expect("the reader ends");
     sent.expect("enter")

@@ -13,54 +13,58 @@ use nix::sys::signalfd::{SignalFd, siginfo};
 use pillion_bpf::host::interruption::poll;
 use pillion_bpf::{Attachment, Change, Hook, Namespaces, Selection};
 use pillion_cli::exit::one_line;
-use pillion_cli::print::{say, say_line};
+use pillion_cli::log as logger;
 use pillion_cli::settings::policy::File;
-use pillion_cli::settings::{BadInput, Telling};
+use pillion_cli::settings::{BadInput, OutputConfig};
 use pillion_stats::report::number::counted;
 
-use super::{Args, is_terminals, name};
-use crate::follow::Rules;
-use crate::follow::{Watcher, until_readable};
-use crate::handover::{Handover, is_successors};
+use super::{Args, is_from_terminal, name};
+use crate::follow::{Rules, Watcher, until_readable};
+use crate::handover::{Handover, is_handover_signal};
 use crate::process::{CleanupHelper, read_signal};
 use crate::service::{Service, manager};
 use crate::stats::{reasons, summary};
 
-/// The bundler at work. What comes first ends first: the cleanup helper, once nothing stays behind.
+/// Warning about a SIGHUP without `--config`.
+pub(super) const SIGHUP_IGNORED: &str =
+    "SIGHUP ignored: there is no --config to reload; SIGTERM stops pillion";
+
+/// The running `pillion attach`. Fields are dropped in declaration order: the cleanup helper stops after
+/// the attachment.
 pub(super) struct Daemon<'a> {
-    pub follower: DeviceWatcher,
+    pub watcher: DeviceWatcher,
     pub attachment: Attachment,
-    /// Removes filters in these network namespaces, and no others.
+    /// Cleans up the network namespaces of the start only.
     pub _helper: CleanupHelper,
     pub selection: Selection,
     pub namespaces: Namespaces,
-    /// As it was when this began.
-    pub telling: Telling,
-    /// False where what it takes to enter other network namespaces was given up.
+    /// Values at the start.
+    pub output: OutputConfig,
+    /// False if the capabilities to enter other network namespaces were dropped.
     pub may_enter: bool,
     pub args: &'a Args,
 }
 
-/// What ends it.
+/// Why the daemon stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// Its successor has taken over.
-    Succeeded,
-    Told,
+    /// The new process has taken over.
+    HandedOver,
+    /// A signal requested it.
+    Signal,
 }
 
 impl Daemon<'_> {
-    /// Follows what comes and goes, and does what signals ask for, until one ends it.
+    /// Follows devices and rules, and handles signals, until one stops it.
     pub(super) fn run(&mut self, signals: &SignalFd) -> Result<End> {
         loop {
             let Self {
                 attachment,
                 selection,
-                follower,
+                watcher,
                 ..
             } = self;
-            until_readable(signals, attachment, selection, follower)
-                .context("wait for a signal")?;
+            until_readable(signals, attachment, selection, watcher).context("wait for a signal")?;
             if let Some(signal) = read_signal(signals)?
                 && let Some(end) = self.handle_signal(&signal)
             {
@@ -69,235 +73,242 @@ impl Daemon<'_> {
         }
     }
 
-    /// Does what a signal asks for; gives the end, if it is that.
+    /// Handles a signal; returns the reason if it stops the daemon.
     fn handle_signal(&mut self, signal: &siginfo) -> Option<End> {
         let number = Signal::try_from(signal.ssi_signo.cast_signed());
+        log::debug!(
+            "received signal {} from process {}",
+            signal.ssi_signo,
+            signal.ssi_pid
+        );
         match (number, &self.args.config) {
-            (Ok(Signal::SIGHUP), Some(file)) => self.read_rules_again(file),
-            (Ok(Signal::SIGHUP), None) if !is_terminals(signal) => {
-                say("pillion: nothing to read again: no --config; SIGTERM ends it");
+            (Ok(Signal::SIGHUP), Some(file)) => self.reload_rules(file),
+            (Ok(Signal::SIGHUP), None) if !is_from_terminal(signal) => {
+                log::warn!("{SIGHUP_IGNORED}");
             }
-            (Ok(Signal::SIGUSR1), _) => self.follower.service.write_stats(&self.attachment),
-            (Ok(Signal::SIGUSR2), _) => self.begin_successor(),
-            _ if is_successors(signal) && !self.follower.handover.has_sent(signal) => {}
-            _ if is_successors(signal) => {
-                manager::is_succeeded_by(signal.ssi_pid);
-                return Some(End::Succeeded);
+            (Ok(Signal::SIGUSR1), _) => self.watcher.service.write_stats(&self.attachment),
+            (Ok(Signal::SIGUSR2), _) => self.start_handover(),
+            _ if is_handover_signal(signal)
+                && !self.watcher.handover.is_from_new_process(signal) => {}
+            _ if is_handover_signal(signal) => {
+                manager::set_main_process(signal.ssi_pid);
+                return Some(End::HandedOver);
             }
-            _ => return Some(End::Told),
+            _ => return Some(End::Signal),
         }
         None
     }
 
-    fn read_rules_again(&mut self, file: &Path) {
-        manager::reloads();
+    fn reload_rules(&mut self, file: &Path) {
+        manager::notify_reloading();
         let reloaded = self.reload(file);
-        let may = self.may_be_succeeded();
-        let follower = &mut self.follower;
-        let bundling = reloaded.as_ref().map(|it| it.bundling.as_str());
-        follower.service.reloaded(bundling.map_err(String::as_str));
-        match reloaded {
-            Err(why) => say(&why),
-            Ok(Reloaded {
-                rules,
-                log,
-                changes,
-                ..
-            }) => {
-                say(&log);
-                changes.iter().for_each(|change| follower.tell(change));
-                follower.reloaded(rules);
-                follower.tell_of_idle(&self.selection);
-                let requests = self.attachment.requests();
-                let begun = follower.handover.begin_again(may, requests);
-                begun.unwrap_or_else(|error| say_no_successor(&error));
-            }
-        }
+        let allowed = self.may_hand_over();
+        let watcher = &mut self.watcher;
+        let bundling = reloaded.as_ref().map(|it| it.description.as_str());
+        watcher.service.reloaded(bundling.map_err(String::as_str));
+        let Ok(Reloaded { rules, changes, .. }) = reloaded else {
+            return;
+        };
+        changes.iter().for_each(|change| watcher.report(change));
+        watcher.reloaded(rules);
+        watcher.warn(&self.selection);
+        let requests = self.attachment.requests();
+        let restarted = watcher.handover.restart(allowed, requests);
+        restarted.unwrap_or_else(|error| log_failed_handover(&error));
     }
 
-    fn begin_successor(&mut self) {
-        let may = self.may_be_succeeded();
-        let handover = &mut self.follower.handover;
-        let begun = may.and_then(|()| handover.begin(self.attachment.requests()));
-        begun.unwrap_or_else(|error| say_no_successor(&error));
+    fn start_handover(&mut self) {
+        let allowed = self.may_hand_over();
+        let handover = &mut self.watcher.handover;
+        let started = allowed.and_then(|()| handover.start(self.attachment.requests()));
+        started.unwrap_or_else(|error| log_failed_handover(&error));
     }
 
     /// # Errors
-    /// Why no other process could take over.
-    fn may_be_succeeded(&self) -> Result<()> {
-        self.args.may_be_succeeded()?;
-        match self.namespaces.named.iter().find(|it| it.is_of_the_past()) {
+    /// Why a new process could not take over.
+    fn may_hand_over(&self) -> Result<()> {
+        self.args.may_hand_over()?;
+        match self.namespaces.named.iter().find(|it| it.is_process_gone()) {
             None => Ok(()),
             Some(name) => bail!(
-                "the process of the {name} has ended, and no successor would find it; start pillion \
-                 anew without it"
+                "the process of the {name} has exited, so that a new process could not enter it; restart \
+                 pillion without it"
             ),
         }
     }
 
-    /// Ends it, and says what was done.
-    pub(super) fn end(mut self, why: End, signals: &SignalFd) -> Result<()> {
-        let handover = &mut self.follower.handover;
-        if why == End::Told {
-            handover.give_up();
-            manager::ends();
+    /// Detaches the programs, logs the totals, and completes or stops a hand-over.
+    pub(super) fn stop(mut self, end: End, signals: &SignalFd) -> Result<()> {
+        let handover = &mut self.watcher.handover;
+        if end == End::Signal {
+            handover.stop();
+            manager::notify_stopping();
         }
+        log::debug!("waiting for bundles in flight, then detaching");
         self.attachment.finish();
-        let late = late(signals)?;
-        let is_succeeded = why == End::Succeeded && !late.end;
-        if !is_succeeded {
-            handover.give_up();
-        } else if late.read_again && self.args.config.is_some() {
-            handover.have_it_read_again();
+        let pending = pending_signals(signals)?;
+        let is_handed_over = end == End::HandedOver && !pending.stop;
+        if !is_handed_over {
+            handover.stop();
+        } else if pending.reload && self.args.config.is_some() {
+            handover.forward_reload();
         }
         let totals = self.attachment.totals()?;
-        say_line!("pillion: {}", summary(&totals));
+        log::info!("{}", summary(&totals));
         let reasons = reasons(&totals);
         if !reasons.is_empty() {
-            say_line!("pillion: not bundled: {reasons}");
+            log::info!("not bundled: {reasons}");
         }
-        match is_succeeded {
-            true => say("pillion: its successor is at work"),
-            // What the file of --stats has is the successor's by now.
-            false => self.follower.service.end(&self.attachment)?,
+        match is_handed_over {
+            true => log::info!("hand-over complete: the new process is ready"),
+            // After a hand-over, the file of --stats belongs to the new process.
+            false => self.watcher.service.finish(&self.attachment)?,
         }
         Ok(())
     }
 }
 
 impl Args {
-    /// A successor reads all that this process has read.
-    fn may_be_succeeded(&self) -> Result<()> {
+    /// Checks that a new process can read all that this one has read.
+    fn may_hand_over(&self) -> Result<()> {
         if process::id() == 1 {
-            bail!("it is the first process of a container, which ends with it; begin another one");
+            bail!("pillion is the first process of this container; start another container");
         }
         if self.reads_standard_input() {
-            bail!("the rules of standard input cannot be read again");
+            bail!("rules from standard input cannot be read again");
         }
         Ok(())
     }
 }
 
-/// What has been asked of pillion while it ended for its successor.
+/// Signals that arrived during the hand-over.
 #[derive(Debug, Default)]
-struct Late {
-    /// To end, whatever its successor does.
-    end: bool,
-    /// To read its rules again.
-    read_again: bool,
+struct PendingSignals {
+    /// Stop both processes.
+    stop: bool,
+    /// Reload the rules.
+    reload: bool,
 }
 
-/// What the signals ask for that have come.
-fn late(signals: &SignalFd) -> Result<Late> {
-    let mut late = Late::default();
+/// Reads all pending signals.
+fn pending_signals(signals: &SignalFd) -> Result<PendingSignals> {
+    let mut pending = PendingSignals::default();
     let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
     while let Ok(1..) = poll(&mut fds, Some(Duration::ZERO)) {
         let Some(signal) = read_signal(signals)? else {
             continue;
         };
         match signal.ssi_signo.cast_signed() {
-            libc::SIGINT | libc::SIGTERM => late.end |= !is_successors(&signal),
-            libc::SIGHUP => late.read_again = true,
+            libc::SIGINT | libc::SIGTERM => pending.stop |= !is_handover_signal(&signal),
+            libc::SIGHUP => pending.reload = true,
             _ => {}
         }
     }
-    Ok(late)
+    Ok(pending)
 }
 
-/// Tells of changes, and has the rules follow them.
+/// Reports changes, and updates the rules and the hand-over.
 pub struct DeviceWatcher {
     pub service: Service,
     pub handover: Handover,
     rules: Rules,
-    /// What cannot be seen as long as pillion runs.
-    view: Option<String>,
+    /// Warning about invisible cgroups, which lasts as long as pillion runs.
+    view_warning: Option<String>,
 }
 
 impl DeviceWatcher {
-    pub fn new(service: Service, rules: Rules, view: Option<String>) -> Self {
+    pub fn new(service: Service, rules: Rules, view_warning: Option<String>) -> Self {
         Self {
             service,
             handover: Handover::default(),
             rules,
-            view: view.inspect(|view| say_line!("pillion: {view}")),
+            view_warning: view_warning.inspect(|warning| log::warn!("{warning}")),
         }
     }
 
-    /// Other rules are in force now.
+    /// Replaces the rules after a reload.
     pub fn reloaded(&mut self, rules: Rules) {
         self.rules.replace(rules);
     }
 
-    /// Says what covers nothing, each once until it covers something.
-    pub fn tell_of_idle(&mut self, selection: &Selection) {
-        let idle = self.rules.tell_of_idle(selection);
-        let view = self.view.iter();
-        self.service.notes(view.chain(idle).cloned().collect());
+    /// Logs new warnings about the rules, and stores all for `status`.
+    pub fn warn(&mut self, selection: &Selection) {
+        let warnings = self.rules.warn(selection);
+        let all = self.view_warning.iter().chain(warnings);
+        self.service.set_notes(all.cloned().collect());
     }
 }
 
-/// Says why this one goes on.
-pub fn say_no_successor(why: &anyhow::Error) {
-    say_line!("pillion: no successor: {}", one_line(why));
+/// Logs why this process continues.
+pub fn log_failed_handover(why: &anyhow::Error) {
+    log::error!("hand-over failed: {}", one_line(why));
 }
 
 impl Watcher for DeviceWatcher {
-    fn tell(&mut self, change: &Change) {
-        self.service.tell(change);
+    fn report(&mut self, change: &Change) {
+        self.service.report(change);
     }
 
-    fn keep_up(&mut self, attachment: &Attachment, selection: &Selection) {
-        let failing = self.rules.keep_up(attachment, selection);
-        self.service.rules_fail(failing);
-        self.tell_of_idle(selection);
-        self.service.keep_up(attachment, selection);
-        if let Err(error) = self.handover.look() {
-            say_no_successor(&error);
-            // It may have looked at all connections already, by rules of its own.
-            if let Err(error) = attachment.look_again() {
-                say_line!("pillion: {error}");
+    fn update(&mut self, attachment: &Attachment, selection: &Selection) {
+        let failure = self.rules.update(attachment, selection);
+        self.service.set_rules_failure(failure);
+        self.warn(selection);
+        self.service.update(attachment, selection);
+        if let Err(error) = self.handover.check() {
+            log_failed_handover(&error);
+            // The new process may have reviewed connections by its own rules.
+            if let Err(error) = attachment.review_changed() {
+                log::warn!("{error}");
             }
         }
     }
 }
 
-// The reload of the file of rules.
+// Reload of the rules file.
 
-/// Other rules that are in force.
+/// Result of a reload.
 struct Reloaded {
-    /// What is bundled by them.
-    bundling: String,
+    /// The selected connections.
+    description: String,
     rules: Rules,
-    /// What came and went with other network namespaces.
+    /// Changes of other network namespaces.
     changes: Vec<Change>,
-    log: String,
 }
 
 impl Daemon<'_> {
-    /// Reads the file again, puts its rules into force, and goes over to its network namespaces; says
-    /// what came of it.
+    /// Reloads the file, applies its rules, enters its network namespaces, and logs the result.
+    ///
+    /// # Errors
+    /// The logged mistakes or failure; the old rules stay in force.
     fn reload(&mut self, file: &Path) -> Result<Reloaded, String> {
         let name = name(file);
-        let held = |why: String| format!("{why}\npillion: {name} not reloaded: the old rules hold");
-        let refused = |error: anyhow::Error| {
-            let error = one_line(&error);
-            format!("pillion: {name} not reloaded: the old rules hold: {error}")
+        let fail = |error: anyhow::Error| {
+            let line = format!(
+                "{name} not reloaded: the old rules stay in force: {}",
+                one_line(&error)
+            );
+            log::error!("{line}");
+            line
         };
-        let read = self.args.read_again(file);
-        let read = read.map_err(|it| held(it.to_string()))?;
+        let read = self.args.reload_file(file).map_err(|BadInput(mistakes)| {
+            logger::mistakes(&mistakes);
+            let line = not_reloaded(&name);
+            log::error!("{line}");
+            format!("{mistakes}\n{line}")
+        })?;
         let namespaces = self.args.namespaces(read.namespaces, &read.policy);
         let other = match namespaces == self.namespaces {
             true => None,
-            false => Some(self.select(&namespaces).map_err(refused)?),
+            false => Some(self.select(&namespaces).map_err(fail)?),
         };
-        let seen = other.as_ref().unwrap_or(&self.selection);
-        let policy = read.policy.at(seen);
-        let (count, chosen) = (policy.rules.len(), self.args.connections(&policy));
+        let selection = other.as_ref().unwrap_or(&self.selection);
+        let policy = read.policy.at(selection);
+        let (count, description) = (policy.rules.len(), self.args.description(&policy));
         let rules = Rules::of(policy).and_then(|rules| {
-            rules.put(&self.attachment)?;
+            rules.apply(&self.attachment)?;
             Ok(rules)
         });
-        let rules = rules.map_err(|error| refused(error.into()))?;
+        let rules = rules.map_err(|error| fail(error.into()))?;
         let has_others = other.is_some();
         let changed = match other {
             Some(other) => {
@@ -308,80 +319,90 @@ impl Daemon<'_> {
         };
         let reviewed = changed.and_then(|it| Ok((it, self.attachment.review()?)));
         let counted_rules = counted(count as u64, "rule");
-        let mut more = Vec::new();
-        let mut log = match &reviewed {
-            Ok((_, covered)) => format!(
-                "pillion: reloaded {name}: {counted_rules}; {} covered",
-                counted(*covered as u64, "connection"),
-            ),
+        let changes = match reviewed {
+            Ok((changes, covered)) => {
+                let covered = counted(covered as u64, "connection");
+                log::info!("reloaded {name}: {counted_rules}; {covered} covered");
+                changes
+            }
             Err(error) => {
-                more = self.attachment.review_until_done(&mut self.selection);
-                format!(
-                    "pillion: reloaded {name}: {counted_rules} for new connections; of those that \
-                     exist some are as they were, trying again: {error}"
-                )
+                let changes = self.attachment.review_until_done(&mut self.selection);
+                log::warn!(
+                    "reloaded {name}: {counted_rules} for new connections; some existing ones keep \
+                     the old rules, trying again: {error}"
+                );
+                changes
             }
         };
         if has_others {
-            let places = places(&self.namespaces);
-            log += &format!("\npillion: bundling in {places} now, and no longer elsewhere");
+            log::info!("now bundling only in {}", describe(&self.namespaces));
         }
-        let telling = self.args.telling(read.telling);
-        let told_of = takes_a_new_start(&self.telling, &telling);
-        log.extend(told_of.map(|line| format!("\n{line}")));
+        if let Some(warning) = restart_warning(&self.output, &self.args.output(read.output)) {
+            log::warn!("{warning}");
+        }
         Ok(Reloaded {
-            bundling: chosen,
+            description,
             rules,
-            changes: reviewed.map_or(more, |(changes, _)| changes),
-            log,
+            changes,
         })
     }
 
-    /// What is to be bundled on in other network namespaces.
+    /// Selects the devices of other network namespaces.
     fn select(&self, namespaces: &Namespaces) -> Result<Selection> {
         if !self.may_enter {
             bail!(
-                "other network namespaces than its own take a new start: what it takes to enter \
-                 them was given up"
+                "other network namespaces need a restart, because the capabilities to enter them were \
+                 dropped"
             );
         }
         if self.args.bundling.hook() == Hook::Clsact {
-            bail!("this kernel has no tcx, so that other network namespaces take a new start");
+            bail!("other network namespaces need a restart, because this kernel lacks tcx");
         }
         Ok(self.args.bundling.selection(namespaces)?)
     }
 }
 
 impl Args {
-    /// Nothing is to hold pillion up while signals wait, as the other end of a pipe could.
-    pub(super) fn read_again(&self, file: &Path) -> Result<File, BadInput> {
+    /// Reads a regular file again. Others are refused, because a pipe could block the daemon.
+    pub(super) fn reload_file(&self, file: &Path) -> Result<File, BadInput> {
         if self.reads_standard_input() || fs::metadata(file).is_ok_and(|found| !found.is_file()) {
             let name = name(file);
-            let why = format!("{name}: only a regular file can be read again; put one there");
+            let why = format!("{name}: only a regular file can be reloaded; replace it by one");
             return Err(BadInput(why));
         }
         self.read(file)
     }
 }
 
-/// A line about what is told beside the log, if a file has it otherwise now: that is read at the start
-/// alone.
-pub(super) fn takes_a_new_start(old: &Telling, new: &Telling) -> Option<String> {
-    let keys: Vec<_> = old.differing(new).map(|key| format!("`{key}`")).collect();
-    let line = format!(
-        "pillion: changes of {} take a new start; until then all is told as before",
-        keys.join(", ")
-    );
-    (!keys.is_empty()).then_some(line)
+/// Formats the error after mistakes in the file.
+pub(super) fn not_reloaded(name: &str) -> String {
+    format!("{name} not reloaded: the old rules stay in force; fix the file and reload")
 }
 
-/// Network namespaces, in words.
-fn places(namespaces: &Namespaces) -> String {
-    let own = "its own network namespace".to_owned();
+/// Formats a warning about changed keys that need a restart, if any.
+pub(super) fn restart_warning(old: &OutputConfig, new: &OutputConfig) -> Option<String> {
+    let keys: Vec<_> = old
+        .changed_keys(new)
+        .map(|key| format!("`{key}`"))
+        .collect();
+    let (it, value) = match keys.len() {
+        0 => return None,
+        1 => ("it", "value"),
+        _ => ("them", "values"),
+    };
+    Some(format!(
+        "{} changed: restart pillion to apply {it} (still using the old {value})",
+        keys.join(", ")
+    ))
+}
+
+/// Describes network namespaces.
+fn describe(namespaces: &Namespaces) -> String {
+    let own = "pillion's own network namespace".to_owned();
     let own = namespaces.named.is_empty().then_some(own);
     let named = namespaces.named.iter().map(ToString::to_string);
-    let containers = namespaces.of_containers.iter();
+    let containers = namespaces.container_choices.iter();
     let containers = containers.map(|it| format!("containers {it}"));
-    let places: Vec<_> = own.into_iter().chain(named).chain(containers).collect();
-    places.join(", ")
+    let all: Vec<_> = own.into_iter().chain(named).chain(containers).collect();
+    all.join(", ")
 }

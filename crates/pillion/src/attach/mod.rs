@@ -1,4 +1,4 @@
-//! `pillion attach`: its options, and the policy that they or a file of rules request.
+//! `pillion attach`: its options, and the policy from them or from a rules file.
 
 mod daemon;
 mod start;
@@ -14,189 +14,192 @@ use nix::sys::signalfd::{SignalFd, siginfo};
 use pillion_bpf::{
     Device, Error, FollowedRules, NamespaceName, Namespaces, Policy, Programs, Scope, cgroup2_mount,
 };
-use pillion_cli::disposition::{is_ignored, outlive_file_limit};
-use pillion_cli::print::{print_line, say, say_line};
-use pillion_cli::settings::policy::{self, File, Otherwise};
-use pillion_cli::settings::{BadInput, Bundling, Telling, arguments};
+use pillion_cli::disposition::{ignore_file_limit_signal, is_ignored};
+use pillion_cli::log as logger;
+use pillion_cli::print::print_line;
+use pillion_cli::settings::policy::{self, DefaultMode, File};
+use pillion_cli::settings::{BadInput, Bundling, OutputConfig, arguments};
 use pillion_stats::report::number::counted;
 
 use crate::args::{BundlingArgs, ChoiceArgs, NamespaceArgs};
-use crate::handover::{leave_predecessor, remember_program, take_over};
+use crate::follow::covers_nothing;
+use crate::handover::{detach_from_old_process, remember_program, take_over};
 use crate::process::{Descriptors, block_signals, receive_signals};
-use crate::service::{Announced, is_taken};
+use crate::service::{PendingService, is_in_use};
 use crate::stats::Stats;
 
-/// Bundle chosen connections of the whole host, until a signal ends it
+/// Bundle selected connections of the whole host, until a signal ends it
 ///
-/// Connections of this network namespace (or others, with --netns) are chosen by port (local
-/// or remote) and by peer, or by the rules of a file; those that exist already are taken in.
-/// Others are bundled once their application asks for it with a socket option
-/// (docs/socket-option.md), so that without any choice these alone are. Nothing stays behind when
-/// pillion ends, however it ends, but the companions that connections got.
+/// Selects connections of this network namespace (or of others, with --netns) by port, peer, cgroup or
+/// container, or by the rules of a file. Existing connections are included. All others are bundled when
+/// their application requests it with a socket option (docs/guides/socket-api.md). However pillion ends,
+/// nothing remains except the TCP options of connections.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    choice: ChoiceArgs,
+    selection: ChoiceArgs,
 
     /// All connections
     #[arg(long, conflicts_with_all = arguments::<ChoiceArgs>())]
     all: bool,
 
-    /// What becomes of connections that are not chosen
+    /// Mode of connections that are not selected
     #[arg(long, value_name = "MODE", value_enum, default_value_t)]
-    otherwise: Otherwise,
+    default_mode: DefaultMode,
 
-    /// Connections that the rules in FILE choose, bundled as they say; SIGHUP has it read
-    /// again. `-` is standard input, which is read once
-    #[arg(long, value_name = "FILE", conflicts_with_all = in_the_file())]
+    /// Select connections and options by the rules in FILE; SIGHUP reloads it. `-` is standard input,
+    /// which is read once
+    #[arg(long, value_name = "FILE", conflicts_with_all = options_of_the_file())]
     config: Option<PathBuf>,
 
     #[command(flatten)]
     namespaces: NamespaceArgs,
 
-    /// Wait for devices, network namespaces and cgroups that are not there yet, as at boot, and say so;
-    /// --netns takes no PID then
+    /// Wait for devices, network namespaces and the cgroup hierarchy, as at boot; --netns accepts no PID
+    /// then
     #[arg(long)]
     wait: bool,
 
-    /// Only say what is wrong with the file, a line for each mistake
+    /// Only check the file, and print a line for each mistake
     #[arg(long, requires = "config")]
     check_config: bool,
 
-    /// Say what would be done, and do nothing
+    /// Print what would be done, and exit
     #[arg(long)]
     dry_run: bool,
 
     #[command(flatten)]
-    telling: Telling,
+    output: OutputConfig,
 
     #[command(flatten)]
     bundling: BundlingArgs,
 }
 
-/// What the file says, if there is one.
-fn in_the_file() -> impl Iterator<Item = Id> {
+/// Returns the options that a rules file replaces.
+fn options_of_the_file() -> impl Iterator<Item = Id> {
     let choice = arguments::<ChoiceArgs>().into_iter();
-    let choice = choice.chain(["all", "otherwise"].map(Id::from));
+    let choice = choice.chain(["all", "default_mode"].map(Id::from));
     choice.chain(arguments::<Bundling>())
 }
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        leave_predecessor()?;
+        logger::start("pillion", self.output.log_level.unwrap_or_default());
+        detach_from_old_process()?;
         remember_program()?;
-        // The file may name hosts, whose addresses take their time.
-        block_signals(self.requests())?;
-        let mut asked = match self.asked()? {
-            Ok(asked) => asked,
+        // Resolution of host names in the file takes time.
+        block_signals(self.request_signals())?;
+        let mut config = match self.config()? {
+            Ok(config) => config,
             Err(mistakes) => {
-                say(&mistakes.to_string());
+                logger::mistakes(&mistakes.to_string());
                 return Ok(ExitCode::from(2));
             }
         };
         if self.check_config {
-            self.check_config(asked)?;
+            self.check_config(config)?;
             return Ok(ExitCode::SUCCESS);
         }
+        logger::start("pillion", config.output.log_level.unwrap_or_default());
         Descriptors::raise();
-        outlive_file_limit().context("ignore SIGXFSZ")?;
-        let stats = Stats::to(asked.telling.stats.clone())?;
+        ignore_file_limit_signal().context("ignore SIGXFSZ")?;
+        let stats = Stats::new(config.output.stats.clone())?;
         if self.dry_run {
-            self.dry_run(&asked)?;
+            self.dry_run(&config)?;
             return Ok(ExitCode::SUCCESS);
         }
         let signals = self.signals()?;
-        let announced = Announced::begin(self.connections(&asked.policy));
-        if let Some(selection) = self.place(&mut asked, &announced, &signals)? {
-            let mut daemon = self.begin(asked, selection, stats, announced)?;
+        let pending = PendingService::start(self.description(&config.policy));
+        if let Some(selection) = self.select(&mut config, &pending, &signals)? {
+            let mut daemon = self.start(config, selection, stats, pending)?;
             take_over()?;
-            let why = daemon.run(&signals)?;
-            daemon.end(why, &signals)?;
+            let end = daemon.run(&signals)?;
+            daemon.stop(end, &signals)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// What it hears while it is at work, or waits to be.
+    /// Blocks the signals of a running or waiting daemon, and returns a descriptor to read them.
     fn signals(&self) -> Result<SignalFd> {
-        let mut signals = self.requests();
+        let mut signals = self.request_signals();
         signals.extend([Signal::SIGINT, Signal::SIGTERM]);
-        // As `nohup` has it, the end of a terminal is nothing to pillion.
+        // `nohup` ignores SIGHUP.
         if !is_ignored(Signal::SIGHUP) {
             signals.push(Signal::SIGHUP);
         }
         receive_signals(signals)
     }
 
-    /// The signals that ask something of it, and do not end it.
-    fn requests(&self) -> Vec<Signal> {
-        let read_again = self.config.as_ref().map(|_| Signal::SIGHUP);
+    /// Returns the signals that request an action other than to stop.
+    fn request_signals(&self) -> Vec<Signal> {
+        let reload = self.config.as_ref().map(|_| Signal::SIGHUP);
         let requests = [Signal::SIGUSR1, Signal::SIGUSR2];
-        requests.into_iter().chain(read_again).collect()
+        requests.into_iter().chain(reload).collect()
     }
 }
 
-/// Has the end of a terminal sent it? Others mean that something be read again.
-fn is_terminals(info: &siginfo) -> bool {
+/// Returns true if a SIGHUP comes from the end of a terminal, and does not request a reload.
+fn is_from_terminal(info: &siginfo) -> bool {
     info.ssi_code == libc::SI_KERNEL || fs::File::open("/dev/tty").is_ok()
 }
 
-// The request, by the options or by the file of rules.
+// The configuration, from the options or the rules file.
 
-/// The file that is none.
+/// Name of standard input in `--config`.
 const STANDARD_INPUT: &str = "-";
 
-/// What is asked for.
-struct Asked {
+/// Configuration from the options and the rules file.
+struct AttachConfig {
     pub policy: Policy,
     pub namespaces: Namespaces,
-    pub telling: Telling,
+    pub output: OutputConfig,
 }
 
 impl Args {
-    /// All of it; the inner error is a line for each mistake in the file.
-    fn asked(&self) -> Result<Result<Asked, BadInput>> {
+    /// Returns the configuration. The inner error has a line for each mistake in the file.
+    fn config(&self) -> Result<Result<AttachConfig, BadInput>> {
         let file = match &self.config {
             None => Ok(File {
                 policy: self.policy()?,
                 namespaces: Vec::new(),
-                telling: Telling::default(),
+                output: OutputConfig::default(),
             }),
             Some(file) => self.read(file),
         };
-        Ok(file.map(|file| Asked {
+        Ok(file.map(|file| AttachConfig {
             namespaces: self.namespaces(file.namespaces, &file.policy),
             policy: file.policy,
-            telling: self.telling(file.telling),
+            output: self.output(file.output),
         }))
     }
 
-    /// What the command line leaves open is as the file has it.
-    fn telling(&self, of_the_file: Telling) -> Telling {
-        self.telling.clone().or(of_the_file)
+    /// Merges the options with the file; options take precedence.
+    fn output(&self, of_the_file: OutputConfig) -> OutputConfig {
+        self.output.clone().or(of_the_file)
     }
 
-    /// What the options on the command line make: one rule, or none.
+    /// Returns the policy of the options: one rule, or none.
     fn policy(&self) -> Result<Policy> {
         let options = self.bundling.options()?;
-        let chosen = self.all || !self.choice.is_empty();
-        if self.otherwise == Otherwise::LeaveAlone && !chosen {
-            let why = "--otherwise leave-alone leaves all alone: choose connections with \
+        let selects = self.all || !self.selection.is_empty();
+        if self.default_mode == DefaultMode::Never && !selects {
+            let why = "--default-mode never without a selection covers nothing: select connections with \
                        --port, --peer, --cgroup or --container";
             return Err(BadInput(why.to_owned()).into());
         }
-        let rule = self.choice.rule(&self.bundling.how, options);
+        let rule = self.selection.rule(&self.bundling.how, options);
         let needed = rule.rows();
         if needed > Policy::MAX_ROWS {
             return Err(Error::TooManyRules { needed }.into());
         }
-        if !chosen && !rule.companions.is_empty() {
-            let why = "companions go to chosen connections alone: choose some with --port or \
-                       --peer, or take them all with --all";
+        if !selects && !rule.tcp_options.is_empty() {
+            let why = "TCP options need selected connections: select some with --port or --peer, or all \
+                       with --all";
             return Err(BadInput(why.to_owned()).into());
         }
         Ok(Policy {
-            rules: if chosen { vec![rule] } else { Vec::new() },
-            otherwise: self.otherwise.mode(options),
+            rules: if selects { vec![rule] } else { Vec::new() },
+            default_mode: self.default_mode.mode(options),
             scope: Scope::ThisNamespace,
             ..Policy::default()
         })
@@ -206,8 +209,8 @@ impl Args {
         policy::load(file, self.bundling.allow_unsafe)
     }
 
-    /// Those of the command line, if there are any; else those of the file. Beside, those of the
-    /// containers that rules ask for.
+    /// Returns the namespaces of the command line or, without any, of the file; adds the namespaces of
+    /// containers in rules.
     fn namespaces(&self, of_the_file: Vec<NamespaceName>, policy: &Policy) -> Namespaces {
         let named = &self.namespaces.named;
         let namespaces = Namespaces {
@@ -215,7 +218,7 @@ impl Args {
                 true => of_the_file,
                 false => named.clone(),
             },
-            of_containers: policy.containers(),
+            container_choices: policy.containers(),
         };
         match self.wait {
             true => namespaces.without_processes(),
@@ -223,20 +226,20 @@ impl Args {
         }
     }
 
-    /// The connections that these rules choose, in words.
-    fn connections(&self, policy: &Policy) -> String {
+    /// Describes the selected connections.
+    fn description(&self, policy: &Policy) -> String {
         if let Some(file) = &self.config {
             let rules = counted(policy.rules.len() as u64, "rule");
             return format!("by {rules} of {}", name(file));
         }
-        let words = self.choice.words();
-        words.unwrap_or_else(|| match self.all {
+        let description = self.selection.description();
+        description.unwrap_or_else(|| match self.all {
             true => "all connections".to_owned(),
-            false => "connections whose application asks for it".to_owned(),
+            false => "connections whose application requests it".to_owned(),
         })
     }
 
-    /// True if the rules are of standard input, which cannot be read again.
+    /// Returns true if the rules come from standard input, which cannot be reloaded.
     fn reads_standard_input(&self) -> bool {
         self.config.as_deref().is_some_and(is_standard_input)
     }
@@ -246,7 +249,7 @@ fn is_standard_input(file: &Path) -> bool {
     file == Path::new(STANDARD_INPUT)
 }
 
-/// What a file of rules is called in messages.
+/// Returns the name of a rules file for messages.
 fn name(file: &Path) -> String {
     match is_standard_input(file) {
         true => "standard input".to_owned(),
@@ -257,45 +260,42 @@ fn name(file: &Path) -> String {
 // Checks that attach nothing: `--check-config` and `--dry-run`.
 
 impl Args {
-    /// That the file has no mistake, and what its rules do not cover now.
-    fn check_config(&self, asked: Asked) -> Result<()> {
-        let chosen = self.connections(&asked.policy);
-        let containers = asked.namespaces.containers();
+    /// Reports that the file is valid, and rules that cover nothing now.
+    fn check_config(&self, config: AttachConfig) -> Result<()> {
+        let description = self.description(&config.policy);
+        let containers = config.namespaces.containers();
         let rules = FollowedRules::of(Policy {
             running: containers.running().to_vec(),
-            ..asked.policy
+            ..config.policy
         })?;
-        for idle in rules.idle(containers.in_version_1()) {
-            say_line!("pillion: now covers nothing: {idle}");
+        for unmatched in rules.unmatched_rules(containers.cgroup1_only()) {
+            log::warn!("{}", covers_nothing(&unmatched));
         }
-        print_line!("no mistake: would bundle {chosen}")
+        print_line!("no mistake: would bundle {description}")
     }
 
-    /// What would be bundled, and where, by programs that the kernel has and this user may load.
-    fn dry_run(&self, asked: &Asked) -> Result<()> {
-        Programs::load(&asked.policy)?;
-        let metrics = asked.telling.metrics.as_ref();
-        let metrics = metrics.map(|it| Ok::<_, anyhow::Error>((it, is_taken(it)?)));
+    /// Loads the programs and prints what would be bundled, and where.
+    fn dry_run(&self, config: &AttachConfig) -> Result<()> {
+        Programs::load(&config.policy)?;
+        let metrics = config.output.metrics.as_ref();
+        let metrics = metrics.map(|it| Ok::<_, anyhow::Error>((it, is_in_use(it)?)));
         let metrics = metrics.transpose()?;
-        let devices = self.find(&asked.namespaces)?.devices()?;
-        let chosen = self.connections(&asked.policy);
-        print_line!("would bundle {chosen} on {}", names(&devices))?;
+        let devices = self.select_now(&config.namespaces)?.devices()?;
+        let description = self.description(&config.policy);
+        print_line!("would bundle {description} on {}", names(&devices))?;
         print_line!("would attach to the cgroup {}", cgroup2_mount()?.display())?;
-        if let Some((endpoint, is_taken)) = metrics {
-            let now = match is_taken {
-                true => ", where somebody serves now",
-                false => "",
-            };
-            print_line!("would serve metrics at {endpoint}{now}")?;
+        if let Some((endpoint, is_in_use)) = metrics {
+            let note = if is_in_use { ", which is in use" } else { "" };
+            print_line!("would serve metrics at {endpoint}{note}")?;
         }
         match self.config {
             Some(_) => Ok(()),
-            None => print_line!("with {}", self.bundling.words()?),
+            None => print_line!("with {}", self.bundling.to_command_line()?),
         }
     }
 }
 
-/// Devices, in words.
+/// Lists devices for messages.
 fn names<'a>(devices: impl IntoIterator<Item = &'a Device>) -> String {
     let devices = devices.into_iter();
     let names: Vec<_> = devices.map(ToString::to_string).collect();

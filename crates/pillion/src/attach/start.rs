@@ -11,230 +11,229 @@ use nix::sys::signalfd::{SignalFd, siginfo};
 use pillion_bpf::host::interruption::poll;
 use pillion_bpf::{Attachment, Error, Namespaces, Policy, Programs, Selection, cgroup2_mount};
 use pillion_cli::exit::one_line;
-use pillion_cli::print::{say, say_line};
-use pillion_cli::settings::{BadInput, Endpoint, Telling};
+use pillion_cli::log as logger;
+use pillion_cli::settings::{BadInput, Endpoint, OutputConfig};
 use pillion_stats::report::number::counted;
 
-use super::daemon::{Daemon, DeviceWatcher, say_no_successor, takes_a_new_start};
-use super::{Args, Asked, is_terminals, name, names};
+use super::daemon::{
+    Daemon, DeviceWatcher, SIGHUP_IGNORED, log_failed_handover, not_reloaded, restart_warning,
+};
+use super::{Args, AttachConfig, is_from_terminal, name, names};
 use crate::args::start_cleanup_helper;
-use crate::follow::Watcher;
-use crate::follow::{Rules, of_the_view};
-use crate::handover::{inherited, is_still_to_succeed};
-use crate::process::{keep_what_following_takes, read_signal};
-use crate::service::{Announced, Service, manager};
+use crate::follow::{Rules, Watcher, view_warning};
+use crate::handover::{check_old_process, inherited};
+use crate::process::{drop_capabilities, read_signal};
+use crate::service::{PendingService, Service, manager};
 use crate::stats::Stats;
 
-/// After which it is at work on the devices that it has, and takes the others as it goes: a service
-/// manager and a predecessor wait for a minute or so.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Maximum time to attach to devices before it is ready; the others follow later. A service manager and
+/// an old process wait about a minute.
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Args {
-    /// Bundles what is asked for, where that is to be, and gives up what that takes no longer.
-    pub(super) fn begin(
+    /// Attaches the programs, and drops unneeded capabilities.
+    pub(super) fn start(
         &self,
-        asked: Asked,
+        config: AttachConfig,
         mut selection: Selection,
         stats: Stats,
-        announced: Announced,
+        pending: PendingService,
     ) -> Result<Daemon<'_>> {
-        let Asked {
+        let AttachConfig {
             policy,
             namespaces,
-            telling,
-        } = asked;
-        let chosen = self.connections(&policy);
+            output,
+        } = config;
+        let description = self.description(&policy);
         let policy = Policy {
             max_connections: self.bundling.max_connections,
             governing: true,
             ..policy
         }
         .at(&selection);
-        // Before they go to the kernel: what comes and goes meanwhile is seen by the difference.
+        // Before the programs are attached, so that later changes of cgroups show as a difference.
         let rules = Rules::of(policy.clone())?;
+        log::debug!("loading the eBPF programs");
         let programs = self.load(&policy)?;
         let helper = start_cleanup_helper(&programs, &namespaces)?;
-        let service = Service::begin(&telling, stats, announced)?;
-        // It keeps its network namespaces from ending.
+        let service = Service::start(&output, stats, pending)?;
+        // It keeps its network namespaces alive.
         drop(policy);
+        log::debug!("attaching to devices and the cgroup");
         let (attachment, changes) =
-            Attachment::begin_everywhere(programs, &mut selection, Some(PATIENCE))?;
-        let mut follower = DeviceWatcher::new(service, rules, of_the_view());
-        let service = &mut follower.service;
-        service.has_begun(chosen.clone(), &attachment, &selection)?;
-        say_line!(
-            "pillion: bundling {chosen} on {}; end with Ctrl-C",
+            Attachment::start_everywhere(programs, &mut selection, Some(ATTACH_TIMEOUT))?;
+        let mut watcher = DeviceWatcher::new(service, rules, view_warning());
+        let service = &mut watcher.service;
+        service.set_ready(description.clone(), &attachment, &selection)?;
+        log::info!(
+            "bundling {description} on {}; end with Ctrl-C",
             names(attachment.devices())
         );
         for change in changes {
-            follower.tell(&change);
+            watcher.report(&change);
         }
-        follower.tell_of_idle(&selection);
-        let may_enter = !namespaces.is_own_alone();
-        keep_what_following_takes(may_enter, self.has_files(&telling, &namespaces));
+        watcher.warn(&selection);
+        let may_enter = !namespaces.is_own_only();
+        drop_capabilities(may_enter, self.has_files(&output, &namespaces));
         Ok(Daemon {
-            follower,
+            watcher,
             attachment,
             _helper: helper,
             selection,
             namespaces,
-            telling,
+            output,
             may_enter,
             args: self,
         })
     }
 
-    /// Loads the programs, to go on with what applications asked of a predecessor's.
+    /// Loads the programs, with the requests of applications from the old process of a hand-over.
     fn load(&self, policy: &Policy) -> Result<Programs> {
-        let programs = Programs::load_after(policy, inherited())?;
-        if inherited().is_some_and(|left| !programs.requests().are_as(left)) {
-            say(
-                "pillion: what applications have asked is forgotten: this version keeps it otherwise",
-            );
+        let programs = Programs::load_with_requests(policy, inherited())?;
+        if inherited().is_some_and(|left| !programs.requests().has_same_layout(left)) {
+            log::warn!("requests of applications are lost: this version stores them differently");
         }
         Ok(programs.by(self.bundling.hook()))
     }
 
-    /// True if files of others are read or written from now on.
-    fn has_files(&self, telling: &Telling, namespaces: &Namespaces) -> bool {
+    /// Returns true if files of other users may be read or written later.
+    fn has_files(&self, output: &OutputConfig, namespaces: &Namespaces) -> bool {
         self.config.is_some()
-            || telling.stats.is_some()
-            || matches!(telling.metrics, Some(Endpoint::Unix(_)))
-            || !namespaces.of_containers.is_empty()
+            || output.stats.is_some()
+            || matches!(output.metrics, Some(Endpoint::Unix(_)))
+            || !namespaces.container_choices.is_empty()
     }
 }
 
-// Where to bundle, and waiting for it.
+// Selection of devices, with --wait.
 
-/// How often it is looked whether what is waited for has come.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Interval of checks for the missing object.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What waiting has come to.
-pub enum Waited {
-    Come(Selection),
-    Told(siginfo),
+/// Result of waiting.
+pub enum WaitResult {
+    Selected(Selection),
+    Signal(siginfo),
 }
 
 impl Args {
-    /// The devices, with all else that it takes.
-    pub(super) fn find(&self, namespaces: &Namespaces) -> Result<Selection> {
+    /// Selects the devices, and checks that the cgroup hierarchy is mounted.
+    pub(super) fn select_now(&self, namespaces: &Namespaces) -> Result<Selection> {
         let selection = self.bundling.selection(namespaces)?;
         cgroup2_mount()?;
         Ok(selection)
     }
 
-    /// Waits for what is not there yet, or for a signal. `said` is why it waits, as said before.
+    /// Waits for a missing object, or for a signal. `logged` is the reason that was logged last.
     pub(super) fn wait(
         &self,
         namespaces: &Namespaces,
-        announced: &Announced,
+        pending: &PendingService,
         signals: &SignalFd,
-        said: &mut String,
-    ) -> Result<Waited> {
+        logged: &mut String,
+    ) -> Result<WaitResult> {
         loop {
-            let why = match self.find(namespaces) {
-                Err(error) if is_still_to_come(&error) => one_line(&error),
-                found => return found.map(Waited::Come),
+            let why = match self.select_now(namespaces) {
+                Err(error) if may_appear(&error) => one_line(&error),
+                selected => return selected.map(WaitResult::Selected),
             };
-            if why != *said {
-                announced.waits(&why);
-                say_line!("pillion: waits: {why}");
-                *said = why;
+            if why != *logged {
+                pending.set_waiting(&why);
+                log::info!("waiting: {why}");
+                *logged = why;
             }
-            let asked = announced.asked().unwrap_or(signals.as_fd());
-            let mut fds = [signals.as_fd(), asked].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-            poll(&mut fds, Some(LOOK_EVERY)).context("wait for a signal")?;
-            let [has_come, is_asked] = fds.map(|fd| fd.any().unwrap_or(false));
-            if is_asked && announced.asked().is_some() {
-                announced.answer();
+            let requests = pending.request_fd().unwrap_or(signals.as_fd());
+            let mut fds = [signals.as_fd(), requests].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+            poll(&mut fds, Some(CHECK_INTERVAL)).context("wait for a signal")?;
+            let [has_signal, has_request] = fds.map(|fd| fd.any().unwrap_or(false));
+            if has_request && pending.request_fd().is_some() {
+                pending.answer();
             }
-            manager::is_alive();
-            is_still_to_succeed()?;
-            if has_come && let Some(signal) = read_signal(signals)? {
-                return Ok(Waited::Told(signal));
+            manager::notify_watchdog();
+            check_old_process()?;
+            if has_signal && let Some(signal) = read_signal(signals)? {
+                return Ok(WaitResult::Signal(signal));
             }
         }
     }
 }
 
-/// At boot a device may not be up yet, and a network namespace not made.
-fn is_still_to_come(error: &anyhow::Error) -> bool {
+/// Returns true if the missing object may appear, as devices and network namespaces do at boot.
+fn may_appear(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),
         Some(
             Error::UnknownDevice { .. }
                 | Error::NoDevice
                 | Error::UnknownNamespace { .. }
-                // `ip netns` makes a file first, and puts the namespace there then.
+                // `ip netns` creates a file first, and mounts the namespace on it.
                 | Error::NotANamespace { .. }
                 | Error::NoCgroup2
         )
     )
 }
 
-// Signals while pillion waits for the devices.
+// Signals while waiting.
 
 impl Args {
-    /// Where it is to bundle. With --wait, once that is there, by the file as it is by then; None if a
-    /// signal ends that.
-    pub(super) fn place(
+    /// Selects the devices. With --wait, waits for them and reloads the file on SIGHUP; `None` if a signal
+    /// ends that.
+    pub(super) fn select(
         &self,
-        asked: &mut Asked,
-        announced: &Announced,
+        config: &mut AttachConfig,
+        pending: &PendingService,
         signals: &SignalFd,
     ) -> Result<Option<Selection>> {
         if !self.wait {
-            return self.find(&asked.namespaces).map(Some);
+            return self.select_now(&config.namespaces).map(Some);
         }
-        let mut said = String::new();
+        let mut logged = String::new();
         loop {
-            let signal = match self.wait(&asked.namespaces, announced, signals, &mut said)? {
-                Waited::Come(selection) => return Ok(Some(selection)),
-                Waited::Told(signal) => signal,
+            let signal = match self.wait(&config.namespaces, pending, signals, &mut logged)? {
+                WaitResult::Selected(selection) => return Ok(Some(selection)),
+                WaitResult::Signal(signal) => signal,
             };
             let number = Signal::try_from(signal.ssi_signo.cast_signed());
             match (number, &self.config) {
                 (Ok(Signal::SIGHUP), Some(file)) => {
-                    manager::reloads();
-                    announced.reloaded(self.read_meanwhile(file, asked).is_ok());
-                    // Who is told that it reloads is to be told what it waits for now.
-                    said.clear();
+                    manager::notify_reloading();
+                    pending.reloaded(self.reload_while_waiting(file, config));
+                    // Ends the reload for the manager by another notification.
+                    logged.clear();
                 }
-                (Ok(Signal::SIGHUP), None) if !is_terminals(&signal) => {
-                    say("pillion: nothing to read again: no --config; SIGTERM ends it");
+                (Ok(Signal::SIGHUP), None) if !is_from_terminal(&signal) => {
+                    log::warn!("{SIGHUP_IGNORED}");
                 }
-                (Ok(Signal::SIGUSR2), _) => say_no_successor(&anyhow!(
-                    "it waits, and there is nothing yet that one could take over; start it anew"
+                (Ok(Signal::SIGUSR2), _) => log_failed_handover(&anyhow!(
+                    "pillion still waits and covers nothing; restart it instead"
                 )),
                 (Ok(Signal::SIGUSR1) | Err(_), _) => {}
                 (Ok(_), _) => {
-                    manager::ends();
+                    manager::notify_stopping();
                     return Ok(None);
                 }
             }
         }
     }
 
-    /// Reads the file again; what is wrong with it is said, and what it said before holds.
-    fn read_meanwhile(&self, file: &Path, asked: &mut Asked) -> Result<(), BadInput> {
+    /// Reloads the file; after a mistake the old rules stay in force. Returns true on success.
+    fn reload_while_waiting(&self, file: &Path, config: &mut AttachConfig) -> bool {
         let name = name(file);
-        match self.read_again(file) {
-            Ok(read) => {
-                asked.namespaces = self.namespaces(read.namespaces, &read.policy);
-                asked.policy = read.policy;
-                let rules = counted(asked.policy.rules.len() as u64, "rule");
-                say_line!("pillion: reloaded {name}: {rules}");
-                let telling = self.telling(read.telling);
-                takes_a_new_start(&asked.telling, &telling)
-                    .iter()
-                    .for_each(|line| say(line));
-                Ok(())
+        let read = match self.reload_file(file) {
+            Ok(read) => read,
+            Err(BadInput(mistakes)) => {
+                logger::mistakes(&mistakes);
+                log::error!("{}", not_reloaded(&name));
+                return false;
             }
-            Err(why) => {
-                say(&why.to_string());
-                say_line!("pillion: {name} not reloaded: the old rules hold");
-                Err(why)
-            }
+        };
+        config.namespaces = self.namespaces(read.namespaces, &read.policy);
+        config.policy = read.policy;
+        let rules = counted(config.policy.rules.len() as u64, "rule");
+        log::info!("reloaded {name}: {rules}");
+        if let Some(warning) = restart_warning(&config.output, &self.output(read.output)) {
+            log::warn!("{warning}");
         }
+        true
     }
 }

@@ -1,24 +1,24 @@
-//! What is shown of connections, one column each.
+//! Columns of the connection tables.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::iter;
 use std::time::Duration;
 
-use pillion_bpf::{Companions, Counters, Flow, Outcome, WantedBy};
+use pillion_bpf::{Counters, Flow, Outcome, RequestedBy, TcpOptions};
 use pillion_stats::report::{Column, Table, number};
 
 use super::Connection;
-use crate::status::since;
+use crate::status::elapsed_since;
 
-/// The heading of the column that tells network namespaces apart.
+/// Heading of the column of network namespaces.
 const NAMESPACE: &str = "namespace";
 
-/// A cell, and how it compares with others of its column.
+/// Cell of a table, with its sort key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
-    Words(String),
-    Number { value: f64, shown: String },
+    Text(String),
+    Number { value: f64, text: String },
 }
 
 impl Cell {
@@ -26,18 +26,18 @@ impl Cell {
         Self::number(count as f64, number::count(count))
     }
 
-    fn number(value: f64, shown: String) -> Self {
-        Self::Number { value, shown }
+    fn number(value: f64, text: String) -> Self {
+        Self::Number { value, text }
     }
 
-    /// A number that may not be known, which comes before all others.
-    fn known(value: Option<f64>, show: impl Fn(Option<f64>) -> String) -> Self {
+    /// Creates a number cell; unknown values sort below all others.
+    fn optional(value: Option<f64>, show: impl Fn(Option<f64>) -> String) -> Self {
         Self::number(value.unwrap_or(f64::NEG_INFINITY), show(value))
     }
 
     pub fn text(&self) -> &str {
         match self {
-            Self::Words(shown) | Self::Number { shown, .. } => shown,
+            Self::Text(text) | Self::Number { text, .. } => text,
         }
     }
 
@@ -49,203 +49,222 @@ impl Cell {
     }
 }
 
-/// A column: what it shows of a connection, and of all together.
+/// Column with its cell for a connection and for the totals.
 #[derive(Clone)]
-pub struct Shown {
+pub struct FlowColumn {
     pub column: Column,
-    /// The higher, the sooner it is left out.
-    rank: u8,
-    pub of: fn(&Connection) -> Cell,
-    of_all: fn(&Counters) -> String,
+    /// Columns with higher ranks are dropped first.
+    drop_rank: u8,
+    pub cell: fn(&Connection) -> Cell,
+    total: fn(&Counters) -> String,
 }
 
-impl Shown {
-    fn new(column: Column, rank: u8, of: fn(&Connection) -> Cell) -> Self {
-        let of_all = |_: &Counters| String::new();
+impl FlowColumn {
+    fn new(column: Column, drop_rank: u8, cell: fn(&Connection) -> Cell) -> Self {
+        let total = |_: &Counters| String::new();
         Self {
             column,
-            rank,
-            of,
-            of_all,
+            drop_rank,
+            cell,
+            total,
         }
     }
 
-    fn in_all(self, of_all: fn(&Counters) -> String) -> Self {
-        Self { of_all, ..self }
+    fn with_total(self, total: fn(&Counters) -> String) -> Self {
+        Self { total, ..self }
     }
 }
 
-/// All columns, in their order.
-pub fn columns() -> Vec<Shown> {
+/// Returns all columns in order.
+pub fn columns() -> Vec<FlowColumn> {
     let right = Column::right;
-    let words = Column::left;
+    let left = Column::left;
     vec![
-        Shown::new(words("local"), 0, |it| {
-            Cell::Words(it.flow.local.to_string())
-        })
-        .in_all(|_| "all together".to_owned()),
-        Shown::new(words("peer"), 0, |it| Cell::Words(it.flow.peer.to_string())),
-        Shown::new(words(NAMESPACE), 1, |it| Cell::Words(it.namespace.clone())),
-        Shown::new(words("process"), 2, |it| {
-            Cell::Words(it.process.clone().unwrap_or_default())
+        FlowColumn::new(left("local"), 0, |it| Cell::Text(it.flow.local.to_string()))
+            .with_total(|_| "total".to_owned()),
+        FlowColumn::new(left("peer"), 0, |it| Cell::Text(it.flow.peer.to_string())),
+        FlowColumn::new(left(NAMESPACE), 1, |it| Cell::Text(it.namespace.clone())),
+        FlowColumn::new(left("process"), 2, |it| {
+            Cell::Text(it.process.clone().unwrap_or_default())
         }),
-        Shown::new(words("container or unit"), 8, |it| {
-            Cell::Words(it.unit.clone().unwrap_or_default())
+        FlowColumn::new(left("container or unit"), 8, |it| {
+            Cell::Text(it.unit.clone().unwrap_or_default())
         }),
-        Shown::new(words("wanted by"), 7, |it| Cell::Words(wanted_by(&it.flow))),
-        Shown::new(right("in flight"), 10, |it| {
+        FlowColumn::new(left("requested by"), 7, |it| {
+            Cell::Text(requested_by(&it.flow))
+        }),
+        FlowColumn::new(right("in flight"), 10, |it| {
             Cell::count(it.flow.in_flight.into())
         }),
-        Shown::new(right("RTT").unit("ms"), 4, |it| millis(it.flow.srtt_us)),
-        Shown::new(right("min RTT").unit("ms"), 9, |it| {
+        FlowColumn::new(right("RTT").unit("ms"), 4, |it| millis(it.flow.srtt_us)),
+        FlowColumn::new(right("min RTT").unit("ms"), 9, |it| {
             millis(it.flow.rtt_min_us)
         }),
-        Shown::new(right("loss"), 3, |it| {
-            Cell::known(it.flow.loss(), number::percent)
+        FlowColumn::new(right("loss"), 3, |it| {
+            Cell::optional(it.flow.loss(), number::percent)
         }),
-        Shown::new(right("level"), 8, |it| Cell::count(it.flow.level.into())),
-        Shown::new(right("segments"), 6, |it| {
+        FlowColumn::new(right("level"), 8, |it| Cell::count(it.flow.level.into())),
+        FlowColumn::new(right("segments"), 6, |it| {
             Cell::count(it.flow.counters.segments())
         })
-        .in_all(|all| number::count(all.segments())),
-        Shown::new(right("bundled"), 2, |it| {
+        .with_total(|all| number::count(all.segments())),
+        FlowColumn::new(right("bundled"), 2, |it| {
             Cell::count(it.flow.counters.of(Outcome::Bundled))
         })
-        .in_all(|all| number::count(all.of(Outcome::Bundled))),
-        Shown::new(right("redundant"), 5, |it| {
+        .with_total(|all| number::count(all.of(Outcome::Bundled))),
+        FlowColumn::new(right("redundant"), 5, |it| {
             let share = it.flow.counters.bundled_share();
             Cell::number(share, number::percent(share))
         })
-        .in_all(|all| number::percent(all.bundled_share())),
-        Shown::new(right("hidden losses"), 2, |it| {
+        .with_total(|all| number::percent(all.bundled_share())),
+        FlowColumn::new(right("hidden losses"), 2, |it| {
             Cell::count(it.flow.counters.hidden_losses)
         })
-        .in_all(|all| number::count(all.hidden_losses)),
-        Shown::new(right("saved").unit("ms"), 2, |it| {
-            let ms = it.flow.counters.saved_us as f64 / 1e3;
+        .with_total(|all| number::count(all.hidden_losses)),
+        FlowColumn::new(right("saved").unit("ms"), 2, |it| {
+            let ms = it.flow.counters.time_saved_us as f64 / 1e3;
             Cell::number(ms, number::millis(ms))
         })
-        .in_all(|all| number::millis(all.saved_us as f64 / 1e3)),
-        Shown::new(right("reactions"), 8, |it| {
+        .with_total(|all| number::millis(all.time_saved_us as f64 / 1e3)),
+        FlowColumn::new(right("reactions"), 8, |it| {
             Cell::count(it.flow.counters.reactions)
         })
-        .in_all(|all| number::count(all.reactions)),
-        Shown::new(words("last segment"), 1, |it| Cell::Words(last(&it.flow))),
-        Shown::new(words("companions"), 11, |it| {
-            Cell::Words(companions(&it.flow))
+        .with_total(|all| number::count(all.reactions)),
+        FlowColumn::new(left("last segment"), 1, |it| {
+            Cell::Text(last_outcome(&it.flow))
+        }),
+        FlowColumn::new(left("TCP options"), 11, |it| {
+            Cell::Text(tcp_options(&it.flow))
         }),
     ]
 }
 
-/// The columns without that of the namespace, where all connections are of one.
-pub fn telling(mut shown: Vec<Shown>, connections: &[&Connection]) -> Vec<Shown> {
+/// Removes the namespace column if all connections are in one namespace.
+pub fn hide_single_namespace(
+    mut columns: Vec<FlowColumn>,
+    connections: &[&Connection],
+) -> Vec<FlowColumn> {
     let namespaces = connections.iter().map(|it| it.flow.netns);
     if namespaces.collect::<BTreeSet<_>>().len() < 2 {
-        shown.retain(|it| it.column.header != NAMESPACE);
+        columns.retain(|it| it.column.header != NAMESPACE);
     }
-    shown
+    columns
 }
 
-/// The columns of connections that have ended.
-pub fn columns_of_closed() -> Vec<Shown> {
-    let closed = Shown::new(Column::right("closed"), 1, |it| {
-        let closed_at = it.flow.closed_at.unwrap_or_default();
-        Cell::number(closed_at as f64, format!("{} ago", since(closed_at)))
+/// Returns the columns for closed connections.
+pub fn closed_columns() -> Vec<FlowColumn> {
+    let closed = FlowColumn::new(Column::right("closed"), 1, |it| {
+        let closed_at_s = it.flow.closed_at_s.unwrap_or_default();
+        Cell::number(
+            closed_at_s as f64,
+            format!("{} ago", elapsed_since(closed_at_s)),
+        )
     });
     iter::once(closed).chain(columns()).collect()
 }
 
 fn millis(us: Option<u32>) -> Cell {
-    Cell::known(us.map(|us| f64::from(us) / 1e3), number::millis)
+    Cell::optional(us.map(|us| f64::from(us) / 1e3), number::millis)
 }
 
-/// The columns without the least important one, the last of several; `None` where no more can be left
-/// out.
-pub fn fewer(shown: &[Shown]) -> Option<Vec<Shown>> {
-    let least = shown.iter().map(|it| it.rank).max().filter(|it| *it > 0)?;
-    let last = shown.iter().rposition(|it| it.rank == least)?;
-    let kept = shown.iter().enumerate().filter(|(place, _)| *place != last);
-    Some(kept.map(|(_, it)| it.clone()).collect())
+/// Removes the least important column, the last one of equal rank. `None` if no more can be
+/// removed.
+pub fn drop_least_important(columns: &[FlowColumn]) -> Option<Vec<FlowColumn>> {
+    let highest = columns
+        .iter()
+        .map(|it| it.drop_rank)
+        .max()
+        .filter(|it| *it > 0)?;
+    let dropped = columns.iter().rposition(|it| it.drop_rank == highest)?;
+    let remaining = columns
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| *index != dropped);
+    Some(remaining.map(|(_, it)| it.clone()).collect())
 }
 
-/// The row of all connections together, where there are several.
-pub fn all_together(connections: &[&Connection], shown: &[Shown], table: &mut Table) {
+/// Adds the row of totals to a table with several connections.
+pub fn add_total_row(connections: &[&Connection], columns: &[FlowColumn], table: &mut Table) {
     if connections.len() > 1 {
         let mut all = Counters::default();
         connections.iter().for_each(|it| all += &it.flow.counters);
-        table.row(shown.iter().map(|it| (it.of_all)(&all)));
+        table.row(columns.iter().map(|it| (it.total)(&all)));
     }
 }
 
-/// The rules or the application; the latter may also have switched it off.
-fn wanted_by(flow: &Flow) -> String {
-    match (flow.off, flow.wanted_by, flow.rule) {
-        (true, ..) => "nobody: switched off".to_owned(),
-        (false, WantedBy::Application, _) => "its application".to_owned(),
-        (false, WantedBy::Rule, Some(rule)) => format!("rule {rule}"),
-        (false, WantedBy::Rule, None) => "default".to_owned(),
+/// Returns the rule or application that requested bundling. An application may also have switched
+/// it off.
+fn requested_by(flow: &Flow) -> String {
+    match (flow.disabled_by_application, flow.requested_by, flow.rule) {
+        (true, ..) => "off: switched off by its application".to_owned(),
+        (false, RequestedBy::Application, _) => "its application".to_owned(),
+        (false, RequestedBy::Rule, Some(rule)) => format!("rule {rule}"),
+        (false, RequestedBy::Rule, None) => "default".to_owned(),
     }
 }
 
-/// What became of its last segment, and how large bundles get while the path takes no larger ones.
-fn last(flow: &Flow) -> String {
-    let last = flow.last.map(|last| last.label().to_owned());
+/// Returns the outcome of the last segment, and the current limit of the bundle size, if any.
+fn last_outcome(flow: &Flow) -> String {
+    let label = flow.last_outcome.map(|outcome| outcome.label().to_owned());
     let limit = flow
         .path_size
         .map(|bytes| format!("at most {}", number::counted(bytes.into(), "byte")));
     let ignored = flow.ignores_cwr.then(|| "CWR ignored".to_owned());
-    let all = last.into_iter().chain(limit).chain(ignored);
+    let all = label.into_iter().chain(limit).chain(ignored);
     all.collect::<Vec<_>>().join(", ")
 }
 
-/// What it has, and what the kernel refused.
-fn companions(flow: &Flow) -> String {
-    let refused = flow.companions_refused.iter();
-    let refused = refused.map(|companion| format!("({} refused)", companion.label()));
-    let has = Some(companion_words(&flow.companions)).filter(|words| !words.is_empty());
+/// Returns the TCP options that are set, and those that the kernel refused.
+fn tcp_options(flow: &Flow) -> String {
+    let refused = flow.tcp_options_refused.iter();
+    let refused = refused.map(|option| format!("({} refused)", option.label()));
+    let has = Some(tcp_option_words(&flow.tcp_options)).filter(|words| !words.is_empty());
     has.into_iter().chain(refused).collect::<Vec<_>>().join(" ")
 }
 
-/// A connection's companions in a few words, as in `linear-timeouts rto-min=50`.
-fn companion_words(companions: &Companions) -> String {
+/// Formats TCP options, as in `linear-timeouts rto-min=50ms`.
+fn tcp_option_words(tcp_options: &TcpOptions) -> String {
     let flag = |name: &str, on: bool| on.then(|| name.to_owned());
     let time = |name: &str, time: Option<Duration>| {
-        time.map(|time| format!("{name}={}", time.as_secs_f64() * 1e3))
+        time.map(|time| format!("{name}={}ms", time.as_secs_f64() * 1e3))
     };
-    let words = [
-        flag("linear-timeouts", companions.linear_timeouts),
-        flag("nodelay", companions.nodelay),
-        time("rto-min", companions.rto_min),
-        time("delack-max", companions.delack_max),
-        time("user-timeout", companions.user_timeout),
-        companions
+    let options = [
+        flag("linear-timeouts", tcp_options.linear_timeouts),
+        flag("nodelay", tcp_options.nodelay),
+        time("rto-min", tcp_options.rto_min),
+        time("delack-max", tcp_options.delack_max),
+        time("user-timeout", tcp_options.user_timeout),
+        tcp_options
             .congestion
             .map(|name| format!("congestion={name}")),
     ];
-    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    options.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod tests {
-    use pillion_bpf::Companion;
+    use pillion_bpf::TcpOption;
 
     use super::*;
 
     #[test]
-    fn on_a_narrow_terminal_what_tells_them_apart_and_the_reason_go_last() {
-        let all = iter::successors(Some(columns()), |shown| fewer(shown));
+    fn endpoints_and_outcome_are_dropped_last() {
+        let all = iter::successors(Some(columns()), |columns| drop_least_important(columns));
         let left: Vec<Vec<String>> = all
-            .map(|shown| shown.into_iter().map(|it| it.column.header).collect())
+            .map(|columns| columns.into_iter().map(|it| it.column.header).collect())
             .collect();
-        let last: Vec<_> = left.iter().rev().skip(1).take(2).collect();
-        assert_eq!(last[0], &["local", "peer", "namespace"]);
-        assert_eq!(last[1], &["local", "peer", "namespace", "last segment"]);
+        let narrowest: Vec<_> = left.iter().rev().skip(1).take(2).collect();
+        assert_eq!(narrowest[0], &["local", "peer", "namespace"]);
+        assert_eq!(
+            narrowest[1],
+            &["local", "peer", "namespace", "last segment"]
+        );
         assert!(left.windows(2).all(|two| two[0].len() == two[1].len() + 1));
     }
 
     #[test]
-    fn what_a_connection_has_is_told_under_the_options_names() {
-        let all = Companions {
+    fn tcp_options_are_printed_under_option_names() {
+        let all = TcpOptions {
             linear_timeouts: true,
             nodelay: true,
             rto_min: Some(Duration::from_micros(50_500)),
@@ -253,15 +272,15 @@ mod tests {
             user_timeout: Some(Duration::from_secs(30)),
             congestion: "reno".parse().ok(),
         };
-        let told = "linear-timeouts nodelay rto-min=50.5 delack-max=10 user-timeout=30000 \
+        let expected = "linear-timeouts nodelay rto-min=50.5ms delack-max=10ms user-timeout=30000ms \
                     congestion=reno";
-        assert_eq!(companion_words(&all), told);
-        let names: Vec<_> = told
+        assert_eq!(tcp_option_words(&all), expected);
+        let names: Vec<_> = expected
             .split(' ')
             .filter_map(|word| word.split('=').next())
             .collect();
-        let all: Vec<_> = Companion::ALL.iter().map(|one| one.name()).collect();
+        let all: Vec<_> = TcpOption::ALL.iter().map(|one| one.name()).collect();
         assert_eq!(names, all);
-        assert_eq!(companion_words(&Companions::default()), "");
+        assert_eq!(tcp_option_words(&TcpOptions::default()), "");
     }
 }

@@ -1,4 +1,4 @@
-//! `pillion flows`: the connections that are bundled, and who has them open.
+//! `pillion flows`: bundled connections with their processes.
 
 mod columns;
 
@@ -12,25 +12,28 @@ use anyhow::Result;
 use pillion_bpf::host::{Owners, Socket};
 use pillion_bpf::{Flow, cgroup2_mount, list_closed, list_flows};
 use pillion_cli::VERSION;
-use pillion_cli::print::{print, print_json, print_line, say_line};
-use pillion_stats::report::{Table, columns_of};
+use pillion_cli::log::{self as logging, LogLevel};
+use pillion_cli::print::{print, print_json, print_line};
+use pillion_stats::report::{Table, display_width};
 use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 
 use crate::service::{Health, status_socket};
-use columns::{Shown, all_together, columns_of_closed, fewer, telling};
+use columns::{
+    FlowColumn, add_total_row, closed_columns, drop_least_important, hide_single_namespace,
+};
 
 pub use columns::{Cell, columns};
 
-/// List the connections that running pillions bundle, and why a segment was not
+/// List the bundled connections and the outcome of their last segments
 ///
-/// On a terminal that is too narrow for all columns, the least important ones are left out.
+/// On narrow terminals the least important columns are omitted.
 #[derive(clap::Args)]
 pub struct Args {
-    /// List those that ended last instead, up to 1024 of each pillion at work, the newest last
+    /// List connections that have ended, up to 1024 of each running pillion, newest last
     ///
-    /// Each as it was when it ended. They go when their pillion ends. No process has them open any
-    /// more, but the container or unit is known while it exists.
+    /// Each line is the state at the end of the connection. The list is lost when its pillion
+    /// exits. The process is unknown, but the container or unit is known while it exists.
     #[arg(long)]
     closed: bool,
     /// Print the connections as JSON
@@ -40,45 +43,45 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let (flows, columns, none) = match self.closed {
-            false => (list_flows()?, columns(), "no connection is being bundled"),
+        logging::start("pillion", LogLevel::default());
+        let (flows, columns, empty_message) = match self.closed {
+            false => (list_flows()?, columns(), "no connection is bundled"),
             true => (
                 list_closed()?,
-                columns_of_closed(),
-                "no connection that was bundled has ended",
+                closed_columns(),
+                "no bundled connection has ended",
             ),
         };
-        let mut flows = owned(flows, &mut owners());
+        let mut flows = with_owners(flows, &mut owners());
         if !self.closed {
             flows.sort_by(|a, b| a.namespace.cmp(&b.namespace));
         }
         if self.json {
             print_json(&flows)?;
         } else if flows.is_empty() {
-            print_line!("{none}")?;
+            print_line!("{empty_message}")?;
         } else {
             print(&list(&flows.iter().collect::<Vec<_>>(), columns, width()).text)?;
         }
-        // One that does not answer is waited for.
-        tell_of_other_versions();
+        // Queried last, because a process that does not respond delays it.
+        warn_of_other_versions();
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// What other versions keep of connections may not be known to this one, or be taken for something
-/// else.
-fn tell_of_other_versions() {
-    let at_work = status_socket::ask().unwrap_or_default().healths;
-    for other in at_work.iter().filter(|it| it.version != VERSION) {
+/// Warns about running pillions of other versions, whose connections this version may misread.
+fn warn_of_other_versions() {
+    let running = status_socket::query().unwrap_or_default().healths;
+    for other in running.iter().filter(|it| it.version != VERSION) {
         let Health { pid, version, .. } = other;
-        say_line!(
-            "pillion: process {pid} is pillion {version}, this is {VERSION}: its connections may be \
-             missing here, or wrong; `/proc/{pid}/exe flows` lists them"
+        log::warn!(
+            "process {pid} is pillion {version}, this is {VERSION}: its connections may be missing \
+             or wrong; list them with `/proc/{pid}/exe flows`"
         );
     }
 }
 
-/// The terminal's columns; None where everything fits.
+/// Returns the width of the terminal; `None` without one.
 fn width() -> Option<usize> {
     let stdout = io::stdout();
     let size = stdout.is_terminal().then(|| tcgetwinsize(stdout));
@@ -86,84 +89,86 @@ fn width() -> Option<usize> {
     (columns > 0).then_some(columns.into())
 }
 
-/// A table of connections, in this order.
+/// Table of connections, in the given order.
 pub struct List {
-    /// Below two lines of headings a line for each connection; the last one is of all together where
-    /// there are several.
+    /// Two heading lines, one line per connection, and with several connections a line of totals.
     pub text: String,
-    /// The headings of the columns that fit.
+    /// Headings of the columns that fit.
     pub headings: Vec<String>,
 }
 
-/// The connections, with as many of the columns as fit.
-pub fn list(connections: &[&Connection], columns: Vec<Shown>, width: Option<usize>) -> List {
-    let mut shown = telling(columns, connections);
+/// Formats the connections with as many columns as fit into `width`.
+pub fn list(connections: &[&Connection], columns: Vec<FlowColumn>, width: Option<usize>) -> List {
+    let mut fitting = hide_single_namespace(columns, connections);
     loop {
-        let text = table(connections, &shown).to_text();
-        let widest = text.lines().map(columns_of).max();
+        let text = table(connections, &fitting).to_text();
+        let widest = text.lines().map(display_width).max();
         let fits = width.is_none_or(|width| widest.is_none_or(|widest| widest <= width));
-        match fewer(&shown).filter(|_| !fits) {
-            Some(kept) => shown = kept,
+        match drop_least_important(&fitting).filter(|_| !fits) {
+            Some(remaining) => fitting = remaining,
             None => {
-                let headings = shown.into_iter().map(|it| it.column.header).collect();
+                let headings = fitting.into_iter().map(|it| it.column.header).collect();
                 return List { text, headings };
             }
         }
     }
 }
 
-fn table(connections: &[&Connection], shown: &[Shown]) -> Table {
-    let mut table = Table::new("", shown.iter().map(|it| it.column.clone()));
+fn table(connections: &[&Connection], columns: &[FlowColumn]) -> Table {
+    let mut table = Table::new("", columns.iter().map(|it| it.column.clone()));
     for connection in connections {
-        table.row(cells(connection, shown));
+        table.row(cells(connection, columns));
     }
-    all_together(connections, shown, &mut table);
+    add_total_row(connections, columns, &mut table);
     table
 }
 
-fn cells(connection: &Connection, shown: &[Shown]) -> impl Iterator<Item = String> {
-    let cells = shown.iter().map(|it| (it.of)(connection).text().to_owned());
+fn cells(connection: &Connection, columns: &[FlowColumn]) -> impl Iterator<Item = String> {
+    let cells = columns
+        .iter()
+        .map(|it| (it.cell)(connection).text().to_owned());
     cells.collect::<Vec<_>>().into_iter()
 }
 
-// A connection and its owner.
+// Connections with their owners.
 
-/// A connection, and who has it open.
+/// Connection with its owner.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Connection {
-    /// The name of a process that has it open.
+    /// Name of a process that has the socket open.
     pub process: Option<String>,
-    /// This process's id.
+    /// PID of this process.
     pub pid: Option<u32>,
-    /// The container or unit that the process is of, or its socket; a container by its name, or the
-    /// digits of its id.
+    /// Container or systemd unit of the process or of the socket. A container has its name,
+    /// otherwise a prefix of its id.
     pub unit: Option<String>,
-    /// What its network namespace is called; where nothing tells, the number.
+    /// Name of the network namespace; otherwise its inode number.
     pub namespace: String,
     #[serde(flatten)]
     pub flow: Flow,
 }
 
-/// Whose connections are that are to be listed.
+/// Creates the lookup of processes, containers and units.
 pub fn owners() -> Owners {
     Owners::new(cgroup2_mount().ok())
 }
 
-/// The connections with their owners; it is looked again where some are new.
-pub fn owned(flows: Vec<Flow>, owners: &mut Owners) -> Vec<Connection> {
+/// Adds the owners of the connections. `/proc` is searched only for new sockets.
+pub fn with_owners(flows: Vec<Flow>, owners: &mut Owners) -> Vec<Connection> {
     let sockets: Vec<_> = flows.iter().map(socket).collect();
-    owners.look(&sockets);
+    owners.refresh(&sockets);
     let units: Vec<_> = sockets.iter().map(|socket| owners.unit(*socket)).collect();
     let names = namespace_names();
-    let of_units = flows.iter().zip(&units);
-    let of_units = of_units.filter_map(|(flow, unit)| Some((flow.netns, unit.clone()?)));
-    let of_units: BTreeMap<_, _> = of_units.collect();
+    let unit_by_namespace = flows.iter().zip(&units);
+    let unit_by_namespace =
+        unit_by_namespace.filter_map(|(flow, unit)| Some((flow.netns, unit.clone()?)));
+    let unit_by_namespace: BTreeMap<_, _> = unit_by_namespace.collect();
     let all = flows.into_iter().zip(sockets).zip(units);
-    let owned = all.map(|((flow, socket), unit)| {
+    let with_owners = all.map(|((flow, socket), unit)| {
         let process = owners.process(socket);
         let number = flow.netns.unwrap_or(0);
         let name = names.get(&u64::from(number)).cloned();
-        let name = name.or_else(|| Some(format!("of {}", of_units.get(&flow.netns)?)));
+        let name = name.or_else(|| Some(format!("of {}", unit_by_namespace.get(&flow.netns)?)));
         Connection {
             process: process.map(|it| it.process.clone()),
             pid: process.map(|it| it.pid),
@@ -172,7 +177,7 @@ pub fn owned(flows: Vec<Flow>, owners: &mut Owners) -> Vec<Connection> {
             flow,
         }
     });
-    owned.collect()
+    with_owners.collect()
 }
 
 fn socket(flow: &Flow) -> Socket {
@@ -184,7 +189,8 @@ fn socket(flow: &Flow) -> Socket {
 
 // Names of network namespaces.
 
-/// Their names by their inode numbers: of those under /run/netns, and this process's own.
+/// Returns the names of namespaces by inode number: those in /run/netns, and the one of this
+/// process.
 fn namespace_names() -> BTreeMap<u64, String> {
     let named = fs::read_dir("/run/netns").into_iter().flatten().flatten();
     let named = named.filter_map(|entry| {
@@ -196,19 +202,19 @@ fn namespace_names() -> BTreeMap<u64, String> {
     this.into_iter().chain(named).collect()
 }
 
-/// A connection of this port for tests.
+/// Creates a connection with this port, for tests.
 #[cfg(test)]
 pub fn example(port: u16) -> Connection {
-    use pillion_bpf::{Companions, Counters, LossRule, WantedBy};
+    use pillion_bpf::{Counters, LossRule, RequestedBy, TcpOptions};
 
     let flow = Flow {
         cookie: Some(port.into()),
         inode: None,
-        closed_at: None,
+        closed_at_s: None,
         cgroup: None,
         srtt_us: None,
         data_packets: 0,
-        retransmitted: 0,
+        retransmitted_packets: 0,
         local: ([192, 0, 2, 1], port).into(),
         peer: ([198, 51, 100, 1], 443).into(),
         netns: Some(1),
@@ -216,19 +222,19 @@ pub fn example(port: u16) -> Connection {
         rtt_min_us: None,
         snd_cwnd: 10,
         mss: 1460,
-        wanted_by: WantedBy::Rule,
+        requested_by: RequestedBy::Rule,
         rule: Some(1),
-        off: false,
+        disabled_by_application: false,
         loss_rule: LossRule::Auto,
         governor: None,
         level: 1,
         path_size: None,
         ignores_cwr: false,
-        companions: Companions::default(),
-        companions_refused: Vec::new(),
-        last: None,
+        tcp_options: TcpOptions::default(),
+        tcp_options_refused: Vec::new(),
+        last_outcome: None,
         counters: Counters::default(),
-        decision: None,
+        tfrc_decision: None,
     };
     Connection {
         process: None,
@@ -249,27 +255,27 @@ mod tests {
         connection
     }
 
-    fn fitting(connections: &[Connection], width: Option<usize>) -> String {
+    fn text_of(connections: &[Connection], width: Option<usize>) -> String {
         list(&connections.iter().collect::<Vec<_>>(), columns(), width).text
     }
 
     #[test]
-    fn a_narrow_terminal_has_the_most_important_columns() {
+    fn narrow_terminal_shows_most_important_columns() {
         let flows = [flow(5001, 3), flow(5002, 4)];
-        let wide = fitting(&flows, None);
+        let wide = text_of(&flows, None);
         assert!(
-            wide.contains("hidden losses") && wide.contains("companions"),
+            wide.contains("hidden losses") && wide.contains("TCP options"),
             "{wide}"
         );
         for width in [80, 100, 120] {
-            let text = fitting(&flows, Some(width));
+            let text = text_of(&flows, Some(width));
             assert!(
                 text.lines().all(|line| line.chars().count() <= width),
                 "{text}"
             );
             assert!(text.contains("bundled"), "{text}");
         }
-        let text = fitting(&flows, Some(1));
+        let text = text_of(&flows, Some(1));
         assert!(
             text.contains("192.0.2.1:5001") && !text.contains("bundled"),
             "{text}"
@@ -277,24 +283,21 @@ mod tests {
     }
 
     #[test]
-    fn the_last_row_is_of_all_together() {
-        let text = fitting(&[flow(5001, 3), flow(5002, 4)], None);
+    fn last_row_has_totals() {
+        let text = text_of(&[flow(5001, 3), flow(5002, 4)], None);
         let last = text.lines().last().unwrap();
-        assert!(
-            last.contains("all together") && last.contains(" 7 "),
-            "{text}"
-        );
-        assert!(!fitting(&[flow(5001, 3)], None).contains("all together"));
+        assert!(last.contains("total") && last.contains(" 7 "), "{text}");
+        assert!(!text_of(&[flow(5001, 3)], None).contains("total"));
     }
 
     #[test]
-    fn namespaces_are_told_apart_where_there_are_several() {
+    fn namespace_column_appears_with_several_namespaces() {
         let mut flows = [flow(5001, 0), flow(5002, 0)];
-        assert!(!fitting(&flows, None).contains("namespace"));
+        assert!(!text_of(&flows, None).contains("namespace"));
         flows[1].flow.netns = Some(2);
         flows[1].namespace = "voice".to_owned();
         for width in [None, Some(80)] {
-            let text = fitting(&flows, width);
+            let text = text_of(&flows, width);
             assert!(text.contains("game") && text.contains("voice"), "{text}");
         }
     }

@@ -1,4 +1,4 @@
-//! `pillion advise`: connections are watched, and what bundling would have brought them is told.
+//! `pillion advise`: observes connections without bundling, and estimates what bundling would save.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -6,39 +6,39 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use pillion_bpf::host::{Known, SocketOwner, socket_owners};
-use pillion_bpf::{DrawBy, Observation, Observing};
+use pillion_bpf::host::{Cache, SocketOwner, socket_owners};
+use pillion_bpf::{AssignBy, Observation, Observing};
 use pillion_cli::output_file::OutputFile;
-use pillion_cli::print::{print, print_json, print_line, say_line};
+use pillion_cli::print::{print, print_json, print_line};
 use pillion_cli::settings::BadInput;
 use pillion_stats::measure::{Unit, share};
 use pillion_stats::report::{Axis, Column, Fact, Figure, Line, Page, Table, number};
 use serde_json::json;
 
-use super::config::config;
-use super::{Next, ObserveArgs, Session};
+use super::rules_file::rules_file;
+use super::{ObserveArgs, Progress, Session};
 use crate::args::BundlingArgs;
-use crate::observe::config::name;
 use crate::observe::estimate;
-use crate::trial::{Advice, Finding, Gathered, Service, Watched};
+use crate::observe::rules_file::process_name;
+use crate::trial::{Advice, AdviceKind, ConnectionGroups, ObservedConnection, Service};
 
-/// Watch connections, and say what bundling would have brought them
+/// Estimate what bundling would save, without bundling
 ///
-/// Nothing is bundled. Of each connection of this network namespace (or --netns) it is observed how
-/// long its segments waited to be acknowledged, what was lost and how TCP repaired it, and which
-/// bundles would have had what was lost; at the end (Ctrl-C or --duration), by process and
-/// service: what bundling would have saved, at what cost, with intervals of 95 % confidence, and
-/// what to do. docs/advise.md has the model, and what it leaves out.
+/// Observes connections of this network namespace (or --netns): how long segments waited for their
+/// ACK, what was lost, how TCP repaired it, and which bundles would have repaired it. At the end
+/// (Ctrl-C or --duration) it prints advice for each process and service, with the savings, the cost
+/// and intervals of 95 % confidence. docs/evidence/advice-model.md describes the model and its
+/// limits.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     observe: ObserveArgs,
 
-    /// Tell peers apart as well
+    /// Report each peer separately
     #[arg(long)]
     by_peer: bool,
 
-    /// Write rules for what is worth while to FILE, for `pillion attach --config`
+    /// Write rules for the worthwhile services to FILE, for `pillion attach --config`
     #[arg(long, value_name = "FILE")]
     write_config: Option<PathBuf>,
 
@@ -48,82 +48,87 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        if !self.bundling.how.companions.is_empty() {
-            let why = "nothing is changed while it is only watched: leave out the companions";
-            return Err(BadInput(why.to_owned()).into());
+        if !self.bundling.how.tcp_options.is_empty() {
+            let reason = "advise changes no connections: remove the TCP options, such as --nodelay";
+            return Err(BadInput(reason.to_owned()).into());
         }
         self.bundling.options()?;
         let rules = self.write_config.as_deref();
         let rules = rules.map(|file| OutputFile::to("--write-config", file));
-        let files = Files {
+        let files = OutputFiles {
             report: self.observe.report()?,
             rules: rules.transpose()?,
         };
         let observing = Observing {
             bundled_ppm: 0,
             key: [0; 2],
-            draw_by: DrawBy::Peer,
+            assign_by: AssignBy::Peer,
             grace_us: self.observe.grace,
             stall_us: self.observe.stall,
         };
         let duration = self.observe.duration;
-        let mut session = Session::begin(
+        let mut session = Session::start(
             &self.observe,
             &self.bundling,
             observing,
             duration,
-            "watching",
+            "observing",
         )?;
-        let begun = Instant::now();
-        let mut watch = Watch::new(self.by_peer);
-        let ended = loop {
-            match session.next() {
-                Ok((next, observations)) => {
-                    watch.take(observations);
-                    if next != Next::GoOn {
+        let started_at = Instant::now();
+        let mut collector = Collector::new(self.by_peer);
+        let session_result = loop {
+            match session.wait() {
+                Ok((progress, observations)) => {
+                    collector.update(observations);
+                    if progress != Progress::Continue {
                         break Ok(());
                     }
                 }
-                Err(why) => break Err(why),
+                Err(reason) => break Err(reason),
             }
         };
-        let elapsed = begun.elapsed();
-        let accounted = session.finish();
-        let told = self.tell(&watch.gathered(), elapsed, &files);
-        // Whatever fails, what was seen is told before.
-        ended.and(accounted).and(told)?;
+        let elapsed = started_at.elapsed();
+        let stats_written = session.finish();
+        let reported = self.report_results(&collector.groups(), elapsed, &files);
+        // Results are printed even if the session or its statistics failed.
+        session_result.and(stats_written).and(reported)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn tell(&self, watched: &Gathered, elapsed: Duration, files: &Files) -> Result<()> {
-        let advice = watched.advise();
+    fn report_results(
+        &self,
+        groups: &ConnectionGroups,
+        elapsed: Duration,
+        files: &OutputFiles,
+    ) -> Result<()> {
+        let advice = groups.advise();
         let connections: u64 = advice.iter().map(|it| it.summary.connections).sum();
-        let config = config(&advice, &self.bundling.how, &self.observe.conditions())?;
-        let config = config.as_deref();
+        let rules_file = rules_file(&advice, &self.bundling.how, &self.observe.conditions())?;
+        let rules_file = rules_file.as_deref();
         let printed = match self.observe.json {
             true => print_json(&json!({
-                "watched_s": elapsed.as_secs_f64(), "connections": connections,
-                "left_out": watched.left_out(), "advice": advice, "config": config,
+                "observed_s": elapsed.as_secs_f64(), "connections": connections,
+                "left_out": groups.left_out(), "advice": advice, "config": rules_file,
             })),
             false => print_advice(&advice),
         };
-        if watched.left_out() > 0 {
-            say_line!(
-                "pillion: {} of so many peers and services are left out; ask for fewer of them: \
-                 --port, --peer",
-                number::counted(watched.left_out(), "connection")
+        if groups.left_out() > 0 {
+            log::warn!(
+                "{} left out of the results: too many peers and services; select fewer with \
+                 --port or --peer",
+                number::counted(groups.left_out(), "connection")
             );
         }
         let report = files.report.as_ref();
         let reported = report.map_or(Ok(()), |file| {
-            file.write(&page(&advice, elapsed, config).to_html())
+            file.write(&page(&advice, elapsed, rules_file).to_html())
         });
-        let ruled = self.tell_rules(config, files.rules.as_ref(), advice.is_empty());
-        printed.and(reported).and(ruled)
+        let rules_written = self.output_rules(rules_file, files.rules.as_ref(), advice.is_empty());
+        printed.and(reported).and(rules_written)
     }
 
-    /// Writes the rules to their file, or prints them.
-    fn tell_rules(
+    /// Writes the rules to the file of `--write-config`, or prints them.
+    fn output_rules(
         &self,
         rules: Option<&str>,
         file: Option<&OutputFile>,
@@ -145,10 +150,10 @@ impl Args {
             (None, Some(text)) => print_line!("\n{text}"),
             (file, None) => {
                 if !is_empty {
-                    print_line!("no rules: nothing is worth while as far as could be seen")?;
+                    print_line!("no rules written: no connection would benefit")?;
                 }
                 match file.as_ref().filter(|it| it.exists()) {
-                    Some(file) => print_line!("{} is as it was", file.display()),
+                    Some(file) => print_line!("{} unchanged", file.display()),
                     None => Ok(()),
                 }
             }
@@ -158,84 +163,94 @@ impl Args {
 
 fn print_advice(advice: &[Advice]) -> Result<()> {
     if advice.is_empty() {
-        return print_line!("no connection sent anything");
+        return print_line!("no connection sent data");
     }
-    print(&seen(advice).to_text())?;
+    print(&observations_table(advice).to_text())?;
     for it in advice {
         print_line!("{}: {}", title(it), recommendation(it))?;
     }
     Ok(())
 }
 
-/// Where the results go, beside what is printed.
-struct Files {
+/// Files of `--html` and `--write-config`.
+struct OutputFiles {
     report: Option<OutputFile>,
     rules: Option<OutputFile>,
 }
 
-// Observations so far, and the owners of the connections.
+// Collected observations.
 
-/// What was observed so far, and whose the connections are.
-pub struct Watch {
-    ended: Gathered,
+/// Observations so far, with the processes of the connections.
+pub struct Collector {
+    ended: ConnectionGroups,
     present: Vec<Observation>,
-    owners: Known<SocketOwner>,
-    /// The processes' names, by the sockets' cookies: who had one that has ended is not to be found.
+    owners: Cache<SocketOwner>,
+    /// Process names by socket cookie, because the owner of a closed socket cannot be found.
     processes: HashMap<u64, String>,
 }
 
-impl Watch {
+impl Collector {
     pub fn new(by_peer: bool) -> Self {
         Self {
-            ended: Gathered::new(by_peer),
+            ended: ConnectionGroups::new(by_peer),
             present: Vec::new(),
-            owners: Known::default(),
+            owners: Cache::default(),
             processes: HashMap::new(),
         }
     }
 
-    pub fn take(&mut self, observations: Vec<Observation>) {
-        let (ended, present) = observations.into_iter().partition(|seen| seen.has_ended);
+    pub fn update(&mut self, observations: Vec<Observation>) {
+        let (ended, present) = observations
+            .into_iter()
+            .partition(|observation| observation.has_ended);
         self.present = present;
-        self.find_owners();
+        self.update_owners();
         let ended: Vec<Observation> = ended;
-        for seen in &ended {
-            self.ended.extend([self.watched_of(seen)]);
-            self.processes.remove(&seen.cookie);
+        for observation in &ended {
+            self.ended.extend([self.observed(observation)]);
+            self.processes.remove(&observation.cookie);
         }
     }
 
-    fn find_owners(&mut self) {
-        let inodes = self.present.iter().filter_map(|seen| seen.inode);
-        self.owners.look(&inodes.collect::<Vec<_>>(), socket_owners);
-        for seen in &self.present {
-            let owner = seen.inode.and_then(|inode| self.owners.of(inode));
+    fn update_owners(&mut self) {
+        let inodes = self
+            .present
+            .iter()
+            .filter_map(|observation| observation.inode);
+        self.owners
+            .refresh(&inodes.collect::<Vec<_>>(), socket_owners);
+        for observation in &self.present {
+            let owner = observation.inode.and_then(|inode| self.owners.of(inode));
             if let Some(owner) = owner {
-                let process = self.processes.entry(seen.cookie);
+                let process = self.processes.entry(observation.cookie);
                 process.or_insert_with(|| owner.process.clone());
             }
         }
     }
 
-    fn watched_of(&self, seen: &Observation) -> Watched {
-        Watched {
-            process: self.processes.get(&seen.cookie).cloned(),
-            service: Service::of(seen),
-            guessed: seen.direction.is_none(),
-            peer: seen.peer.ip(),
-            summary: seen.into(),
+    fn observed(&self, observation: &Observation) -> ObservedConnection {
+        ObservedConnection {
+            process: self.processes.get(&observation.cookie).cloned(),
+            service: Service::of(observation),
+            guessed: observation.direction.is_none(),
+            peer: observation.peer.ip(),
+            summary: observation.into(),
         }
     }
 
-    /// All that was watched.
-    pub fn gathered(&self) -> Gathered {
+    /// Returns all connections, closed and open, in groups.
+    pub fn groups(&self) -> ConnectionGroups {
         let mut all = self.ended.clone();
-        all.extend(self.present.iter().map(|seen| self.watched_of(seen)));
+        all.extend(
+            self.present
+                .iter()
+                .map(|observation| self.observed(observation)),
+        );
         all
     }
 }
 
-// Advice in words, as tables and as a page.
+// Advice as text, tables and page.
 
 pub fn title(advice: &Advice) -> String {
     let service = match advice.service {
@@ -249,84 +264,84 @@ pub fn title(advice: &Advice) -> String {
         .unwrap_or_default();
     format!(
         "{}, {service}{guess}{peer}",
-        name(advice.process.as_deref())
+        process_name(advice.process.as_deref())
     )
 }
 
-/// What to do, in words, with what speaks for it.
+/// Returns the advice in words, with its reasons.
 fn recommendation(advice: &Advice) -> String {
     let all = &advice.summary;
-    let losses = all.lost.saturating_sub(all.needless);
-    match advice.finding {
-        Finding::Bundle => format!(
+    let losses = all.lost.saturating_sub(all.spurious);
+    match advice.kind {
+        AdviceKind::Bundle => format!(
             "bundle it. Of {losses} losses, bundles would have repaired {}; a segment would have \
              waited {} ms less on average, for {} more bytes{}",
             estimate(advice.repairable, Unit::Share),
-            estimate(advice.saved_ms, Unit::Milliseconds),
+            estimate(advice.time_saved_ms, Unit::Milliseconds),
             estimate(advice.added, Unit::Share),
-            copies(advice),
+            copies_clause(advice),
         ),
-        Finding::TooFewSegments => format!(
-            "{} segments are too few to say anything; watch for longer",
+        AdviceKind::TooFewSegments => format!(
+            "too few segments ({}); observe for longer",
             number::count(all.segments)
         ),
-        Finding::TooFewLosses => format!(
-            "too few losses to say ({losses} in {} segments); watch for longer, or try it: pillion \
-             trial",
+        AdviceKind::TooFewLosses => format!(
+            "too few losses ({losses} in {} segments); observe for longer, or run `pillion trial`",
             number::count(all.segments)
         ),
-        Finding::TooFewConnections => format!(
-            "too few connections to say ({}); of their {losses} losses, bundles would have \
-             repaired {}. Watch for longer, or try it: pillion trial",
+        AdviceKind::TooFewConnections => format!(
+            "too few connections ({}): bundles would have repaired {} of their {losses} losses; \
+             observe for longer, or run `pillion trial`",
             all.connections,
             estimate(advice.repairable, Unit::Share),
         ),
-        Finding::NotThin => {
-            "leave it alone: it has so much in flight that TCP repairs losses soon (not thin)"
+        AdviceKind::NotThin => {
+            "do not bundle it: too much is in flight, so TCP repairs losses soon (not thin)"
                 .to_owned()
         }
-        Finding::Alone => format!(
-            "leave it alone: each message was acknowledged before the next was sent, so that \
-             nothing could have ridden along{}",
-            copies(advice),
+        AdviceKind::NothingOutstanding => format!(
+            "do not bundle it: each message was acknowledged before the next was sent, so nothing \
+             could have been bundled{}",
+            copies_clause(advice),
         ),
-        Finding::NoRoom => {
-            "leave it alone: its messages leave no room in a segment (the MSS) for one before"
+        AdviceKind::NoRoom => {
+            "do not bundle it: its messages leave no room in a segment (the MSS) for a previous one"
                 .to_owned()
         }
-        Finding::NoSack => {
-            "leave it alone: the peers offer no SACK, without which losses can only be guessed; \
-             --without-sack watches and bundles all the same"
+        AdviceKind::NoSack => {
+            "do not bundle it: the peers do not offer SACK, so losses can only be guessed; \
+             --without-sack observes and bundles anyway"
                 .to_owned()
         }
-        Finding::Ineligible => {
-            "nothing learnt: none of its segments could have had a bundle, as where another pillion \
-             bundles them; the outcomes in --stats FILE say why not"
+        AdviceKind::Ineligible => {
+            "no result: none of its segments was eligible, for example because another pillion \
+             bundles them; see the outcomes in the file of --stats"
                 .to_owned()
         }
-        Finding::LittleToRepair => format!(
-            "leave it alone: of {losses} losses, bundles would have repaired {}{}",
+        AdviceKind::LittleToRepair => format!(
+            "do not bundle it: bundles would have repaired only {} of {losses} losses{}",
             estimate(advice.repairable, Unit::Share),
-            copies(advice),
+            copies_clause(advice),
         ),
     }
 }
 
-/// What a copy of each segment would have brought, for one who could send them: pillion does not.
-fn copies(advice: &Advice) -> String {
-    if advice.summary.copies_saved_us == 0 {
+/// Returns the savings of copies as a clause, for comparison. pillion does not send copies.
+fn copies_clause(advice: &Advice) -> String {
+    if advice.summary.copies_time_saved_us == 0 {
         return String::new();
     }
     format!(
         "; {} ms less at most with a copy of each segment, for twice the packets",
-        estimate(advice.copies_saved_ms, Unit::Milliseconds)
+        estimate(advice.copies_time_saved_ms, Unit::Milliseconds)
     )
 }
 
-/// What was seen. What the model makes of it is too wide for a terminal, and in the advice.
-pub fn seen(advice: &[Advice]) -> Table {
+/// Returns the table of observations. The model's results are too wide for a terminal, so they are
+/// part of the advice.
+pub fn observations_table(advice: &[Advice]) -> Table {
     let mut table = Table::new(
-        "What was watched, those that waited longest first",
+        "Observations, longest waiting first",
         [
             Column::left("process and service"),
             Column::right("connections"),
@@ -356,16 +371,16 @@ pub fn seen(advice: &[Advice]) -> Table {
     table
 }
 
-/// What bundles would have made of it, with intervals.
-fn model(advice: &[Advice]) -> Table {
+/// Returns the table of the model's results, with intervals.
+fn model_table(advice: &[Advice]) -> Table {
     let mut table = Table::new(
-        "What bundling would have done, with intervals of 95 % confidence",
+        "Estimated effect of bundling, with intervals of 95 % confidence",
         [
             Column::left("process and service"),
             Column::right("lost"),
             Column::right("repairable"),
-            Column::right("saved").unit("ms a segment"),
-            Column::right("by copies at most").unit("ms a segment"),
+            Column::right("saved").unit("ms per segment"),
+            Column::right("saved by copies, at most").unit("ms per segment"),
             Column::right("bytes added"),
         ],
     );
@@ -374,25 +389,24 @@ fn model(advice: &[Advice]) -> Table {
             title(it),
             estimate(it.loss, Unit::Share),
             estimate(it.repairable, Unit::Share),
-            estimate(it.saved_ms, Unit::Milliseconds),
-            estimate(it.copies_saved_ms, Unit::Milliseconds),
+            estimate(it.time_saved_ms, Unit::Milliseconds),
+            estimate(it.copies_time_saved_ms, Unit::Milliseconds),
             estimate(it.added, Unit::Share),
         ]);
     }
     table
 }
 
-/// Lines that a figure has room for.
-const SHOWN: usize = 6;
+/// Maximum number of lines in the figure.
+const MAX_FIGURE_LINES: usize = 6;
 
-pub fn page(advice: &[Advice], elapsed: Duration, config: Option<&str>) -> Page {
-    let lines = advice.iter().take(SHOWN);
+pub fn page(advice: &[Advice], elapsed: Duration, rules_file: Option<&str>) -> Page {
+    let lines = advice.iter().take(MAX_FIGURE_LINES);
     let lines = lines.map(|it| Line::step(title(it), it.summary.latencies.cumulative()));
     let figure = Figure {
-        title: "How long segments waited to be acknowledged".to_owned(),
+        title: "ACK latency".to_owned(),
         caption:
-            "Of each process and service, the share of segments that were acknowledged within \
-                  this time."
+            "Share of segments that were acknowledged within this time, by process and service."
                 .to_owned(),
         x: Axis::log("ACK latency", "ms"),
         y: Axis {
@@ -403,35 +417,36 @@ pub fn page(advice: &[Advice], elapsed: Duration, config: Option<&str>) -> Page 
         side: None,
         lines: lines.collect(),
     };
-    let mut words = Table::new(
-        "What to do",
+    let mut advice_table = Table::new(
+        "Advice",
         [Column::left("process and service"), Column::left("advice")],
     );
     for it in advice {
-        words.row([title(it), recommendation(it)]);
+        advice_table.row([title(it), recommendation(it)]);
     }
-    let worth = advice
+    let worthwhile_count = advice
         .iter()
-        .filter(|it| it.finding == Finding::Bundle)
+        .filter(|it| it.kind == AdviceKind::Bundle)
         .count();
     let mut method = vec![Fact::new(
-        "watched",
+        "observed",
         format!(
             "{} s; nothing was bundled",
             number::count(elapsed.as_secs())
         ),
     )];
-    method.extend(config.map(|text| Fact::verbatim("rules for `pillion attach --config`", text)));
+    method
+        .extend(rules_file.map(|text| Fact::verbatim("rules for `pillion attach --config`", text)));
     Page {
-        title: "What bundling would bring".to_owned(),
+        title: "Estimated benefit of bundling".to_owned(),
         lead: format!(
-            "Of {} services watched, bundling would help {worth}, as far as the data tell.",
+            "Bundling would help {worthwhile_count} of {} observed services.",
             advice.len()
         ),
         parts: vec![
-            words.into(),
-            seen(advice).into(),
-            model(advice).into(),
+            advice_table.into(),
+            observations_table(advice).into(),
+            model_table(advice).into(),
             figure.into(),
         ],
         method,

@@ -1,7 +1,7 @@
-//! `pillion advise` and `pillion trial`: what is observed of connections, and what it says.
+//! `pillion advise` and `pillion trial`: observation of connections, and the evaluation.
 
 mod advise;
-mod config;
+mod rules_file;
 mod trial;
 mod trial_report;
 
@@ -16,31 +16,30 @@ use pillion_bpf::{
     Attachment, Change, NamespaceName, Namespaces, Observation, Observing, Policy, Programs,
     Selection,
 };
-use pillion_cli::disposition::{is_ignored, outlive_file_limit};
+use pillion_cli::disposition::{ignore_file_limit_signal, is_ignored};
+use pillion_cli::log::{self as logging, LogLevel};
 use pillion_cli::output_file::OutputFile;
-use pillion_cli::print::say_line;
 use pillion_cli::settings::times::parse_duration;
 use pillion_cli::settings::{BadInput, policy};
 use pillion_stats::measure::Unit;
 use pillion_stats::report::number;
 
-use crate::args::{BundlingArgs, ChoiceArgs, NamespaceArgs, in_order, start_cleanup_helper};
-use crate::follow::{Rules, of_the_view};
-use crate::follow::{Watcher, until_readable_or};
+use crate::args::{BundlingArgs, ChoiceArgs, NamespaceArgs, sorted, start_cleanup_helper};
+use crate::follow::{Rules, Watcher, log_change, until_readable_or, view_warning};
 use crate::process::{CleanupHelper, Descriptors, read_signal, receive_signals};
 use crate::service::status_socket;
 use crate::stats::Stats;
 use crate::trial::Estimate;
-use config::Conditions;
+use rules_file::Conditions;
 
 pub use advise::Args as AdviseArgs;
 pub use trial::Args as TrialArgs;
 
 // Options of both commands.
 
-/// Which connections are observed, how, and how long.
+/// Options of the observed connections, the thresholds and the outputs.
 #[derive(clap::Args)]
-#[command(mut_arg("ports", with_its_default))]
+#[command(mut_arg("ports", add_default_to_help))]
 pub struct ObserveArgs {
     #[command(flatten)]
     pub choice: ChoiceArgs,
@@ -48,67 +47,72 @@ pub struct ObserveArgs {
     #[command(flatten)]
     pub namespaces: NamespaceArgs,
 
-    /// End after so many seconds
-    #[arg(long, value_name = "S", value_parser = parse_duration)]
+    /// Stop after this time, as in 1h
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub duration: Option<Duration>,
 
-    /// Milliseconds beyond the least RTT that are not called late: receivers may take so long to
-    /// acknowledge
-    #[arg(long, value_name = "MS", default_value = "50", value_parser = parse_us)]
+    /// Time beyond the minimum RTT before a segment counts as late, up to 1h; receivers may delay
+    /// ACKs that long
+    #[arg(long, value_name = "DURATION", default_value = "50ms", value_parser = parse_us)]
     pub grace: u32,
 
-    /// Milliseconds of ACK latency beyond which a segment stalls
-    #[arg(long, value_name = "MS", default_value = "300", value_parser = parse_us)]
+    /// ACK latency beyond which a segment stalls, up to 1h
+    #[arg(long, value_name = "DURATION", default_value = "300ms", value_parser = parse_us)]
     pub stall: u32,
 
-    /// Keep the account of what was done in FILE, as JSON: each ten seconds, on SIGUSR1, and at the
-    /// end
+    /// Write totals to FILE as JSON: every 10 s, on SIGUSR1 and at the end
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
 
-    /// Print JSON at the end
+    /// Print the results as JSON
     #[arg(long)]
     pub json: bool,
 
-    /// Write a report with figures as well, one HTML file that needs nothing else
+    /// Also write a report with figures to FILE, as self-contained HTML
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+
+    /// Lowest severity to log
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t)]
+    pub log_level: LogLevel,
 }
 
-/// Here, where nothing is chosen, all is.
-fn with_its_default(choice: Arg) -> Arg {
+/// Adds the default of these commands to the help of `--port`.
+fn add_default_to_help(choice: Arg) -> Arg {
     let help = choice.get_help().cloned().unwrap_or_default();
     choice.help(format!("{help} [default: all connections]"))
 }
 
-/// Whole microseconds of a time in milliseconds.
+/// Parses a duration of at most one hour, and returns microseconds.
 fn parse_us(text: &str) -> Result<u32, BadInput> {
     let time = parse_duration(text)?;
     match time <= Duration::from_secs(3600) {
         true => Ok(time.as_micros() as u32),
-        false => Err("at most an hour".into()),
+        false => Err(BadInput(format!(
+            "invalid duration `{text}`: expected at most 1h"
+        ))),
     }
 }
 
 impl ObserveArgs {
-    /// The report's file, of which it is found out before anything is begun that it can be written.
+    /// Checks that the file of `--html` can be written, before anything else starts.
     pub fn report(&self) -> Result<Option<OutputFile>> {
         let file = self.html.as_deref();
         file.map(|file| OutputFile::page("--html", file))
             .transpose()
     }
 
-    /// The connections that are chosen, in words, alike in whatever order they are named.
-    pub fn chosen(&self) -> String {
-        let words = self.choice.in_order().words();
-        words.unwrap_or_else(|| "all connections".to_owned())
+    /// Describes the selected connections, independently of the order of the options.
+    pub fn connections_text(&self) -> String {
+        let description = self.choice.sorted().description();
+        description.unwrap_or_else(|| "all connections".to_owned())
     }
 
-    /// Devices and network namespaces that are named, in words.
-    pub fn places(&self, bundling: &BundlingArgs) -> String {
+    /// Describes the devices and network namespaces of the options.
+    pub fn location(&self, bundling: &BundlingArgs) -> String {
         let devices = bundling.devices.iter();
         let devices: Vec<_> = devices.map(|it| it.to_string_lossy()).collect();
-        let (devices, namespaces) = (in_order(&devices), in_order(&self.said_namespaces()));
+        let (devices, namespaces) = (sorted(&devices), sorted(&self.namespace_names()));
         match (devices.is_empty(), namespaces.is_empty()) {
             (true, true) => "all devices of its own network namespace".to_owned(),
             (true, false) => format!("all devices of {}", namespaces.join(", ")),
@@ -117,18 +121,18 @@ impl ObserveArgs {
         }
     }
 
-    /// The network namespaces, as they were named.
-    fn said_namespaces(&self) -> Vec<String> {
-        let said = |name: &NamespaceName| name.as_said().to_string_lossy().into_owned();
-        self.namespaces.named.iter().map(said).collect()
+    /// Returns the network namespaces as typed.
+    fn namespace_names(&self) -> Vec<String> {
+        let typed = |name: &NamespaceName| name.as_given().to_string_lossy().into_owned();
+        self.namespaces.named.iter().map(typed).collect()
     }
 
-    /// All of that, for rules that are to choose no others.
+    /// Returns the selection for rules, so that they match the observed connections only.
     pub fn conditions(&self) -> Conditions {
         let containers = self.choice.containers();
         Conditions {
             rule: policy::Rule {
-                peers: self.choice.peers.clone(),
+                peer: self.choice.peers.clone(),
                 cgroup: self.choice.cgroups.clone(),
                 container: containers.names,
                 container_label: containers.labels,
@@ -138,12 +142,12 @@ impl ObserveArgs {
         }
     }
 
-    /// Where they are.
+    /// Returns the network namespaces to observe.
     pub fn namespaces(&self) -> Namespaces {
         let containers = Some(self.choice.containers());
         Namespaces {
             named: self.namespaces.named.clone(),
-            of_containers: containers.into_iter().filter(|it| !it.is_empty()).collect(),
+            container_choices: containers.into_iter().filter(|it| !it.is_empty()).collect(),
         }
     }
 
@@ -156,7 +160,7 @@ impl ObserveArgs {
         let options = bundling.options()?;
         Ok(Policy {
             rules: vec![self.choice.rule(&bundling.how, options)],
-            otherwise: pillion_bpf::Mode::LeaveAlone,
+            default_mode: pillion_bpf::Mode::Never,
             max_connections: bundling.max_connections,
             observing: Some(observing),
             governing: true,
@@ -166,177 +170,183 @@ impl ObserveArgs {
     }
 }
 
-// The time through which connections are observed.
+// Observation session.
 
-/// How long what is observed is left to itself.
-const A_MOMENT: Duration = Duration::from_secs(1);
+/// Time between two readings of the observations.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The signals that end it.
-const ENDS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
+/// Signals that stop the session.
+const STOP_SIGNALS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
 
-/// Those that `attach` takes for requests: who sends them to all pillions is to cost none its findings.
-const REQUESTS: [Signal; 2] = [Signal::SIGUSR1, Signal::SIGUSR2];
+/// Signals with a meaning for `attach`. They must not kill a session if a script sends them to
+/// every pillion.
+const ATTACH_SIGNALS: [Signal; 2] = [Signal::SIGUSR1, Signal::SIGUSR2];
 
-/// Connections are observed while this lives.
+/// Running observation, which ends when it is dropped.
 pub struct Session {
     attachment: Attachment,
     selection: Selection,
-    teller: Teller,
+    logger: ChangeLogger,
     signals: SignalFd,
     end: Option<Instant>,
     _helper: CleanupHelper,
 }
 
-/// Why it goes on, or not.
+/// State of the session after a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    GoOn,
-    /// The time is over that was said before.
-    Over,
-    /// A signal has come.
-    Stop,
+pub enum Progress {
+    Continue,
+    /// The duration has passed.
+    TimeUp,
+    /// A signal requested the end.
+    Stopped,
 }
 
-/// Says what changes, has the rules follow it, and keeps the account.
-struct Teller {
+/// Logs changes, updates the rules, and writes the file of `--stats`.
+struct ChangeLogger {
     stats: Stats,
     rules: Rules,
 }
 
-impl Watcher for Teller {
-    fn tell(&mut self, change: &Change) {
-        say_line!("pillion: {change}");
+impl Watcher for ChangeLogger {
+    fn report(&mut self, change: &Change) {
+        log_change(change);
     }
 
-    fn keep_up(&mut self, attachment: &Attachment, selection: &Selection) {
-        // What fails is said there.
-        let _ = self.rules.keep_up(attachment, selection);
-        self.rules.tell_of_idle(selection);
-        self.stats.keep_up(attachment);
+    fn update(&mut self, attachment: &Attachment, selection: &Selection) {
+        // The rules log their failures themselves.
+        let _ = self.rules.update(attachment, selection);
+        self.rules.warn(selection);
+        self.stats.write_if_due(attachment);
     }
 }
 
 impl Session {
-    /// Begins to observe, for so long if at all for a time; what is said then begins with `what`.
-    pub fn begin(
+    /// Starts to observe, for `duration` if given. `verb` starts the log line.
+    pub fn start(
         args: &ObserveArgs,
         bundling: &BundlingArgs,
         observing: Observing,
         duration: Option<Duration>,
-        what: &str,
+        verb: &str,
     ) -> Result<Self> {
+        logging::start("pillion", args.log_level);
         Descriptors::raise();
-        outlive_file_limit().context("ignore SIGXFSZ")?;
+        ignore_file_limit_signal().context("ignore SIGXFSZ")?;
         let namespaces = args.namespaces();
         let mut selection = bundling.selection(&namespaces)?;
-        let stats = Stats::to(args.stats.clone())?;
-        let hang_up = (!is_ignored(Signal::SIGHUP)).then_some(Signal::SIGHUP);
-        let signals = ENDS.into_iter().chain(REQUESTS).chain(hang_up);
+        let stats = Stats::new(args.stats.clone())?;
+        let hangup = (!is_ignored(Signal::SIGHUP)).then_some(Signal::SIGHUP);
+        let signals = STOP_SIGNALS.into_iter().chain(ATTACH_SIGNALS).chain(hangup);
         let signals = receive_signals(signals)?;
         let policy = args.policy(bundling, &selection, observing)?;
         let rules = Rules::of(policy.clone())?;
         let programs = Programs::load(&policy)?.by(bundling.hook());
         let helper = start_cleanup_helper(&programs, &namespaces)?;
-        let (attachment, changes) = Attachment::begin_everywhere(programs, &mut selection, None)?;
-        say_line!("pillion: {what} {}; end with Ctrl-C", args.chosen());
-        let mut teller = Teller { stats, rules };
-        changes.iter().for_each(|change| teller.tell(change));
-        if let Some(view) = of_the_view() {
-            say_line!("pillion: {view}");
+        let (attachment, changes) = Attachment::start_everywhere(programs, &mut selection, None)?;
+        log::info!("{verb} {}; stop with Ctrl-C", args.connections_text());
+        let mut logger = ChangeLogger { stats, rules };
+        changes.iter().for_each(|change| logger.report(change));
+        if let Some(view) = view_warning() {
+            log::warn!("{view}");
         }
-        teller.rules.tell_of_idle(&selection);
-        tell_of_others();
+        logger.rules.warn(&selection);
+        warn_of_other_processes();
         Ok(Self {
             attachment,
             selection,
-            teller,
+            logger,
             signals,
-            // One that no clock comes to is none.
+            // A duration beyond the range of the clock means no end.
             end: duration.and_then(|it| Instant::now().checked_add(it)),
             _helper: helper,
         })
     }
 
-    /// Waits for a moment; then gives what was observed by then.
-    pub fn next(&mut self) -> Result<(Next, Vec<Observation>)> {
-        let moment = Instant::now() + A_MOMENT;
+    /// Waits for [`POLL_INTERVAL`], a signal or the end, and returns the observations so far.
+    pub fn wait(&mut self) -> Result<(Progress, Vec<Observation>)> {
+        let moment = Instant::now() + POLL_INTERVAL;
         let until = self.end.map_or(moment, |end| end.min(moment));
         let Self {
             attachment,
             selection,
-            teller,
+            logger,
             signals,
             ..
         } = self;
         let until = Some(until);
-        let has_come = until_readable_or(signals, attachment, selection, until, teller);
-        let is_told = has_come.context("wait for a signal")? && self.heed()?;
-        let next = match (is_told, self.end) {
-            (true, _) => Next::Stop,
-            (false, Some(end)) if Instant::now() >= end => Next::Over,
-            _ => Next::GoOn,
+        let is_readable = until_readable_or(signals, attachment, selection, until, logger);
+        let is_stopped = is_readable.context("wait for a signal")? && self.handle_signal()?;
+        let progress = match (is_stopped, self.end) {
+            (true, _) => Progress::Stopped,
+            (false, Some(end)) if Instant::now() >= end => Progress::TimeUp,
+            _ => Progress::Continue,
         };
-        Ok((next, self.attachment.observations()?))
+        Ok((progress, self.attachment.observations()?))
     }
 
-    /// Does what the signal that has come asks for; true if it ends this.
-    fn heed(&mut self) -> Result<bool> {
+    /// Handles a signal; returns true if it stops the session.
+    fn handle_signal(&mut self) -> Result<bool> {
         let Some(signal) = read_signal(&self.signals)? else {
             return Ok(false);
         };
         match Signal::try_from(signal.ssi_signo.cast_signed()) {
-            Ok(Signal::SIGUSR1) => self.teller.stats.now(&self.attachment),
-            // Nothing is handed over.
+            Ok(Signal::SIGUSR1) => self.logger.stats.write_now(&self.attachment),
+            // These commands have no hand-over.
             Ok(Signal::SIGUSR2) => {}
             _ => return Ok(true),
         }
         Ok(false)
     }
 
-    /// Ends it, with the account of what was done.
+    /// Stops the session, and writes the final totals.
     pub fn finish(mut self) -> Result<()> {
         self.attachment.finish();
-        tell_of_others();
+        warn_of_other_processes();
         let totals = self.attachment.totals()?;
         if totals.unobserved > 0 {
-            say_line!(
-                "pillion: not observed: {}, for more than --max-connections were there, or for \
-                 want of kernel memory",
+            log::warn!(
+                "{} not observed: more than --max-connections, or out of kernel memory; raise \
+                 --max-connections, or select fewer connections",
                 number::counted(totals.unobserved, "connection")
             );
         }
-        self.teller.stats.write(&totals)
+        self.logger.stats.write(&totals)
     }
 }
 
-/// Says which other pillions bundle here: what one has bundled, another leaves as it is, so that
-/// nothing can be told of connections that both have.
-fn tell_of_others() {
-    for other in status_socket::ask().unwrap_or_default().healths {
-        say_line!(
-            "pillion: process {} is bundling here as well ({}): of what it bundles nothing is \
-             learnt; end it meanwhile, or choose other connections",
+/// Warns about other pillions in this namespace. Segments that they have bundled cannot be
+/// observed.
+fn warn_of_other_processes() {
+    for other in status_socket::query().unwrap_or_default().healths {
+        log::warn!(
+            "process {} also bundles here ({}): segments that it bundles cannot be observed; \
+             stop it meanwhile, or select other connections",
             other.pid,
             other.bundling
         );
     }
 }
 
-// Estimates in words.
+// Formatting of estimates.
 
-/// A value with its interval, as in `12.3 (9.8 to 15.0)`.
+/// Formats a value with its interval, as in `12.3 (9.8 to 15.0)`.
 pub fn estimate(estimate: Option<Estimate>, unit: Unit) -> String {
     let Some(Estimate { value, interval }) = estimate else {
         return number::MISSING.to_owned();
     };
-    let value = one(value, unit);
+    let value = format_value(value, unit);
     match interval {
-        Some((low, high)) => format!("{value} ({} to {})", one(low, unit), one(high, unit)),
+        Some((low, high)) => format!(
+            "{value} ({} to {})",
+            format_value(low, unit),
+            format_value(high, unit)
+        ),
         None => value,
     }
 }
 
-fn one(value: f64, unit: Unit) -> String {
+fn format_value(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Share => number::percent(value),
         _ => number::millis(value),

@@ -1,50 +1,52 @@
-//! `pillion trial`: some connections are bundled, the others watched, until it is clear which wait less.
+//! `pillion trial`: bundles some connections and compares them with others until the result is
+//! clear.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use pillion_bpf::{DrawBy, Observing};
+use pillion_bpf::{AssignBy, Observing};
+use pillion_cli::log as logging;
 use pillion_cli::output_file::OutputFile;
-use pillion_cli::print::{print, print_json, print_line, say_line};
+use pillion_cli::print::{print, print_json, print_line};
 use pillion_cli::settings::BadInput;
-use pillion_cli::settings::times::parse_duration;
+use pillion_cli::settings::times::{parse_duration, parse_percent};
 
-use super::{Next, ObserveArgs, Session, trial_report};
+use super::{ObserveArgs, Progress, Session, trial_report};
 use crate::args::BundlingArgs;
-use crate::trial::{Record, RecordError, RecordFile, SHARES_PPM, Setting, Trial, Verdict};
+use crate::trial::{SHARE_RANGE_PPM, Setting, StateError, StateFile, Trial, TrialState, Verdict};
 
-/// Bundle some connections, watch the others, and say whether it helps
+/// Bundle some connections, observe the others, and test whether bundling helps
 ///
-/// Which ones are bundled is drawn at random, by peer: who connects anew is drawn alike. Both arms
-/// are compared by how long their segments wait to be acknowledged. It ends by itself when it is
-/// clear that bundling helps, or that it harms, and errs in at most one trial in twenty where it
-/// does neither, however long it runs (docs/trial.md). What was found so far is kept in a file, from
-/// which it goes on when it is begun again.
+/// Peers are assigned to an arm at random, and keep their arm when they reconnect. The arms are
+/// compared by how long segments wait for their ACK. The trial ends when it is clear that bundling
+/// helps or harms. Without a true difference, at most one trial in twenty gives a verdict, however
+/// long it runs (docs/evidence/trial-model.md). The state is stored in a file, from which a
+/// restarted trial continues.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     observe: ObserveArgs,
 
-    /// How many are bundled, in per cent
+    /// Share of the bundled arm
     #[arg(long, value_name = "PERCENT", default_value = "50%", value_parser = parse_share)]
     share: u32,
 
-    /// What is drawn for: all connections of a peer alike, or each connection for itself, where
-    /// many peers are behind one address
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
-    draw_by: DrawBy,
+    /// Unit of assignment: all connections of a peer together, or each connection, if many peers
+    /// share an address
+    #[arg(long, value_name = "UNIT", value_enum, default_value_t)]
+    assign_by: AssignBy,
 
-    /// Where the trial's record is kept
+    /// File of the trial state, created if missing
     #[arg(long, value_name = "FILE", default_value = "pillion-trial.json")]
-    record: PathBuf,
+    state: PathBuf,
 
-    /// Seconds between two lines that say how it stands
-    #[arg(long, value_name = "S", default_value = "60", value_parser = parse_duration)]
-    every: Duration,
+    /// Time between two progress lines
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
+    progress_interval: Duration,
 
-    /// Print no such lines
+    /// Print no progress lines
     #[arg(long, short)]
     quiet: bool,
 
@@ -52,119 +54,128 @@ pub struct Args {
     bundling: BundlingArgs,
 }
 
-/// Millionths of a share in per cent, with or without the sign.
-fn parse_share(text: &str) -> Result<u32, String> {
-    let percent = text.strip_suffix('%').unwrap_or(text).trim().parse();
-    let ppm = percent.map(|percent: f64| (percent * 1e4).round() as u32);
-    match ppm {
-        Ok(ppm) if SHARES_PPM.contains(&ppm) => Ok(ppm),
+/// Parses a percentage, and returns parts per million.
+fn parse_share(text: &str) -> Result<u32, BadInput> {
+    match (parse_percent(text)? * 1e4).round() as u32 {
+        ppm if SHARE_RANGE_PPM.contains(&ppm) => Ok(ppm),
         _ => {
-            let ends = [SHARES_PPM.start(), SHARES_PPM.end()];
-            let [least, most] = ends.map(|ppm| f64::from(*ppm) / 1e4);
-            Err(format!(
-                "expected per cent, {least} to {most}: one arm would be too small to compare else"
-            ))
+            let ends = [SHARE_RANGE_PPM.start(), SHARE_RANGE_PPM.end()];
+            let [min, max] = ends.map(|ppm| f64::from(*ppm) / 1e4);
+            Err(BadInput(format!(
+                "invalid share `{text}`: expected {min}% to {max}%, so that both arms can be \
+                 compared"
+            )))
         }
     }
 }
 
-/// How often the record is written, if nothing else is worth writing it.
-const SAVE_EVERY: Duration = Duration::from_secs(10);
+/// Maximum time between two writes of the state.
+const SAVE_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        if self.every.is_zero() {
-            let why = "--every 0 would print without end; say --quiet for no lines";
-            return Err(BadInput(why.to_owned()).into());
+        if self.progress_interval.is_zero() {
+            let reason =
+                "invalid --progress-interval 0s: expected more than 0s; use --quiet for no lines";
+            return Err(BadInput(reason.to_owned()).into());
         }
+        logging::start("pillion", self.observe.log_level);
         let report = self.observe.report()?;
         let setting = self.setting()?;
-        let (mut file, found) = RecordFile::open(&self.record, &setting)?;
-        let resumes = found.is_some();
-        let record = found.unwrap_or_else(|| Record::new(setting, rand::random()));
-        let key = record.key;
-        let mut trial = Trial::new(record);
-        if trial.is_over() {
-            self.tell(&trial, report.as_ref())?;
-            let file = self.record.display();
-            say_line!("pillion: this trial is over; remove {file} to begin anew");
+        let (mut file, stored) = StateFile::open(&self.state, &setting)?;
+        let is_resumed = stored.is_some();
+        let state = stored.unwrap_or_else(|| TrialState::new(setting, rand::random()));
+        let key = state.key;
+        let mut trial = Trial::new(state);
+        if trial.is_finished() {
+            self.report_results(&trial, report.as_ref())?;
+            let file = self.state.display();
+            log::info!("this trial has ended; remove {file} to start a new one");
             return Ok(ExitCode::SUCCESS);
         }
-        // What cannot be written is said before anything is begun.
-        file.save(&trial.record())?;
-        if resumes {
-            let file = self.record.display();
-            say_line!("pillion: going on with the trial of {file}");
+        // Fails early if the file cannot be written.
+        file.save(&trial.state())?;
+        if is_resumed {
+            let file = self.state.display();
+            log::info!("continuing the trial of {file}");
         }
         let observing = Observing {
             bundled_ppm: self.share,
             key,
-            draw_by: self.draw_by,
+            assign_by: self.assign_by,
             grace_us: self.observe.grace,
             stall_us: self.observe.stall,
         };
         let observed = Duration::from_millis(trial.observed_ms());
         let left = self.observe.duration.map(|it| it.saturating_sub(observed));
-        let mut session = Session::begin(&self.observe, &self.bundling, observing, left, "trying")?;
-        let ended = self.go_on(&mut session, &mut trial, &mut file);
-        let accounted = session.finish();
-        let told = self.tell(&trial, report.as_ref());
-        // Whatever fails, what was found is told before.
-        ended.and(accounted).and(told)?;
+        let mut session = Session::start(
+            &self.observe,
+            &self.bundling,
+            observing,
+            left,
+            "running a trial on",
+        )?;
+        let run_result = self.run(&mut session, &mut trial, &mut file);
+        let stats_written = session.finish();
+        let reported = self.report_results(&trial, report.as_ref());
+        // Results are printed even if the session or its statistics failed.
+        run_result.and(stats_written).and(reported)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Goes on until it is clear, or has to end.
-    fn go_on(&self, session: &mut Session, trial: &mut Trial, file: &mut RecordFile) -> Result<()> {
-        let (mut saved, mut said) = (Instant::now(), Instant::now());
-        let mut unsaved = None;
-        let (before, begun) = (trial.observed_ms(), Instant::now());
+    /// Runs until a verdict, the end of the duration, or a signal.
+    fn run(&self, session: &mut Session, trial: &mut Trial, file: &mut StateFile) -> Result<()> {
+        let (mut saved_at, mut logged_at) = (Instant::now(), Instant::now());
+        let mut save_error = None;
+        let (observed_before_ms, started_at) = (trial.observed_ms(), Instant::now());
         loop {
-            let (next, observations) = session.next()?;
-            trial.take(&observations);
-            trial.has_observed(before.saturating_add(whole_ms(begun.elapsed())));
-            let looked = trial.look(next == Next::Over).is_some();
-            let is_over = next != Next::GoOn || trial.verdict() != Verdict::Undecided;
-            if looked || saved.elapsed() >= SAVE_EVERY || is_over {
-                let why = refusal(file.save(&trial.record()))?;
-                if let Some(why) = &why
-                    && unsaved.is_none()
-                    && !is_over
+            let (progress, observations) = session.wait()?;
+            trial.update(&observations);
+            trial
+                .set_observed_ms(observed_before_ms.saturating_add(whole_ms(started_at.elapsed())));
+            let analysed = trial.analyse_if_due(progress == Progress::TimeUp).is_some();
+            let is_finished =
+                progress != Progress::Continue || trial.verdict() != Verdict::Undecided;
+            if analysed || saved_at.elapsed() >= SAVE_INTERVAL || is_finished {
+                let reason = transient_error(file.save(&trial.state()))?;
+                if let Some(reason) = &reason
+                    && save_error.is_none()
+                    && !is_finished
                 {
-                    say_line!("pillion: {why}; the trial goes on, trying again");
+                    log::warn!("{reason}; the trial continues and retries");
                 }
-                (unsaved, saved) = (why, Instant::now());
+                (save_error, saved_at) = (reason, Instant::now());
             }
-            if is_over {
-                return unsaved.map_or(Ok(()), |why| Err(why.into()));
+            if is_finished {
+                return save_error.map_or(Ok(()), |reason| Err(reason.into()));
             }
-            if !self.quiet && said.elapsed() >= self.every {
-                say_line!(
-                    "pillion: {}",
-                    trial_report::standing(&trial.results(), &trial.record().setting)
+            if !self.quiet && logged_at.elapsed() >= self.progress_interval {
+                log::info!(
+                    "{}",
+                    trial_report::progress_line(&trial.results(), &trial.state().setting)
                 );
-                said = Instant::now();
+                logged_at = Instant::now();
             }
         }
     }
 
     fn setting(&self) -> Result<Setting> {
         let options = self.bundling.options()?;
-        let companions = &self.bundling.how.companions;
+        let tcp_options = &self.bundling.how.tcp_options;
         Ok(Setting {
             bundled_ppm: self.share,
-            draw_by: self.draw_by,
+            assign_by: self.assign_by,
             grace_us: self.observe.grace,
             stall_us: self.observe.stall,
-            chosen: self.observe.chosen(),
-            places: self.observe.places(&self.bundling),
-            bundling: serde_json::to_string(&(options, companions))?,
+            connections_text: self.observe.connections_text(),
+            location: self.observe.location(&self.bundling),
+            bundling: serde_json::to_string(&(options, tcp_options))?,
             duration_ms: self.observe.duration.map(whole_ms),
         })
     }
 
-    fn tell(&self, trial: &Trial, report: Option<&OutputFile>) -> Result<()> {
-        let (results, setting) = (trial.results(), trial.record().setting);
+    fn report_results(&self, trial: &Trial, report: Option<&OutputFile>) -> Result<()> {
+        let (results, setting) = (trial.results(), trial.state().setting);
         let printed = match self.observe.json {
             true => print_json(&results),
             false => print(&trial_report::table(&results, &setting).to_text())
@@ -181,11 +192,11 @@ fn whole_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Why the record could not be written, where that may be over the next time: a disk may be full for a
-/// moment. That the file is another trial's by now is no such reason.
-fn refusal(saved: Result<(), RecordError>) -> Result<Option<RecordError>, RecordError> {
+/// Returns the error if a later attempt may succeed, as with a full disk. If another trial has
+/// taken the file, retrying cannot help.
+fn transient_error(saved: Result<(), StateError>) -> Result<Option<StateError>, StateError> {
     match saved {
-        Err(why @ RecordError::File { .. }) => Ok(Some(why)),
+        Err(reason @ StateError::File { .. }) => Ok(Some(reason)),
         saved => saved.map(|()| None),
     }
 }

@@ -1,93 +1,96 @@
-//! What a trial has found, in words, as a table and as a page.
+//! Results of a trial as text, table and page.
 
-use pillion_bpf::DrawBy;
+use pillion_bpf::AssignBy;
 use pillion_stats::measure::Unit;
 use pillion_stats::report::number::{self, counted};
-use pillion_stats::report::{Axis, Column, Fact, Figure, Line, Page, Stream, Table};
+use pillion_stats::report::{Axis, Column, Fact, Figure, Line, Page, StreamKind, Table};
 use serde_json::json;
 
 use crate::observe::estimate;
 use crate::trial::{
-    ArmResults, Comparison, ERROR_RATE, Estimate, Look, MEASURES, Results, Setting, Summary,
-    Verdict,
+    ArmResults, Comparison, ERROR_RATE, Estimate, InterimAnalysis, MEASURES, Results, Setting,
+    Summary, Verdict,
 };
 
-/// What is drawn for, and compared.
-fn units(draw_by: DrawBy) -> &'static str {
-    match draw_by {
-        DrawBy::Peer => "peers",
-        DrawBy::Connection => "connections",
+/// Returns the name of the units of assignment.
+fn unit_plural(assign_by: AssignBy) -> &'static str {
+    match assign_by {
+        AssignBy::Peer => "peers",
+        AssignBy::Connection => "connections",
     }
 }
 
-/// All of it, with the latencies of both arms as a figure.
+/// Returns the page with all results and the latencies of both arms as a figure.
 pub fn page(results: &Results, setting: &Setting) -> Page {
-    let units = units(setting.draw_by);
-    let looks = results.looks.iter().map(|look| look_line(look, units));
+    let units = unit_plural(setting.assign_by);
+    let interim_analyses = results
+        .interim_analyses
+        .iter()
+        .map(|analysis| analysis_line(analysis, units));
     Page {
-        title: "Does bundling help?".to_owned(),
+        title: "Trial of bundling".to_owned(),
         lead: verdict(results, setting),
         parts: vec![table(results, setting).into(), latencies(results).into()],
         method: vec![
-            Fact::new("connections", setting.chosen.as_str()),
+            Fact::new("connections", setting.connections_text.as_str()),
             Fact::new(
                 "bundled",
                 number::percent(f64::from(setting.bundled_ppm) / 1e6),
             ),
-            Fact::new("drawn by", setting.draw_by.to_string()),
+            Fact::new("assigned by", setting.assign_by.to_string()),
             Fact::new(
                 "intervals",
                 format!("95 % confidence, by bootstrap over {units}"),
             ),
-            Fact::verbatim("looks", looks.collect::<Vec<_>>().join("\n")),
+            Fact::verbatim(
+                "interim analyses",
+                interim_analyses.collect::<Vec<_>>().join("\n"),
+            ),
         ],
         data: json!({ "results": results }),
     }
 }
 
 fn latencies(results: &Results) -> Figure {
-    let line = |name, arm: &ArmResults, stream: Stream| {
+    let line = |name, arm: &ArmResults, stream: StreamKind| {
         let points = arm.summary.latencies.cumulative().into_iter();
         let longer = points.map(|(ms, share)| (ms, 1.0 - share));
         Line::step(name, longer.collect()).styled(Some(stream.style()))
     };
     Figure {
-        title: "Who waits, and how long".to_owned(),
-        caption:
-            "At each latency, the share of segments that took longer to be acknowledged, on a log \
-             scale."
-                .to_owned(),
+        title: "Distribution of ACK latency".to_owned(),
+        caption: "Share of segments with a longer ACK latency, on a logarithmic scale.".to_owned(),
         x: Axis::log("ACK latency", "ms"),
-        y: Axis::log("share of segments that took longer", ""),
+        y: Axis::log("share of segments with longer latency", ""),
         side: None,
         lines: vec![
-            line("bundled", &results.bundled, Stream::Bundled),
-            line("plain", &results.plain, Stream::Plain),
+            line("bundled", &results.bundled, StreamKind::Bundled),
+            line("plain", &results.plain, StreamKind::Plain),
         ],
     }
 }
 
-fn look_line(look: &Look, units: &str) -> String {
+fn analysis_line(analysis: &InterimAnalysis, units: &str) -> String {
     format!(
         "{} segments, {} {units}: chance of better {:.4}, of worse {:.4}, of more cut short {:.4}; \
          threshold {:.5}",
-        look.segments,
-        look.units,
-        look.chance_of_better,
-        look.chance_of_worse,
-        look.chance_of_more_cut,
-        look.threshold
+        analysis.segments,
+        analysis.units,
+        analysis.chance_of_better,
+        analysis.chance_of_worse,
+        analysis.chance_of_more_cut,
+        analysis.threshold
     )
 }
 
-/// What there is too little of for a first look, if there was none.
-fn too_little(results: &Results, setting: &Setting) -> Option<String> {
-    let first = setting.first_look();
+/// Returns the data that the first interim analysis still needs, or `None` after it.
+fn missing_for_first_analysis(results: &Results, setting: &Setting) -> Option<String> {
+    let first = setting.first_analysis();
     let arms = [&results.bundled, &results.plain];
     let sum = |of: fn(&ArmResults) -> u64| arms.into_iter().map(of).sum::<u64>();
-    let units = units(setting.draw_by);
+    let units = unit_plural(setting.assign_by);
     let each = format!("{units} with {} segments or more", first.segments_each);
-    let taken = [
+    let requirements = [
         (
             first.segments,
             sum(|arm| arm.summary.segments),
@@ -95,21 +98,23 @@ fn too_little(results: &Results, setting: &Setting) -> Option<String> {
         ),
         (first.units, sum(|arm| arm.compared), each),
     ];
-    let missing = taken.into_iter().filter(|(fewest, seen, _)| seen < fewest);
-    let missing = missing.map(|(fewest, seen, of)| {
-        let [fewest, seen] = [fewest, seen].map(number::count);
-        format!("{fewest} {of} ({seen} seen)")
+    let missing = requirements
+        .into_iter()
+        .filter(|(required, seen, _)| seen < required);
+    let missing = missing.map(|(required, seen, of)| {
+        let [required, seen] = [required, seen].map(number::count);
+        format!("{required} {of} ({seen} seen)")
     });
     let missing: Vec<_> = missing.collect();
-    (results.looks.is_empty() && !missing.is_empty()).then(|| missing.join(", and "))
+    (results.interim_analyses.is_empty() && !missing.is_empty()).then(|| missing.join(", and "))
 }
 
-/// How it stands, in a line.
-pub fn standing(results: &Results, setting: &Setting) -> String {
+/// Returns the state of a running trial as one line.
+pub fn progress_line(results: &Results, setting: &Setting) -> String {
     let arm = |name: &str, of: fn(&Comparison) -> Option<Estimate>, arm: &ArmResults| {
         let value = |name: &str| {
-            let found = results.measures.iter().find(|it| it.measure.name == name);
-            estimate(found.and_then(of), Unit::Milliseconds)
+            let comparison = results.measures.iter().find(|it| it.measure.name == name);
+            estimate(comparison.and_then(of), Unit::Milliseconds)
         };
         format!(
             "{name} {} units, {} segments, late by {} ms, p99 {} ms",
@@ -119,24 +124,32 @@ pub fn standing(results: &Results, setting: &Setting) -> String {
             value("ack_latency_ms_p99"),
         )
     };
-    let looks = too_little(results, setting).map_or_else(
-        || counted(results.looks.len() as u64, "look"),
-        |missing| format!("no look before {missing}"),
+    let interim_analyses = missing_for_first_analysis(results, setting).map_or_else(
+        || analysis_count(results),
+        |missing| format!("no analysis before {missing}"),
     );
     format!(
-        "{}; {}; {looks}, not clear yet{}",
+        "{}; {}; {interim_analyses}, not clear yet{}",
         arm("bundled", |it| it.bundled, &results.bundled),
         arm("plain", |it| it.plain, &results.plain),
         left_out(results),
     )
 }
 
-/// What has found no place among the units that are compared.
+/// Returns the number of interim analyses, as in `2 analyses`.
+fn analysis_count(results: &Results) -> String {
+    match results.interim_analyses.len() {
+        1 => "1 analysis".to_owned(),
+        count => format!("{count} analyses"),
+    }
+}
+
+/// Returns the connections beyond the maximum number of units as a clause.
 fn left_out(results: &Results) -> String {
     match results.left_out {
         0 => String::new(),
         connections => format!(
-            "; {} left out, for so many units are compared at most",
+            "; {} left out, beyond the maximum number of units",
             counted(connections, "connection")
         ),
     }
@@ -153,10 +166,10 @@ pub fn table(results: &Results, setting: &Setting) -> Table {
         ],
     );
     let arms = [&results.bundled, &results.plain];
-    let each = setting.first_look().segments_each;
+    let each = setting.first_analysis().segments_each;
     let compared = format!("of these compared, with {each} segments or more");
     for (name, counts) in [
-        (units(setting.draw_by), arms.map(|arm| arm.units)),
+        (unit_plural(setting.assign_by), arms.map(|arm| arm.units)),
         (compared.as_str(), arms.map(|arm| arm.compared)),
         ("segments", arms.map(|arm| arm.summary.segments)),
         (
@@ -179,11 +192,11 @@ pub fn table(results: &Results, setting: &Setting) -> Table {
     table
 }
 
-/// Why the numbers may say otherwise than the verdict.
-const BY_RANK: &str = " The times are of all segments together, of which a single unit may have most \
-                       of what is late; the verdict is by how units rank.";
+/// Explains a verdict that contradicts the mean values.
+const RANK_NOTE: &str = " The times cover all segments, and a single unit may have most late ones; \
+                       the verdict compares ranks of units.";
 
-/// How many connections of either arm an error has ended.
+/// Returns how many connections of either arm ended with an error.
 fn cut_short(results: &Results) -> String {
     let arm = |arm: &ArmResults| {
         let Summary { cut, sent, .. } = arm.summary;
@@ -191,46 +204,49 @@ fn cut_short(results: &Results) -> String {
         format!("{connections} in {segments}")
     };
     format!(
-        "errors cut {} short with it, and {} without",
+        "errors cut {} short with bundles, and {} without",
         arm(&results.bundled),
         arm(&results.plain)
     )
 }
 
-/// The verdict in words, and how far it can be trusted.
+/// Returns the verdict in words, with its error rate.
 pub fn verdict(results: &Results, setting: &Setting) -> String {
-    let late = &results.measures[0];
-    let by = |of: Option<Estimate>| estimate(of, Unit::Milliseconds);
-    let sure = format!(
-        "such a verdict comes about in at most {} of trials where there is no difference",
+    let lateness = &results.measures[0];
+    let in_ms = |of: Option<Estimate>| estimate(of, Unit::Milliseconds);
+    let error_note = format!(
+        "such a verdict occurs in at most {} of trials without a difference",
         number::percent(ERROR_RATE)
     );
     let waits = format!(
-        "beyond the least RTT and the grace, a segment waits {} ms with it and {} ms without",
-        by(late.bundled),
-        by(late.plain)
+        "beyond the minimum RTT and the grace, a segment waits {} ms with it and {} ms without",
+        in_ms(lateness.bundled),
+        in_ms(lateness.plain)
     );
-    let longer = late.difference.map_or(0.0, |it| it.value);
-    let but = match results.verdict {
-        Verdict::Helps if longer > 0.0 => BY_RANK,
-        Verdict::Harms if longer < 0.0 => BY_RANK,
+    let longer = lateness.difference.map_or(0.0, |it| it.value);
+    let note = match results.verdict {
+        Verdict::Helps if longer > 0.0 => RANK_NOTE,
+        Verdict::Harms if longer < 0.0 => RANK_NOTE,
         _ => "",
     };
-    let cut = results.looks.last().is_some_and(Look::cuts);
+    let cut = results
+        .interim_analyses
+        .last()
+        .is_some_and(InterimAnalysis::is_cut_clear);
     match results.verdict {
-        Verdict::Harms if cut => format!("Bundling harms: {}; {sure}.", cut_short(results)),
-        Verdict::Helps => format!("Bundling helps: {waits}; {sure}.{but}"),
-        Verdict::Harms => format!("Bundling harms: {waits}; {sure}.{but}"),
-        Verdict::Undecided => match too_little(results, setting) {
+        Verdict::Harms if cut => format!("Bundling harms: {}; {error_note}.", cut_short(results)),
+        Verdict::Helps => format!("Bundling helps: {waits}; {error_note}.{note}"),
+        Verdict::Harms => format!("Bundling harms: {waits}; {error_note}.{note}"),
+        Verdict::Undecided => match missing_for_first_analysis(results, setting) {
             Some(missing) => format!(
-                "Not clear: nothing was compared, for that takes {missing}{}.",
+                "Not clear: nothing was compared, because that needs {missing}{}.",
                 left_out(results)
             ),
             None => format!(
                 "Not clear: the {} of the arms differs by {} ms, which may be chance ({}{}).",
                 MEASURES[0].label,
-                by(late.difference),
-                counted(results.looks.len() as u64, "look"),
+                in_ms(lateness.difference),
+                analysis_count(results),
                 left_out(results),
             ),
         },
@@ -239,26 +255,26 @@ pub fn verdict(results: &Results, setting: &Setting) -> String {
 
 #[cfg(test)]
 mod tests {
-    use pillion_bpf::DrawBy;
+    use pillion_bpf::AssignBy;
 
     use super::*;
-    use crate::trial::{Record, Trial};
+    use crate::trial::{Trial, TrialState};
 
     fn setting() -> Setting {
         Setting {
             bundled_ppm: 250_000,
-            draw_by: DrawBy::Peer,
+            assign_by: AssignBy::Peer,
             grace_us: 50_000,
             stall_us: 300_000,
-            chosen: "all connections".to_owned(),
-            places: "all devices".to_owned(),
+            connections_text: "all connections".to_owned(),
+            location: "all devices".to_owned(),
             bundling: "{}".to_owned(),
             duration_ms: None,
         }
     }
 
-    fn results(looks: usize) -> Results {
-        let look = Look {
+    fn results(interim_analyses: usize) -> Results {
+        let analysis = InterimAnalysis {
             segments: 4_000,
             units: 20,
             chance_of_better: 0.5,
@@ -266,40 +282,43 @@ mod tests {
             chance_of_more_cut: 0.5,
             threshold: 0.0125,
         };
-        let mut record = Record::new(setting(), [1, 2]);
-        record.looks = vec![look; looks];
-        Trial::new(record).results()
+        let mut state = TrialState::new(setting(), [1, 2]);
+        state.interim_analyses = vec![analysis; interim_analyses];
+        Trial::new(state).results()
     }
 
     #[test]
-    fn what_a_first_look_takes_is_said_until_there_was_one() {
+    fn missing_data_is_named_until_first_analysis() {
         let missing =
             "4\u{a0}000 segments (0 seen), and 20 peers with 20 segments or more (0 seen)";
         let none = results(0);
         assert_eq!(
             verdict(&none, &setting()),
-            format!("Not clear: nothing was compared, for that takes {missing}.")
+            format!("Not clear: nothing was compared, because that needs {missing}.")
         );
-        let line = standing(&none, &setting());
-        let expected = format!("; no look before {missing}, not clear yet");
+        let line = progress_line(&none, &setting());
+        let expected = format!("; no analysis before {missing}, not clear yet");
         assert!(line.ends_with(&expected), "{line}");
         let mut enough = none;
         enough.plain.summary.segments = 4_000;
-        let line = standing(&enough, &setting());
-        assert!(line.contains("no look before 20 peers"), "{line}");
+        let line = progress_line(&enough, &setting());
+        assert!(line.contains("no analysis before 20 peers"), "{line}");
     }
 
     #[test]
-    fn one_look_is_told_in_the_singular() {
-        for (looks, words) in [(1, "1 look"), (2, "2 looks")] {
-            let results = results(looks);
-            let line = standing(&results, &setting());
+    fn single_analysis_is_singular() {
+        for (interim_analyses, words) in [(1, "1 analysis"), (2, "2 analyses")] {
+            let results = results(interim_analyses);
+            let line = progress_line(&results, &setting());
             assert!(
                 line.ends_with(&format!("; {words}, not clear yet")),
                 "{line}"
             );
-            let told = verdict(&results, &setting());
-            assert!(told.ends_with(&format!("chance ({words}).")), "{told}");
+            let reported = verdict(&results, &setting());
+            assert!(
+                reported.ends_with(&format!("chance ({words}).")),
+                "{reported}"
+            );
         }
     }
 }

@@ -3,70 +3,70 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use pillion_bpf::host::clock;
-use pillion_bpf::{Attachment, Change, Readings, Totals};
+use pillion_bpf::{Attachment, Change, Totals, TotalsReader};
 use pillion_cli::VERSION;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How a pillion at work is.
+/// Health of a running `pillion attach`, as in `status --json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Health {
     pub pid: u32,
     pub version: String,
-    /// False while it waits, or its programs are loaded.
-    #[serde(default = "at_work")]
-    pub at_work: bool,
-    /// When it began, in seconds since 1970.
-    pub since: u64,
-    /// What it bundles, in words.
+    /// False while it waits, or loads its programs.
+    pub ready: bool,
+    /// Start time, in seconds since 1970.
+    pub started_at_s: u64,
+    /// Description of the covered connections.
     pub bundling: String,
-    /// The devices that it is attached to.
+    /// Attached devices.
     pub devices: Vec<String>,
-    /// What fails at present, and is tried again.
-    pub failing: Vec<String>,
-    /// What it does not cover now, and why.
-    #[serde(default)]
+    /// Devices that were attached before, for metrics.
+    #[serde(skip)]
+    pub detached_devices: Vec<String>,
+    /// Current failures, which are retried.
+    pub failures: Vec<String>,
+    /// Rules and objects that are not covered now, with the reasons.
     pub notes: Vec<String>,
     pub last_error: Option<LastError>,
-    /// Connections that are covered at this moment.
-    pub connections: u64,
+    /// Connections covered now.
+    pub active_connections: u64,
     pub totals: Value,
 }
 
-/// Earlier versions told of themselves when they were at work alone.
-fn at_work() -> bool {
-    true
-}
-
-/// What failed last, perhaps no more.
+/// The last failure, which may be resolved.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LastError {
     /// In seconds since 1970.
-    pub at: u64,
+    pub at_s: u64,
     pub text: String,
 }
 
-/// What the threads that tell of a pillion's health know, as of the last second.
+/// Maximum number of detached devices that metrics show. Container hosts create devices without end.
+const MAX_DETACHED: usize = 64;
+
+/// Health for the threads that serve it, at most a second old.
 #[derive(Debug)]
 pub struct Shared(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     health: Health,
-    began: Moment,
+    started: Moment,
     failed: Moment,
-    readings: Option<Readings>,
+    readings: Option<TotalsReader>,
 }
 
+/// Returns the host's time in seconds since 1970.
 pub fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |time| time.as_secs())
 }
 
-/// When something was. The host's clock may be set meanwhile, at boot by years.
+/// A point in time that follows changes of the host's clock, which can be years at boot.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
-    /// In seconds since 1970, by the host's clock then.
+    /// In seconds since 1970, by the host's clock at that time.
     at: u64,
     since_start: Duration,
 }
@@ -79,11 +79,11 @@ impl Moment {
         }
     }
 
-    /// In seconds since 1970, by the host's clock now.
+    /// Returns the seconds since 1970, by the host's clock now.
     fn as_of(&mut self, now: Self) -> u64 {
         let passed = now.since_start.saturating_sub(self.since_start);
         let at = now.at.saturating_sub(passed.as_secs());
-        // It is told in whole seconds, and is to stay the same as long as the clock is not set.
+        // Rounding must not change the value unless the clock was set.
         if at.abs_diff(self.at) > 1 {
             self.at = at;
         }
@@ -97,47 +97,48 @@ impl Shared {
         let health = Health {
             pid: std::process::id(),
             version: VERSION.to_owned(),
-            at_work: false,
-            since: now.at,
+            ready: false,
+            started_at_s: now.at,
             bundling,
             devices: Vec::new(),
-            failing: Vec::new(),
+            detached_devices: Vec::new(),
+            failures: Vec::new(),
             notes: Vec::new(),
             last_error: None,
-            connections: 0,
+            active_connections: 0,
             totals: Value::Null,
         };
         Self(Mutex::new(State {
             health,
-            began: now,
+            started: now,
             failed: now,
             readings: None,
         }))
     }
 
-    /// Its health as of now, and what it did so far; no totals before it has begun.
+    /// Returns the current health and totals. Totals are `None` before it is ready.
     pub fn read(&self) -> Result<(Health, Option<Totals>)> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut health = state.health.clone();
         let now = Moment::now();
-        health.since = state.began.as_of(now);
+        health.started_at_s = state.started.as_of(now);
         if let Some(error) = &mut health.last_error {
-            error.at = state.failed.as_of(now);
+            error.at_s = state.failed.as_of(now);
         }
         let Some(readings) = &state.readings else {
             return Ok((health, None));
         };
-        health.connections = readings.connections()?;
+        health.active_connections = readings.connections()?;
         let totals = readings.totals()?;
         health.totals = serde_json::to_value(&totals)?;
         Ok((health, Some(totals)))
     }
 
-    /// What is bundled, and where.
-    pub fn words(&self) -> String {
+    /// Describes the covered connections and the devices.
+    pub fn description(&self) -> String {
         let State { health, .. } = &*self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &health.devices[..] {
-            [] => format!("bundling {}, once a device is up", health.bundling),
+            [] => format!("bundling {} when a device is up", health.bundling),
             devices => format!("bundling {} on {}", health.bundling, devices.join(", ")),
         }
     }
@@ -146,38 +147,40 @@ impl Shared {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    pub fn bundles(&self, what: String) {
-        self.change(|state| state.health.bundling = what);
+    pub fn set_bundling(&self, description: String) {
+        self.change(|state| state.health.bundling = description);
     }
 
-    pub fn has_begun(&self, readings: Readings) {
+    pub fn set_ready(&self, readings: TotalsReader) {
         self.change(|state| {
-            state.health.at_work = true;
+            state.health.ready = true;
             state.readings = Some(readings);
         });
     }
 
-    pub fn follow(&self, attachment: &Attachment, failing: Vec<String>) {
-        let devices = attachment.devices().map(ToString::to_string).collect();
-        self.change(|State { health, .. }| (health.devices, health.failing) = (devices, failing));
+    /// Stores the attached devices and the current failures.
+    pub fn update(&self, attachment: &Attachment, failures: Vec<String>) {
+        let devices: Vec<_> = attachment.devices().map(ToString::to_string).collect();
+        self.change(|State { health, .. }| health.update(devices, failures));
     }
 
-    pub fn tell(&self, change: &Change) {
-        if let Change::Refused(error) = change {
-            self.failed(&error.to_string());
+    /// Stores the error of a failed step.
+    pub fn record(&self, change: &Change) {
+        if let Change::Failed(error) = change {
+            self.record_failure(&error.to_string());
         }
     }
 
-    pub fn notes(&self, notes: Vec<String>) {
+    pub fn set_notes(&self, notes: Vec<String>) {
         self.change(|state| state.health.notes = notes);
     }
 
-    /// Remembers what failed, of which the log may have many lines.
-    pub fn failed(&self, text: &str) {
+    /// Stores a failure, whose text may have several lines, as the last error.
+    pub fn record_failure(&self, text: &str) {
         let now = Moment::now();
         let error = LastError {
-            at: now.at,
-            text: in_one_line(text),
+            at_s: now.at,
+            text: join_lines(text),
         };
         self.change(|state| {
             state.failed = now;
@@ -186,12 +189,20 @@ impl Shared {
     }
 }
 
-/// Lines of the log as one that stands elsewhere.
-fn in_one_line(text: &str) -> String {
-    let lines = text
-        .lines()
-        .map(|line| line.trim_start_matches("pillion: "));
-    lines.collect::<Vec<_>>().join("; ")
+impl Health {
+    fn update(&mut self, devices: Vec<String>, failures: Vec<String>) {
+        let gone = self.devices.drain(..).filter(|it| !devices.contains(it));
+        self.detached_devices.extend(gone);
+        self.detached_devices.retain(|it| !devices.contains(it));
+        let surplus = self.detached_devices.len().saturating_sub(MAX_DETACHED);
+        self.detached_devices.drain(..surplus);
+        (self.devices, self.failures) = (devices, failures);
+    }
+}
+
+/// Joins lines by semicolons.
+fn join_lines(text: &str) -> String {
+    text.lines().collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -199,19 +210,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_failed_is_one_line_whatever_the_log_has_of_it() {
-        for (text, told) in [
+    fn last_error_is_one_line() {
+        for (text, line) in [
             ("write --stats", "write --stats"),
             (
-                "rules:1:1: a\nrules:2:1: b\npillion: rules not reloaded",
+                "rules:1:1: a\nrules:2:1: b\nrules not reloaded",
                 "rules:1:1: a; rules:2:1: b; rules not reloaded",
             ),
         ] {
             let shared = Shared::new(String::new());
-            shared.failed(text);
+            shared.record_failure(text);
             let (health, _) = shared.read().unwrap();
-            assert_eq!(health.last_error.unwrap().text, told);
+            assert_eq!(health.last_error.unwrap().text, line);
         }
+    }
+
+    #[test]
+    fn detached_device_is_listed_until_it_is_attached_again() {
+        let shared = Shared::new(String::new());
+        let update = |devices: &[&str]| {
+            let devices = devices.iter().map(ToString::to_string).collect();
+            shared.change(|State { health, .. }| health.update(devices, Vec::new()));
+            shared.read().unwrap().0.detached_devices
+        };
+        assert!(update(&["a", "b"]).is_empty());
+        assert_eq!(update(&["b"]), ["a"]);
+        assert!(update(&["a", "b"]).is_empty());
+        for number in 0..2 * MAX_DETACHED {
+            update(&[&number.to_string()]);
+        }
+        assert_eq!(update(&[]).len(), MAX_DETACHED);
     }
 
     fn moment(at: u64, since_start: u64) -> Moment {
@@ -222,17 +250,17 @@ mod tests {
     }
 
     #[test]
-    fn when_something_was_is_told_by_the_clock_as_it_is_now() {
-        let mut began = moment(1_000, 5_500);
-        assert_eq!(began.as_of(moment(1_010, 15_500)), 1_000);
+    fn moment_follows_changes_of_the_clock() {
+        let mut started = moment(1_000, 5_500);
+        assert_eq!(started.as_of(moment(1_010, 15_500)), 1_000);
         for rounded in [moment(1_009, 15_500), moment(1_010, 14_600)] {
-            assert_eq!(began.as_of(rounded), 1_000);
+            assert_eq!(started.as_of(rounded), 1_000);
         }
         let set_at_boot = moment(1_800_000_000, 65_500);
-        assert_eq!(began.as_of(set_at_boot), 1_799_999_940);
+        assert_eq!(started.as_of(set_at_boot), 1_799_999_940);
         for rounded in [moment(1_800_000_009, 75_400), moment(1_800_000_010, 74_600)] {
-            assert_eq!(began.as_of(rounded), 1_799_999_940);
+            assert_eq!(started.as_of(rounded), 1_799_999_940);
         }
-        assert_eq!(began.as_of(moment(500, 65_500)), 440);
+        assert_eq!(started.as_of(moment(500, 65_500)), 440);
     }
 }

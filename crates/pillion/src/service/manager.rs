@@ -1,72 +1,70 @@
-//! The service manager's protocol, sd_notify(3). Without a manager nothing is told.
+//! Notifications of the service manager, sd_notify(3). Ineffective without a manager.
 
 use std::borrow::Cow;
 
 use sd_notify::NotifyState;
 
-use crate::handover::predecessor;
+use crate::handover::old_process;
 
-/// Bytes of a status. A manager drops a message beyond 4 KiB, and all that it says.
-const LONGEST_STATUS: usize = 1024;
+/// Maximum bytes of a status. A manager drops whole messages above 4 KiB.
+const MAX_STATUS: usize = 1024;
 
 fn notify(state: &[NotifyState]) {
-    // A manager that cannot be reached gives up by itself, by the watchdog.
+    // An unreachable manager acts by its watchdog.
     let _ = sd_notify::notify(state);
 }
 
-/// pillion waits, and is up as far as the manager is concerned: what it waits for may never come.
-/// While it is to succeed another one, that one has the word.
-pub fn waits(why: &str) {
-    if predecessor().is_none() {
-        let status = format!("waits: {why}");
+/// Reports that pillion waits. It counts as ready, because the object may never appear. During a
+/// hand-over nothing is sent, because the old process still reports.
+pub fn notify_waiting(why: &str) {
+    if old_process().is_none() {
+        let status = format!("waiting: {why}");
         notify(&[NotifyState::Ready, NotifyState::Status(&brief(&status))]);
     }
 }
 
-/// pillion is at work.
-pub fn is_at_work(what: &str) {
+/// Reports that pillion is ready and is the main process.
+pub fn notify_ready(status: &str) {
     let id = NotifyState::MainPid(std::process::id());
-    notify(&[NotifyState::Ready, id, NotifyState::Status(&brief(what))]);
+    notify(&[NotifyState::Ready, id, NotifyState::Status(&brief(status))]);
 }
 
-/// What pillion is at work on is another now.
-pub fn bundles(what: &str) {
-    notify(&[NotifyState::Status(&brief(what))]);
+/// Replaces the status.
+pub fn set_status(status: &str) {
+    notify(&[NotifyState::Status(&brief(status))]);
 }
 
-/// Another process has the work from now on. It says so itself, but this one may have said that it is
-/// at work after that.
-pub fn is_succeeded_by(id: u32) {
+/// Reports the new process of a hand-over as the main process. It does so itself, but this process
+/// may have sent its own id after that.
+pub fn set_main_process(id: u32) {
     notify(&[NotifyState::MainPid(id)]);
 }
 
-/// pillion reads its rules again, until it is at work once more.
-pub fn reloads() {
+/// Reports that a reload started; it ends with [`notify_ready`].
+pub fn notify_reloading() {
     let now = NotifyState::monotonic_usec_now().ok();
     let state: Vec<_> = [NotifyState::Reloading].into_iter().chain(now).collect();
     notify(&state);
 }
 
-/// pillion ends.
-pub fn ends() {
+/// Reports that pillion stops.
+pub fn notify_stopping() {
     notify(&[NotifyState::Stopping]);
 }
 
-/// The watchdog hears that pillion is alive.
-pub fn is_alive() {
+/// Resets the watchdog.
+pub fn notify_watchdog() {
     notify(&[NotifyState::Watchdog]);
 }
 
-/// As much of a status as there is room for.
+/// Cuts a status to [`MAX_STATUS`] bytes.
 fn brief(status: &str) -> Cow<'_, str> {
     const CUT: &str = "...";
-    if status.len() <= LONGEST_STATUS {
+    if status.len() <= MAX_STATUS {
         return status.into();
     }
     let ends = status.char_indices().map(|(end, _)| end);
-    let end = ends
-        .take_while(|end| *end <= LONGEST_STATUS - CUT.len())
-        .last();
+    let end = ends.take_while(|end| *end <= MAX_STATUS - CUT.len()).last();
     (status[..end.unwrap_or_default()].to_owned() + CUT).into()
 }
 
@@ -75,12 +73,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_cut_between_its_letters() {
+    fn long_status_is_cut_between_characters() {
         assert_eq!(brief("bundling"), "bundling");
-        let fits = "\u{e4}".repeat(LONGEST_STATUS / 2);
+        let fits = "\u{e4}".repeat(MAX_STATUS / 2);
         assert_eq!(brief(&fits), fits);
         let cut = brief(&(fits + "a")).into_owned();
         assert!(cut.ends_with("\u{e4}..."));
-        assert_eq!(cut.len(), LONGEST_STATUS - 1);
+        assert_eq!(cut.len(), MAX_STATUS - 1);
     }
 }

@@ -21,30 +21,30 @@ use pillion_bpf::host::atomic_file;
 use pillion_cli::settings::Endpoint;
 
 use super::health::Shared;
-use super::http::{self, Answer, Asked, Listen};
+use super::http::{self, Listen, Request, Response};
 use super::open_metrics::{self, CONTENT_TYPE};
-use crate::handover::predecessor;
-use crate::process::only_read;
+use crate::handover::old_process;
+use crate::process::keep_read_capability;
 
-/// The server; dropping it takes its socket out of the file system. One that is to succeed another
-/// shows itself once it is at work: until then its port is not listened to, and its socket is where
-/// nobody looks.
+/// The metrics server; dropping it removes its socket from the file system. The new process of a
+/// hand-over publishes its server when it is ready. Until then it does not listen on its port, and its
+/// socket has a temporary name.
 pub struct Metrics {
     socket: Option<Socket>,
-    hidden: Option<Hidden>,
+    unpublished: Option<Unpublished>,
 }
 
-/// What is left to do for others to find the server.
-enum Hidden {
+/// A server that clients cannot reach yet.
+enum Unpublished {
     Port(OwnedFd, Arc<Shared>),
     Socket,
 }
 
-/// A socket in the file system, known by its inode: another pillion may have put its own there.
+/// A socket in the file system. Its inode identifies it, because another pillion may replace it.
 struct Socket {
     path: PathBuf,
-    /// Where it is until it is shown.
-    beside: PathBuf,
+    /// Path until it is published.
+    temporary: PathBuf,
     inode: u64,
 }
 
@@ -53,9 +53,10 @@ impl Socket {
         fs::symlink_metadata(path).is_ok_and(|it| it.ino() == self.inode)
     }
 
-    /// Of two that begin at the same moment, the one may move the other's.
-    fn show(&self) -> io::Result<()> {
-        let moved = fs::rename(&self.beside, &self.path);
+    /// Renames the socket to its path. If two processes start at the same time, one may move the socket
+    /// of the other.
+    fn publish(&self) -> io::Result<()> {
+        let moved = fs::rename(&self.temporary, &self.path);
         match self.is_at(&self.path) {
             true => Ok(()),
             false => moved.and(Err(in_use())),
@@ -68,7 +69,7 @@ impl Drop for Metrics {
         let Some(socket) = &self.socket else {
             return;
         };
-        for path in [&socket.path, &socket.beside] {
+        for path in [&socket.path, &socket.temporary] {
             if socket.is_at(path) {
                 let _ = fs::remove_file(path);
             }
@@ -77,47 +78,49 @@ impl Drop for Metrics {
 }
 
 impl Metrics {
-    /// Serves from now on, or once it is shown if it is to succeed another one.
+    /// Starts the server; during a hand-over, it is unpublished.
     pub fn serve(endpoint: &Endpoint, shared: Arc<Shared>) -> Result<Self> {
         let failed = || format!("serve --metrics {endpoint}");
-        let (socket, hidden) = match endpoint {
+        let (socket, unpublished) = match endpoint {
             Endpoint::Loopback(address) => {
                 let port = bind(address).with_context(failed)?;
-                (None, Hidden::Port(port, shared))
+                (None, Unpublished::Port(port, shared))
             }
             Endpoint::Unix(path) => {
-                leave_to_others(path).with_context(failed)?;
+                refuse_if_in_use(path).with_context(failed)?;
                 let (listener, socket) = listen(path).with_context(failed)?;
                 listener.set_nonblocking(true).with_context(failed)?;
-                begin(listener, shared).with_context(failed)?;
-                (Some(socket), Hidden::Socket)
+                start_thread(listener, shared).with_context(failed)?;
+                (Some(socket), Unpublished::Socket)
             }
         };
-        let hidden = Some(hidden);
-        let mut metrics = Self { socket, hidden };
-        if predecessor().is_none() {
-            metrics.show()?;
+        let mut metrics = Self {
+            socket,
+            unpublished: Some(unpublished),
+        };
+        if old_process().is_none() {
+            metrics.publish()?;
         }
         Ok(metrics)
     }
 
-    fn hidden(socket: Socket) -> Self {
+    fn unpublished(socket: Socket) -> Self {
         Self {
             socket: Some(socket),
-            hidden: Some(Hidden::Socket),
+            unpublished: Some(Unpublished::Socket),
         }
     }
 
-    /// Shows the server, if it is not yet; its socket in the place of one that is there: a killed
-    /// pillion's, or that of the one whose work this one takes over.
-    pub fn show(&mut self) -> Result<()> {
-        match (self.hidden.take(), &self.socket) {
-            (Some(Hidden::Port(port, shared)), _) => {
-                listen_to(port, shared).context("listen to the port of --metrics")
+    /// Publishes the server unless it is. Its socket replaces that of a killed pillion, or of the old
+    /// process of a hand-over.
+    pub fn publish(&mut self) -> Result<()> {
+        match (self.unpublished.take(), &self.socket) {
+            (Some(Unpublished::Port(port, shared)), _) => {
+                listen_to(port, shared).context("listen on the port of --metrics")
             }
-            (Some(Hidden::Socket), Some(socket)) => {
+            (Some(Unpublished::Socket), Some(socket)) => {
                 let failed = || format!("serve metrics at {}", socket.path.display());
-                socket.show().with_context(failed)
+                socket.publish().with_context(failed)
             }
             _ => Ok(()),
         }
@@ -128,25 +131,25 @@ fn listen_to(port: OwnedFd, shared: Arc<Shared>) -> io::Result<()> {
     nix::sys::socket::listen(&port, Backlog::new(128)?)?;
     let listener = TcpListener::from(port);
     listener.set_nonblocking(true)?;
-    begin(listener, shared)
+    start_thread(listener, shared)
 }
 
-fn begin<L: Listen + Send + 'static>(listener: L, shared: Arc<Shared>) -> io::Result<()> {
+fn start_thread<L: Listen + Send + 'static>(listener: L, shared: Arc<Shared>) -> io::Result<()> {
     let serve = move || -> () {
-        only_read();
-        http::serve(&listener, |asked| answer(asked, &shared))
+        keep_read_capability();
+        http::serve(&listener, |request| respond(request, &shared))
     };
     thread::Builder::new().spawn(serve).map(drop)
 }
 
-/// Finds out whether metrics could be served there, and leaves nothing behind; true if somebody serves
-/// there now.
-pub fn is_taken(endpoint: &Endpoint) -> Result<bool> {
+/// Tests whether metrics can be served there, without leaving a socket; returns true if the address is
+/// in use.
+pub fn is_in_use(endpoint: &Endpoint) -> Result<bool> {
     let tried = match endpoint {
         Endpoint::Loopback(address) => TcpListener::bind(address).map(drop),
-        Endpoint::Unix(path) => leave_to_others(path)
+        Endpoint::Unix(path) => refuse_if_in_use(path)
             .and_then(|()| listen(path))
-            .map(|(_, socket)| drop(Metrics::hidden(socket))),
+            .map(|(_, socket)| drop(Metrics::unpublished(socket))),
     };
     match tried {
         Err(error) if error.kind() == ErrorKind::AddrInUse => Ok(true),
@@ -156,10 +159,10 @@ pub fn is_taken(endpoint: &Endpoint) -> Result<bool> {
     }
 }
 
-/// The port can be had by two processes of one user, so that a successor has it at once; no other
-/// second one is to have it.
+/// Binds the port so that a second process of the same user, the new one of a hand-over, can bind it as
+/// well. Outside a hand-over, fails if the port is in use.
 fn bind(address: &SocketAddr) -> io::Result<OwnedFd> {
-    if predecessor().is_none() {
+    if old_process().is_none() {
         drop(TcpListener::bind(address)?);
     }
     let family = match address {
@@ -174,15 +177,15 @@ fn bind(address: &SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// An error if somebody serves there, other than the one that is to be succeeded.
-fn leave_to_others(path: &Path) -> io::Result<()> {
-    if predecessor().is_some() {
+/// Fails if another process serves there, except the old process of a hand-over.
+fn refuse_if_in_use(path: &Path) -> io::Result<()> {
+    if old_process().is_some() {
         return Ok(());
     }
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     let address = UnixAddr::new(path)?;
-    // Who has more waiting than can wait is there as well.
+    // A full backlog means that it is in use as well.
     match connect(socket.as_raw_fd(), &address) {
         Ok(()) | Err(Errno::EAGAIN) => Err(in_use()),
         _ => Ok(()),
@@ -190,49 +193,49 @@ fn leave_to_others(path: &Path) -> io::Result<()> {
 }
 
 fn in_use() -> io::Error {
-    let why = "another process serves there; choose another path";
+    let why = "in use by another process; choose another path";
     io::Error::new(ErrorKind::AddrInUse, why)
 }
 
-/// Listens beside a path where a socket may be put. What is there was left by one that was killed, or is
-/// of one that begins at the same moment, which finds out as it shows itself.
+/// Listens at the temporary name of a path, and replaces a socket there. It belonged to a
+/// killed process, or to a process that starts at the same time and fails in [`Socket::publish`].
 fn listen(path: &Path) -> io::Result<(UnixListener, Socket)> {
     if fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
-        let why = "something else than a socket is there; choose another path";
+        let why = "not a socket; choose another path";
         return Err(io::Error::new(ErrorKind::AlreadyExists, why));
     }
-    let beside = atomic_file::beside(path)?;
-    let _ = fs::remove_file(&beside);
-    let listener = UnixListener::bind(&beside)?;
-    // To connect takes the right to write, which a service's umask takes from its group.
-    fs::set_permissions(&beside, Permissions::from_mode(0o660))?;
-    let inode = fs::symlink_metadata(&beside)?.ino();
+    let temporary = atomic_file::temporary_path(path)?;
+    let _ = fs::remove_file(&temporary);
+    let listener = UnixListener::bind(&temporary)?;
+    // Connecting needs write permission, which a service's umask denies its group.
+    fs::set_permissions(&temporary, Permissions::from_mode(0o660))?;
+    let inode = fs::symlink_metadata(&temporary)?.ino();
     let path = path.to_owned();
     let socket = Socket {
         path,
-        beside,
+        temporary,
         inode,
     };
     Ok((listener, socket))
 }
 
-fn answer(asked: &Asked, shared: &Shared) -> Answer {
-    if asked.path != "/metrics" {
-        return Answer::line("404 Not Found", "see /metrics");
+fn respond(request: &Request, shared: &Shared) -> Response {
+    if request.path != "/metrics" {
+        return Response::line("404 Not Found", "see /metrics");
     }
-    if !["GET", "HEAD"].contains(&asked.method) {
-        return Answer::line("405 Method Not Allowed", "GET or HEAD it");
+    if !["GET", "HEAD"].contains(&request.method) {
+        return Response::line("405 Method Not Allowed", "use GET or HEAD");
     }
     let text = shared
         .read()
         .and_then(|(health, totals)| Ok(open_metrics::text(health, totals)?));
     match text {
-        Ok(body) => Answer {
+        Ok(body) => Response {
             status: "200 OK",
-            kind: CONTENT_TYPE,
+            content_type: CONTENT_TYPE,
             body,
         },
-        Err(error) => Answer::line("500 Internal Server Error", &format!("{error:#}")),
+        Err(error) => Response::line("500 Internal Server Error", &format!("{error:#}")),
     }
 }
 
@@ -243,35 +246,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_too_busy_to_accept_serves_all_the_same() {
+    fn socket_with_full_backlog_counts_as_in_use() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics");
-        leave_to_others(&path).unwrap();
+        refuse_if_in_use(&path).unwrap();
         let busy = UnixListener::bind(&path).unwrap();
         nix::sys::socket::listen(&busy, Backlog::new(1).unwrap()).unwrap();
         for _ in 0..9 {
-            let refused = leave_to_others(&path).unwrap_err();
+            let refused = refuse_if_in_use(&path).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::AddrInUse);
         }
         drop(busy);
-        leave_to_others(&path).unwrap();
+        refuse_if_in_use(&path).unwrap();
     }
 
     #[test]
-    fn a_port_answers_once_it_is_shown() {
+    fn port_answers_once_published() {
         let port = bind(&SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address: SockaddrStorage = nix::sys::socket::getsockname(port.as_raw_fd()).unwrap();
         let number = address.as_sockaddr_in().unwrap().port();
         let shared = Arc::new(Shared::new(String::new()));
         let mut metrics = Metrics {
             socket: None,
-            hidden: Some(Hidden::Port(port, shared)),
+            unpublished: Some(Unpublished::Port(port, shared)),
         };
         let connect = || std::net::TcpStream::connect(("127.0.0.1", number));
         assert_eq!(connect().unwrap_err().kind(), ErrorKind::ConnectionRefused);
-        metrics.show().unwrap();
+        metrics.publish().unwrap();
         connect().unwrap();
-        metrics.show().unwrap();
+        metrics.publish().unwrap();
     }
 
     fn sockets(folder: &Path) -> usize {
@@ -279,64 +282,64 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_path_that_is_taken_can_be_served() {
+    fn longest_valid_path_can_be_served() {
         let folder = tempfile::tempdir().unwrap();
         let longest = (1..200).rev().map(|it| folder.path().join("m".repeat(it)));
-        let is_taken = |path: &PathBuf| {
+        let is_valid = |path: &PathBuf| {
             format!("unix:{}", path.display())
                 .parse::<Endpoint>()
                 .is_ok()
         };
-        let path = longest.into_iter().find(is_taken).unwrap();
+        let path = longest.into_iter().find(is_valid).unwrap();
         listen(&path).unwrap();
     }
 
     #[test]
-    fn to_find_out_whether_it_could_be_served_there_leaves_nothing() {
+    fn test_of_endpoint_leaves_no_socket() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics");
         let endpoint = |path: &Path| format!("unix:{}", path.display()).parse().unwrap();
-        assert!(!is_taken(&endpoint(&path)).unwrap());
+        assert!(!is_in_use(&endpoint(&path)).unwrap());
         assert_eq!(sockets(folder.path()), 0);
         let served = UnixListener::bind(&path).unwrap();
-        assert!(is_taken(&endpoint(&path)).unwrap());
+        assert!(is_in_use(&endpoint(&path)).unwrap());
         drop(served);
-        assert!(!is_taken(&endpoint(&path)).unwrap());
+        assert!(!is_in_use(&endpoint(&path)).unwrap());
         assert_eq!(sockets(folder.path()), 1);
-        is_taken(&endpoint(&folder.path().join("none/metrics"))).unwrap_err();
+        is_in_use(&endpoint(&folder.path().join("none/metrics"))).unwrap_err();
         let served = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = served.local_addr().unwrap();
-        assert!(is_taken(&Endpoint::Loopback(address)).unwrap());
+        assert!(is_in_use(&Endpoint::Loopback(address)).unwrap());
     }
 
     #[test]
-    fn what_a_killed_successor_left_is_replaced() {
+    fn socket_of_killed_process_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics");
         drop(UnixListener::bind(folder.path().join(".metrics.new")).unwrap());
         let (listener, socket) = listen(&path).unwrap();
-        let mut metrics = Metrics::hidden(socket);
+        let mut metrics = Metrics::unpublished(socket);
         assert_eq!(sockets(folder.path()), 1);
-        metrics.show().unwrap();
+        metrics.publish().unwrap();
         UnixStream::connect(&path).unwrap();
         assert!(listener.accept().is_ok());
         assert_eq!(sockets(folder.path()), 1);
     }
 
     #[test]
-    fn of_two_that_begin_at_once_one_serves_and_the_other_knows() {
+    fn of_two_simultaneous_starts_one_serves_and_one_fails() {
         for first in [0, 1] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("metrics");
             let mut both = [(); 2].map(|()| {
                 let (listener, socket) = listen(&path).unwrap();
                 listener.set_nonblocking(true).unwrap();
-                let metrics = Metrics::hidden(socket);
+                let metrics = Metrics::unpublished(socket);
                 (listener, metrics)
             });
-            let shown = [first, 1 - first].map(|it| (it, both[it].1.show().is_ok()));
-            let (serves, _) = shown.into_iter().find(|(_, shown)| *shown).unwrap();
-            assert!(shown.contains(&(1 - serves, false)), "{shown:?}");
+            let published = [first, 1 - first].map(|it| (it, both[it].1.publish().is_ok()));
+            let (serves, _) = published.into_iter().find(|(_, ok)| *ok).unwrap();
+            assert!(published.contains(&(1 - serves, false)), "{published:?}");
             UnixStream::connect(&path).unwrap();
             assert!(both[serves].0.accept().is_ok());
             let [one, other] = both;
@@ -346,21 +349,21 @@ mod tests {
     }
 
     #[test]
-    fn the_socket_of_who_is_to_be_succeeded_stays_until_that_is_certain() {
+    fn old_socket_stays_until_the_new_one_is_published() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics");
         let first = UnixListener::bind(&path).unwrap();
         first.set_nonblocking(true).unwrap();
         let (_listener, socket) = listen(&path).unwrap();
-        let metrics = Metrics::hidden(socket);
+        let metrics = Metrics::unpublished(socket);
         UnixStream::connect(&path).unwrap();
         assert!(first.accept().is_ok());
         drop(metrics);
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(left.len(), 1, "{left:?}");
         let (listener, socket) = listen(&path).unwrap();
-        let mut metrics = Metrics::hidden(socket);
-        metrics.show().unwrap();
+        let mut metrics = Metrics::unpublished(socket);
+        metrics.publish().unwrap();
         UnixStream::connect(&path).unwrap();
         assert!(listener.accept().is_ok());
         drop(metrics);

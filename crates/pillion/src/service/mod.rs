@@ -1,4 +1,4 @@
-//! What a pillion that stays tells of itself: `status`, metrics, totals in the log.
+//! Output of a running `pillion attach`: `status`, metrics, and totals in the log.
 
 mod health;
 mod http;
@@ -14,169 +14,167 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use pillion_bpf::{Attachment, Change, Selection};
-use pillion_cli::print::say_line;
-use pillion_cli::settings::Telling;
+use pillion_cli::settings::OutputConfig;
 
-use crate::follow::Watcher;
+use crate::follow::{Watcher, log_change};
 use crate::stats::{Stats, summary};
 use health::Shared;
 use metrics::Metrics;
 use status_socket::Listener;
 
 pub use health::{Health, now};
-pub use metrics::is_taken;
+pub use metrics::is_in_use;
 
-const OUT_OF_DATE: &str = "the file of the rules was not reloaded, and the old ones hold";
+const NOT_RELOADED: &str = "the rules file was not reloaded; the old rules stay in force";
 
-/// A pillion as those see it who look after it.
+/// Output of a running `pillion attach`.
 pub struct Service {
     shared: Arc<Shared>,
     stats: Stats,
-    /// What keeps the file of `--stats` from being written.
-    stats_fail: Option<String>,
-    /// What keeps the rules from following cgroups.
-    rules_fail: Option<String>,
-    /// Whether the file says something else than the rules in force, for it could not be read again.
+    /// Why the file of `--stats` cannot be written, if so.
+    stats_failure: Option<String>,
+    /// Why the rules do not follow cgroups, if so.
+    rules_failure: Option<String>,
+    /// True if the last reload failed, so that the file differs from the rules in force.
     is_out_of_date: bool,
-    /// What the service manager was told that it is at work on, once it is.
-    told: Option<String>,
-    totals_every: Option<Duration>,
+    /// Last status sent to the service manager, once ready.
+    sent_status: Option<String>,
+    totals_interval: Option<Duration>,
     next_totals: Instant,
     metrics: Option<Metrics>,
 }
 
 impl Service {
-    /// Tells of itself from now on in all ways; it is at work a while later.
-    pub fn begin(telling: &Telling, stats: Stats, announced: Announced) -> Result<Self> {
-        let is_out_of_date = announced.is_out_of_date.get();
-        let shared = announced.serve();
-        let metrics = telling.metrics.as_ref();
+    /// Starts to serve `status` and metrics; the programs are ready later.
+    pub fn start(output: &OutputConfig, stats: Stats, pending: PendingService) -> Result<Self> {
+        let is_out_of_date = pending.is_out_of_date.get();
+        let shared = pending.serve();
+        let metrics = output.metrics.as_ref();
         let metrics = metrics.map(|endpoint| Metrics::serve(endpoint, Arc::clone(&shared)));
-        let totals_every = telling.totals_every.map(|s| Duration::from_secs(s.into()));
         Ok(Self {
             shared,
             stats,
-            stats_fail: None,
-            rules_fail: None,
+            stats_failure: None,
+            rules_failure: None,
             is_out_of_date,
-            told: None,
-            totals_every,
-            next_totals: Instant::now() + totals_every.unwrap_or_default(),
+            sent_status: None,
+            totals_interval: output.log_totals,
+            next_totals: Instant::now() + output.log_totals.unwrap_or_default(),
             metrics: metrics.transpose()?,
         })
     }
 
-    /// The programs are at work, on what is described so.
-    pub fn has_begun(
+    /// Reports that the programs are attached; `bundling` describes the covered connections.
+    pub fn set_ready(
         &mut self,
         bundling: String,
         attachment: &Attachment,
         selection: &Selection,
     ) -> Result<()> {
-        self.shared.bundles(bundling);
-        self.shared.notes(Vec::new());
-        self.shared.has_begun(attachment.readings()?);
-        self.keep_up(attachment, selection);
-        self.metrics.as_mut().map_or(Ok(()), Metrics::show)?;
-        self.is_at_work();
+        self.shared.set_bundling(bundling);
+        self.shared.set_notes(Vec::new());
+        self.shared.set_ready(attachment.totals_reader()?);
+        self.update(attachment, selection);
+        self.metrics.as_mut().map_or(Ok(()), Metrics::publish)?;
+        self.notify_ready();
         Ok(())
     }
 
-    fn is_at_work(&mut self) {
-        let words = self.shared.words();
-        manager::is_at_work(&words);
-        self.told = Some(words);
+    fn notify_ready(&mut self) {
+        let status = self.shared.description();
+        manager::notify_ready(&status);
+        self.sent_status = Some(status);
     }
 
     /// Writes the file of `--stats` now.
     pub fn write_stats(&mut self, attachment: &Attachment) {
-        self.stats.now(attachment);
+        self.stats.write_now(attachment);
     }
 
-    /// Remembers what is bundled by other rules now, or why the old ones hold.
+    /// Stores the result of a reload: the new description, or the error.
     pub fn reloaded(&mut self, bundling: Result<&str, &str>) {
         self.is_out_of_date = bundling.is_err();
         match bundling {
-            Ok(bundling) => self.shared.bundles(bundling.to_owned()),
-            Err(why) => self.shared.failed(why),
+            Ok(bundling) => self.shared.set_bundling(bundling.to_owned()),
+            Err(why) => self.shared.record_failure(why),
         }
-        self.is_at_work();
+        self.notify_ready();
     }
 
-    /// Remembers what keeps the rules from following cgroups now, if anything does.
-    pub fn rules_fail(&mut self, why: Option<&str>) {
-        remember(&mut self.rules_fail, why, &self.shared);
+    /// Stores why the rules do not follow cgroups now, if so.
+    pub fn set_rules_failure(&mut self, why: Option<&str>) {
+        store_failure(&mut self.rules_failure, why, &self.shared);
     }
 
-    /// Remembers what it does not cover now, and why.
-    pub fn notes(&self, notes: Vec<String>) {
-        self.shared.notes(notes);
+    /// Stores the notes on rules and objects that are not covered now.
+    pub fn set_notes(&self, notes: Vec<String>) {
+        self.shared.set_notes(notes);
     }
 
-    /// The last account.
-    pub fn end(&self, attachment: &Attachment) -> Result<()> {
+    /// Writes the final totals.
+    pub fn finish(&self, attachment: &Attachment) -> Result<()> {
         self.stats.write(&attachment.totals()?)
     }
 }
 
-/// Remembers what fails now, if anything does, and that it is what failed last.
-fn remember(failing: &mut Option<String>, why: Option<&str>, shared: &Shared) {
-    if failing.as_deref() != why {
-        *failing = why.map(str::to_owned);
-        failing.iter().for_each(|it| shared.failed(it));
+/// Replaces the current failure, and stores a new one as the last error.
+fn store_failure(failure: &mut Option<String>, why: Option<&str>, shared: &Shared) {
+    if failure.as_deref() != why {
+        *failure = why.map(str::to_owned);
+        failure.iter().for_each(|it| shared.record_failure(it));
     }
 }
 
 impl Watcher for Service {
-    /// Says what has changed, and remembers it.
-    fn tell(&mut self, change: &Change) {
-        say_line!("pillion: {change}");
-        self.shared.tell(change);
+    /// Logs a change and stores its error.
+    fn report(&mut self, change: &Change) {
+        log_change(change);
+        self.shared.record(change);
     }
 
-    fn keep_up(&mut self, attachment: &Attachment, selection: &Selection) {
-        self.stats.keep_up(attachment);
-        remember(&mut self.stats_fail, self.stats.failing(), &self.shared);
-        let failing = selection.failing().map(str::to_owned);
-        let failing = failing.chain(self.rules_fail.clone());
-        let failing = failing.chain(self.stats_fail.clone());
-        let out_of_date = self.is_out_of_date.then(|| OUT_OF_DATE.to_owned());
-        let failing = failing.chain(out_of_date);
-        self.shared.follow(attachment, failing.collect());
-        manager::is_alive();
-        let words = self.shared.words();
-        if self.told.as_ref().is_some_and(|told| *told != words) {
-            manager::bundles(&words);
-            self.told = Some(words);
+    fn update(&mut self, attachment: &Attachment, selection: &Selection) {
+        self.stats.write_if_due(attachment);
+        store_failure(&mut self.stats_failure, self.stats.failure(), &self.shared);
+        let failures = selection.failing().map(str::to_owned);
+        let failures = failures.chain(self.rules_failure.clone());
+        let failures = failures.chain(self.stats_failure.clone());
+        let not_reloaded = self.is_out_of_date.then(|| NOT_RELOADED.to_owned());
+        let failures = failures.chain(not_reloaded);
+        self.shared.update(attachment, failures.collect());
+        manager::notify_watchdog();
+        let status = self.shared.description();
+        if self.sent_status.as_ref().is_some_and(|it| *it != status) {
+            manager::set_status(&status);
+            self.sent_status = Some(status);
         }
-        if let Some(every) = self.totals_every
+        if let Some(interval) = self.totals_interval
             && Instant::now() >= self.next_totals
         {
-            self.next_totals += every;
+            self.next_totals += interval;
             if let Ok(totals) = attachment.totals() {
-                say_line!("pillion: so far: {}", summary(&totals));
+                log::info!("so far: {}", summary(&totals));
             }
         }
     }
 }
 
-// A pillion that `status` finds before it is at work.
+// The service before its programs are ready.
 
-/// One that waits for where it is to bundle. It has no thread yet: what it starts beside itself by
-/// then is to be a process of one thread.
-pub struct Announced {
+/// A service that waits for its devices. It is still single-threaded, because the start of the
+/// helper processes requires that.
+pub struct PendingService {
     shared: Arc<Shared>,
     listener: Option<Listener>,
-    /// Whether the file says something else than the rules that hold, for it could not be read again.
+    /// True if the last reload failed, so that the file differs from the rules in force.
     is_out_of_date: Cell<bool>,
 }
 
-impl Announced {
-    /// Can be found from now on; `bundling` is what it is to bundle.
-    pub fn begin(bundling: String) -> Self {
-        let listener = Listener::begin();
+impl PendingService {
+    /// Opens the status socket; `bundling` describes the connections that will be covered.
+    pub fn start(bundling: String) -> Self {
+        let listener = Listener::start();
         if let Err(error) = &listener {
-            say_line!("pillion: unknown to `pillion status`: {error}");
+            log::warn!("`pillion status` cannot find this process: {error}");
         }
         Self {
             shared: Arc::new(Shared::new(bundling)),
@@ -185,30 +183,30 @@ impl Announced {
         }
     }
 
-    /// Its file was read again, or could not be.
-    pub fn reloaded(&self, is_read: bool) {
-        self.is_out_of_date.set(!is_read);
+    /// Stores whether the last reload succeeded.
+    pub fn reloaded(&self, succeeded: bool) {
+        self.is_out_of_date.set(!succeeded);
     }
 
-    /// It is not at work yet, and this is why.
-    pub fn waits(&self, why: &str) {
-        self.shared.notes(vec![format!("waits: {why}")]);
-        manager::waits(why);
+    /// Reports why it waits.
+    pub fn set_waiting(&self, why: &str) {
+        self.shared.set_notes(vec![format!("waiting: {why}")]);
+        manager::notify_waiting(why);
     }
 
-    /// What becomes readable when somebody asks.
-    pub fn asked(&self) -> Option<BorrowedFd<'_>> {
+    /// Returns the descriptor that becomes readable on a status request.
+    pub fn request_fd(&self) -> Option<BorrowedFd<'_>> {
         self.listener.as_ref().map(AsFd::as_fd)
     }
 
-    /// Answers who has asked.
+    /// Answers one status request.
     pub fn answer(&self) {
         if let Some(listener) = &self.listener {
             listener.answer(&self.shared);
         }
     }
 
-    /// Answers in a thread of its own from now on.
+    /// Starts a thread that answers status requests.
     fn serve(self) -> Arc<Shared> {
         if let Some(listener) = self.listener {
             listener.serve(Arc::clone(&self.shared));

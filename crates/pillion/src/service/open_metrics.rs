@@ -1,11 +1,14 @@
-//! A pillion's health and totals as OpenMetrics: names, kinds and help follow from the statistics'
-//! own description.
+//! Health and totals as OpenMetrics. Names, types and help of single numbers come from their
+//! [`Statistic`](pillion_bpf::Statistic)s.
 
 use std::fmt;
+use std::fs;
 
-use pillion_bpf::{Companion, Kind, Outcome, Totals};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::unistd::{SysconfVar, sysconf};
+use pillion_bpf::{Outcome, StatisticKind, TcpOption, Totals};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
@@ -17,12 +20,19 @@ use super::health::Health;
 
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The text of a scrape.
+/// Formats a scrape: metrics of pillion and of its process.
 pub fn text(health: Health, totals: Option<Totals>) -> Result<String, fmt::Error> {
-    let mut registry = Registry::with_prefix("pillion");
-    registry.register_collector(Box::new(Scrape { health, totals }));
+    let process = Process {
+        start_time_s: health.started_at_s,
+    };
+    let mut own = Registry::with_prefix("pillion");
+    own.register_collector(Box::new(Scrape { health, totals }));
+    let mut unprefixed = Registry::default();
+    unprefixed.register_collector(Box::new(process));
     let mut text = String::new();
-    encode(&mut text, &registry)?;
+    encode_registry(&mut text, &own)?;
+    encode_registry(&mut text, &unprefixed)?;
+    encode_eof(&mut text)?;
     Ok(text)
 }
 
@@ -36,57 +46,119 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         self.health(&mut encoder)?;
         self.totals.iter().try_for_each(|totals| {
-            numbers(totals, &mut encoder)?;
-            families(totals, &mut encoder)
+            encode_numbers(totals, &mut encoder)?;
+            encode_families(totals, &mut encoder)
         })
     }
 }
 
 impl Scrape {
     fn health(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let help = "What pillion is at work";
+        let help = "Version of pillion";
         let mut build = descriptor(encoder, "build", help, None, MetricType::Info)?;
         build.encode_info(&[("version", self.health.version.as_str())])?;
         let gauges = [
             (
                 "start_time",
-                "When pillion began, in seconds since 1970; totals count from then",
+                "Start time in seconds since 1970; counters start at 0 then",
                 Some(Unit::Seconds),
-                self.health.since,
+                self.health.started_at_s,
             ),
             (
-                "devices",
-                "Network devices that pillion is attached to",
+                "attached_devices",
+                "Attached network devices",
                 None,
                 self.health.devices.len() as u64,
             ),
             (
-                "failing",
-                "Steps that fail at present, and reloads that were refused",
+                "active_failures",
+                "Steps that fail and are retried, and a refused reload",
                 None,
-                self.health.failing.len() as u64,
+                self.health.failures.len() as u64,
             ),
             (
-                "connections_now",
-                "Connections that are covered at this moment",
+                "active_connections",
+                "Connections covered now",
                 None,
-                self.health.connections,
+                self.health.active_connections,
             ),
         ];
         for (name, help, unit, value) in gauges {
             gauge(encoder, name, help, unit, value as f64)?;
         }
-        let help = "Network devices that pillion is attached to, each with a 1";
+        let help = "1 if attached to the network device, 0 if detached since the start";
         let mut devices = descriptor(encoder, "device_attached", help, None, MetricType::Gauge)?;
-        for device in &self.health.devices {
-            let of = [("device", device.as_str())];
-            ConstGauge::new(1i64).encode(devices.encode_family(&of)?)?;
+        let attached = self.health.devices.iter().map(|it| (it, 1i64));
+        let detached = self.health.detached_devices.iter().map(|it| (it, 0));
+        for (device, value) in attached.chain(detached) {
+            let labels = [("device", device.as_str())];
+            ConstGauge::new(value).encode(devices.encode_family(&labels)?)?;
         }
         Ok(())
     }
 }
 
-/// Begins a metric. Its help is escaped here, for the encoder writes it as it is.
+/// Metrics of the process, with the names that Prometheus client libraries share.
+#[derive(Debug)]
+struct Process {
+    start_time_s: u64,
+}
+
+impl Collector for Process {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
+            let seconds = [usage.user_time(), usage.system_time()]
+                .map(|it| it.tv_sec() as f64 + it.tv_usec() as f64 / 1e6);
+            let help = "User and system CPU time of the process, in seconds";
+            let counter = MetricType::Counter;
+            let unit = Some(&Unit::Seconds);
+            let encoder = descriptor(&mut encoder, "process_cpu", help, unit, counter)?;
+            ConstCounter::new(seconds[0] + seconds[1]).encode(encoder)?;
+        }
+        let gauges = [
+            (
+                "process_resident_memory",
+                "Resident memory of the process, in bytes",
+                Some(Unit::Bytes),
+                resident_bytes(),
+            ),
+            (
+                "process_open_fds",
+                "Open file descriptors of the process",
+                None,
+                open_files(),
+            ),
+            (
+                "process_start_time",
+                "Start time of the process, in seconds since 1970",
+                Some(Unit::Seconds),
+                Some(self.start_time_s as f64),
+            ),
+        ];
+        for (name, help, unit, value) in gauges {
+            if let Some(value) = value {
+                gauge(&mut encoder, name, help, unit, value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the resident memory from proc_pid_statm(5).
+fn resident_bytes() -> Option<f64> {
+    let statm = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: f64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    let page_size = sysconf(SysconfVar::PAGE_SIZE).ok()??;
+    Some(pages * page_size as f64)
+}
+
+/// Counts open descriptors, without the descriptor of the listing.
+fn open_files() -> Option<f64> {
+    let files = fs::read_dir("/proc/self/fd").ok()?.count();
+    Some(files.saturating_sub(1) as f64)
+}
+
+/// Starts a metric. Escapes its help, because the encoder does not.
 fn descriptor<'a>(
     encoder: &'a mut DescriptorEncoder,
     name: &'a str,
@@ -112,17 +184,19 @@ fn gauge(
     ConstGauge::new(value).encode(encoder)
 }
 
-/// The single numbers; microseconds as seconds, which OpenMetrics has as their unit.
-fn numbers(totals: &Totals, encoder: &mut DescriptorEncoder) -> fmt::Result {
+/// Encodes the single numbers; microseconds become seconds, the base unit of OpenMetrics.
+fn encode_numbers(totals: &Totals, encoder: &mut DescriptorEncoder) -> fmt::Result {
     for (statistic, value) in totals.statistics() {
-        let help = statistic.meaning.trim_end_matches('.');
+        let help = statistic.description.trim_end_matches('.');
         let seconds = statistic.name.strip_suffix("_us");
         match (statistic.kind, seconds) {
-            (Kind::Gauge, Some(name)) => {
+            (StatisticKind::Gauge, Some(name)) => {
                 gauge(encoder, name, help, Some(Unit::Seconds), value as f64 / 1e6)?;
             }
-            (Kind::Gauge, None) => gauge(encoder, statistic.name, help, None, value as f64)?,
-            (Kind::Counter, _) => {
+            (StatisticKind::Gauge, None) => {
+                gauge(encoder, statistic.name, help, None, value as f64)?;
+            }
+            (StatisticKind::Counter, _) => {
                 let kind = MetricType::Counter;
                 let encoder = descriptor(encoder, statistic.name, help, None, kind)?;
                 ConstCounter::new(value).encode(encoder)?;
@@ -132,28 +206,48 @@ fn numbers(totals: &Totals, encoder: &mut DescriptorEncoder) -> fmt::Result {
     Ok(())
 }
 
-/// What is counted by kind. All kinds are there from the beginning on, so that a rate begins at 0.
-fn families(totals: &Totals, encoder: &mut DescriptorEncoder) -> fmt::Result {
-    let outcomes = Outcome::ALL
-        .iter()
-        .map(|it| (word(it), totals.counters.of(*it)));
-    let help = "Segments with data, by what became of them";
-    family(encoder, "segments", help, "outcome", outcomes)?;
-    for (name, help, counts) in [
+/// Outcomes of retransmissions.
+const RETRANSMISSIONS: [Outcome; 2] = [Outcome::Retransmission, Outcome::RetransmissionBundled];
+
+/// Encodes the counters with labels. All label values exist from the start, so that rates start at 0.
+fn encode_families(totals: &Totals, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let is_new = |it: &&Outcome| !RETRANSMISSIONS.contains(*it) && **it != Outcome::UnparsedIp;
+    let first = Outcome::ALL.iter().filter(is_new);
+    for (name, help, outcomes) in [
         (
-            "companions_set",
-            "Companions set on connections",
-            &totals.companions_set,
+            "data_segments",
+            "First transmissions of data, by outcome",
+            first.collect::<Vec<_>>(),
         ),
         (
-            "companions_refused",
-            "Companions that the kernel refused",
-            &totals.companions_refused,
+            "retransmitted_segments",
+            "Retransmitted segments, by outcome",
+            RETRANSMISSIONS.iter().collect(),
         ),
     ] {
-        let of = |it: &Companion| counts.get(it).copied().unwrap_or(0);
-        let counts = Companion::ALL.iter().map(|it| (word(it), of(it)));
-        family(encoder, name, help, "companion", counts)?;
+        let counts = outcomes
+            .into_iter()
+            .map(|it| (label(it), totals.counters.of(*it)));
+        family(encoder, name, help, "outcome", counts)?;
+    }
+    let help = "Packets whose IP header could not be read, with or without data";
+    let unparsed = descriptor(encoder, "unparsed_packets", help, None, MetricType::Counter)?;
+    ConstCounter::new(totals.counters.of(Outcome::UnparsedIp)).encode(unparsed)?;
+    for (name, help, counts) in [
+        (
+            "tcp_options_set",
+            "TCP options set on connections",
+            &totals.tcp_options_set,
+        ),
+        (
+            "tcp_options_refused",
+            "TCP options that the kernel refused",
+            &totals.tcp_options_refused,
+        ),
+    ] {
+        let of = |it: &TcpOption| counts.get(it).copied().unwrap_or(0);
+        let counts = TcpOption::ALL.iter().map(|it| (label(it), of(it)));
+        family(encoder, name, help, "option", counts)?;
     }
     Ok(())
 }
@@ -162,22 +256,22 @@ fn family(
     encoder: &mut DescriptorEncoder,
     name: &str,
     help: &str,
-    label: &str,
+    label_name: &str,
     counts: impl Iterator<Item = (String, u64)>,
 ) -> fmt::Result {
     let mut family = descriptor(encoder, name, help, None, MetricType::Counter)?;
     for (value, count) in counts {
-        let of = [(label, value.as_str())];
-        ConstCounter::new(count).encode(family.encode_family(&of)?)?;
+        let labels = [(label_name, value.as_str())];
+        ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
     }
     Ok(())
 }
 
-/// The word that JSON has for it.
-fn word(value: &impl Serialize) -> String {
-    let word = serde_json::to_value(value).ok();
-    let word = word.as_ref().and_then(|word| word.as_str());
-    word.unwrap_or_default().to_owned()
+/// Returns the label of a value: its name in JSON.
+fn label(value: &impl Serialize) -> String {
+    let name = serde_json::to_value(value).ok();
+    let name = name.as_ref().and_then(|it| it.as_str());
+    name.unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -185,21 +279,55 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Told;
+    struct Escaped;
 
-    impl Collector for Told {
+    impl Collector for Escaped {
         fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-            gauge(&mut encoder, "told", "\"a\\b\"\nc", None, 1.0)
+            gauge(&mut encoder, "escaped", "\"a\\b\"\nc", None, 1.0)
         }
     }
 
     #[test]
     fn help_is_escaped() {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Told));
+        registry.register_collector(Box::new(Escaped));
         let mut text = String::new();
-        encode(&mut text, &registry).unwrap();
+        encode_registry(&mut text, &registry).unwrap();
         let help = text.lines().next();
-        assert_eq!(help, Some(r#"# HELP told \"a\\b\"\nc"#), "{text}");
+        assert_eq!(help, Some(r#"# HELP escaped \"a\\b\"\nc"#), "{text}");
+    }
+
+    #[test]
+    fn scrape_separates_first_transmissions_from_retransmissions() {
+        let shared = super::super::health::Shared::new(String::new());
+        let (health, _) = shared.read().unwrap();
+        let mut totals = Totals::default();
+        let counts = [
+            (Outcome::Bundled, 3),
+            (Outcome::Retransmission, 2),
+            (Outcome::UnparsedIp, 1),
+        ];
+        totals.counters.outcomes.extend(counts);
+        let text = text(health, Some(totals)).unwrap();
+        for line in [
+            "pillion_data_segments_total{outcome=\"bundled\"} 3",
+            "pillion_unparsed_packets_total 1",
+            "pillion_attached_devices 0.0",
+        ] {
+            assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
+        }
+        let series = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
+        let all = series("pillion_data_segments_total{") + RETRANSMISSIONS.len() + 1;
+        assert_eq!(all, Outcome::ALL.len(), "{text}");
+        assert_eq!(series("pillion_retransmitted_segments_total{"), 2, "{text}");
+        for name in [
+            "process_cpu_seconds_total ",
+            "process_resident_memory_bytes ",
+            "process_open_fds ",
+            "process_start_time_seconds ",
+        ] {
+            assert_eq!(series(name), 1, "{name}: {text}");
+        }
+        assert!(text.ends_with("# EOF\n"), "{text}");
     }
 }

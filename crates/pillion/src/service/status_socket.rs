@@ -1,4 +1,4 @@
-//! How `pillion status` finds those at work: by abstract sockets, which end with their process.
+//! Discovery of running pillions by `pillion status`: abstract sockets, which end with their process.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,37 +17,38 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, getsockopt, 
 use nix::unistd::Uid;
 
 use super::health::{Health, Shared};
-use crate::process::only_read;
+use crate::process::keep_read_capability;
 
-/// Their names begin with it; the process's id follows, and what nobody can have taken before.
-const NAME: &str = "pillion-status/";
+/// Prefix of the sockets' names. The process id and a random number follow, so that other users cannot
+/// occupy the names.
+const NAME_PREFIX: &str = "pillion-status/";
 
-/// How long either side waits for the other.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time-out of each side.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where root and this process's own user ask how this pillion is.
+/// Socket that answers status requests of root and of pillion's own user.
 pub struct Listener(UnixListener);
 
 impl Listener {
-    /// Can be found from now on.
-    pub fn begin() -> io::Result<Self> {
+    /// Opens the socket.
+    pub fn start() -> io::Result<Self> {
         listen().map(Self)
     }
 
-    /// Waits for somebody who asks, and answers.
+    /// Waits for a request and answers it.
     pub fn answer(&self, shared: &Shared) {
         match self.0.accept() {
-            // Whoever has gone meanwhile wants no answer.
-            Ok((stream, _)) => drop(tell(stream, shared)),
-            // As a rule a want of descriptors or memory, which others cause and end.
+            // An error means that the client is gone.
+            Ok((stream, _)) => drop(send_health(stream, shared)),
+            // Usually a temporary lack of descriptors or memory.
             Err(_) => thread::sleep(Duration::from_millis(100)),
         }
     }
 
-    /// Answers all who ask, in a thread of its own.
+    /// Starts a thread that answers all requests.
     pub fn serve(self, shared: Arc<Shared>) {
         thread::spawn(move || {
-            only_read();
+            keep_read_capability();
             loop {
                 self.answer(&shared);
             }
@@ -61,36 +62,36 @@ impl AsFd for Listener {
     }
 }
 
-/// Anybody may have such names: those that can be foreseen may all be taken.
+/// Binds a socket whose name other users cannot predict and occupy.
 fn listen() -> io::Result<UnixListener> {
     let name = format!(
-        "{NAME}{}/{:016x}",
+        "{NAME_PREFIX}{}/{:016x}",
         std::process::id(),
         rand::random::<u64>()
     );
     UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
-fn tell(mut stream: UnixStream, shared: &Shared) -> io::Result<()> {
-    if !is_akin(&stream) {
+fn send_health(mut stream: UnixStream, shared: &Shared) -> io::Result<()> {
+    if !is_root_or_own_user(&stream) {
         return Ok(());
     }
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let (health, _) = shared.read().map_err(io::Error::other)?;
     stream.write_all(&serde_json::to_vec(&health)?)
 }
 
-/// Is the other side root, or the same user?
-fn is_akin(stream: &UnixStream) -> bool {
+/// Returns true if the peer is root or the same user.
+fn is_root_or_own_user(stream: &UnixStream) -> bool {
     getsockopt(stream, PeerCredentials).is_ok_and(|peer| {
         let uid = Uid::from_raw(peer.uid());
         uid.is_root() || uid == Uid::effective()
     })
 }
 
-/// Anybody may have such a socket, but nobody else may have the capability; in a user namespace of
-/// their own they may.
-fn may_bundle(stream: &UnixStream) -> bool {
+/// Returns true if the peer has CAP_BPF in this user namespace, so that it can be a pillion. Any user
+/// can open such a socket, or has the capability in a user namespace of its own.
+fn has_bpf_capability(stream: &UnixStream) -> bool {
     let Ok(peer) = getsockopt(stream, PeerCredentials) else {
         return false;
     };
@@ -105,72 +106,75 @@ fn may_bundle(stream: &UnixStream) -> bool {
     caps::has_cap(Some(peer.pid()), CapSet::Permitted, Capability::CAP_BPF).unwrap_or(false)
 }
 
-/// Those at work in a network namespace, as far as this user may know.
+/// Running pillions of a network namespace that this user may see.
 #[derive(Default)]
-pub struct AtWork {
-    /// How those are that answered.
+pub struct RunningProcesses {
+    /// Answers.
     pub healths: Vec<Health>,
-    /// The processes of those that did not, in time and in words.
+    /// Process ids that did not answer in time, or not in this version's format.
     pub silent: Vec<i32>,
 }
 
-/// Asks those that are at work in this network namespace.
-pub fn ask() -> io::Result<AtWork> {
-    // Names are anybody's bytes, pillion's own are text.
+/// Requests the health of all running pillions in this network namespace.
+pub fn query() -> io::Result<RunningProcesses> {
+    // Names of other sockets may not be UTF-8.
     let table = fs::read("/proc/net/unix")?;
     let table = String::from_utf8_lossy(&table);
     let names = table.lines().filter_map(|line| {
         let name = line.rsplit(' ').next()?.strip_prefix('@')?;
-        // Connections that were made to it are listed as well, under the same name.
+        // Accepted connections have the same name.
         let is_listening = line.split(' ').nth(3) == Some("00010000");
-        (name.starts_with(NAME) && is_listening).then_some(name)
+        (name.starts_with(NAME_PREFIX) && is_listening).then_some(name)
     });
     let streams = connect(names.collect());
-    let mut all = AtWork::default();
-    let deadline = Instant::now() + PATIENCE;
+    let mut all = RunningProcesses::default();
+    let deadline = Instant::now() + TIMEOUT;
     for stream in streams {
         let Ok(peer) = getsockopt(&stream, PeerCredentials) else {
             continue;
         };
-        match heard(stream, deadline) {
+        match receive_health(stream, deadline) {
             Ok(health) => all.healths.push(health),
-            Err(error) if says_nothing(&error) => all.silent.push(peer.pid()),
-            // It has ended meanwhile.
+            Err(error) if is_silence(&error) => all.silent.push(peer.pid()),
+            // It exited meanwhile.
             Err(_) => {}
         }
     }
-    all.healths.sort_by_key(|health| (health.since, health.pid));
+    all.healths
+        .sort_by_key(|health| (health.started_at_s, health.pid));
     Ok(all)
 }
 
-/// Whether nothing was said in time, or nothing that this version understands.
-fn says_nothing(error: &io::Error) -> bool {
+/// Returns true if no answer arrived in time, or one in another format.
+fn is_silence(error: &io::Error) -> bool {
     use ErrorKind::{InvalidData, TimedOut, WouldBlock};
     matches!(error.kind(), WouldBlock | TimedOut | InvalidData)
 }
 
-/// What one says until then. All say it at the same time, so that what the last one has said by then
-/// is there to be read.
-fn heard(mut stream: UnixStream, deadline: Instant) -> io::Result<Health> {
-    const AT_LEAST: Duration = Duration::from_millis(10);
+/// Reads an answer until the deadline. All pillions answer at the same time, so after the deadline the
+/// rest still gets a short time.
+fn receive_health(mut stream: UnixStream, deadline: Instant) -> io::Result<Health> {
+    const MIN_TIMEOUT: Duration = Duration::from_millis(10);
     let left = deadline.saturating_duration_since(Instant::now());
-    stream.set_read_timeout(Some(left.max(AT_LEAST)))?;
+    stream.set_read_timeout(Some(left.max(MIN_TIMEOUT)))?;
     let mut text = Vec::new();
     stream.read_to_end(&mut text)?;
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Connects to those of these names that may be pillions', and waits no longer than [`PATIENCE`] for all
-/// together: whoever has such a socket may take no more connections, and may have many.
+/// Connects to the names that may be pillions', within [`TIMEOUT`] for all together. Another user can
+/// have many such sockets, and accept no connection.
 fn connect(mut names: Vec<&str>) -> Vec<UnixStream> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut streams = Vec::new();
     loop {
         names.retain(|name| match connect_to(name) {
             Err(Errno::EAGAIN) => true,
             Err(_) => false,
             Ok(stream) => {
-                streams.extend(Some(stream).filter(|it| is_akin(it) || may_bundle(it)));
+                streams.extend(
+                    Some(stream).filter(|it| is_root_or_own_user(it) || has_bpf_capability(it)),
+                );
                 false
             }
         });
@@ -181,7 +185,7 @@ fn connect(mut names: Vec<&str>) -> Vec<UnixStream> {
     }
 }
 
-/// Connects if that can be done at once.
+/// Connects without blocking.
 fn connect_to(name: &str) -> nix::Result<UnixStream> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
@@ -198,17 +202,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_can_be_taken_beforehand() {
-        let taken: Vec<_> = (0..100)
+    fn socket_name_cannot_be_occupied_in_advance() {
+        let occupied: Vec<_> = (0..100)
             .map(|number| {
-                let name = format!("{NAME}{}/{number}", std::process::id());
+                let name = format!("{NAME_PREFIX}{}/{number}", std::process::id());
                 UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap()
             })
             .collect();
         let [one, two] = [(); 2].map(|()| listen().unwrap().local_addr().unwrap());
         let name = one.as_abstract_name().unwrap();
-        assert!(name.starts_with(NAME.as_bytes()));
+        assert!(name.starts_with(NAME_PREFIX.as_bytes()));
         assert_ne!(one.as_abstract_name(), two.as_abstract_name());
-        drop(taken);
+        drop(occupied);
     }
 }

@@ -1,4 +1,4 @@
-//! The list of connections, the page of one connection, and the help.
+//! Screens of `pillion top`: list, details of a connection, and help.
 
 use pillion_bpf::Outcome;
 use pillion_stats::report::number::{bytes, count, counted, millis, percent};
@@ -8,15 +8,15 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Sparkline};
 
-use super::view::{Round, Screen, View, id};
+use super::view::{Sample, Screen, View, id};
 use crate::flows::{self, Connection, columns};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
-const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
+const SELECTED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-/// The lines of a table before its first row.
-const HEADING: usize = 2;
+/// Heading lines of a table, before its first row.
+const HEADING_LINES: usize = 2;
 
 pub fn draw(frame: &mut Frame, view: &mut View) {
     let [top, middle, bottom] = Layout::vertical([
@@ -27,9 +27,9 @@ pub fn draw(frame: &mut Frame, view: &mut View) {
     .areas(frame.area());
     frame.render_widget(Paragraph::new(title(view)).style(BOLD), top);
     frame.render_widget(Paragraph::new(keys(view)).style(DIM), bottom);
-    match (view.screen, &view.chosen) {
+    match (view.screen, &view.selected) {
         (Screen::Help, _) => frame.render_widget(Paragraph::new(HELP), middle),
-        (Screen::Page, Some(chosen)) => draw_page(frame, middle, view, chosen),
+        (Screen::Details, Some(selected)) => draw_details(frame, middle, view, selected),
         _ => list(frame, middle, view),
     }
 }
@@ -46,7 +46,7 @@ fn title(view: &View) -> String {
         counted(view.connections.len() as u64, "connection"),
     );
     if !view.filter.is_empty() {
-        title += &format!("   {} with \"{}\"", view.wanted().len(), view.filter);
+        title += &format!("   {} match \"{}\"", view.visible().len(), view.filter);
     }
     if view.paused {
         title += "   PAUSED";
@@ -57,83 +57,90 @@ fn title(view: &View) -> String {
 fn keys(view: &View) -> String {
     match view.screen {
         Screen::List => {
-            "↑↓ choose   ←→ sort   r reverse   / filter   Enter one   ? help   q end".to_owned()
+            "↑↓ select   ←→ sort   r reverse   / filter   Enter details   ? help   q quit"
+                .to_owned()
         }
-        Screen::Filter => format!("filter: {}█   Enter keep   Esc none", view.filter),
+        Screen::Filter => format!("filter: {}█   Enter apply   Esc clear", view.filter),
         Screen::Help => "any key: back".to_owned(),
-        Screen::Page => "Esc back   ↑↓ another   Space pause   q end".to_owned(),
+        Screen::Details => "Esc back   ↑↓ select   Space pause   q quit".to_owned(),
     }
 }
 
 fn list(frame: &mut Frame, area: Rect, view: &mut View) {
-    let wanted = view.wanted();
-    if wanted.is_empty() {
-        frame.render_widget(Paragraph::new(view.nothing()), area);
+    let visible = view.visible();
+    if visible.is_empty() {
+        frame.render_widget(Paragraph::new(view.empty_message()), area);
         return;
     }
-    let rows = wanted.len();
-    let flows::List { text, headings } = flows::list(&wanted, columns(), Some(area.width.into()));
-    let place = view.place();
+    let rows = visible.len();
+    let flows::List { text, headings } = flows::list(&visible, columns(), Some(area.width.into()));
+    let position = view.position();
     let mut lines: Vec<_> = text.lines().map(str::to_owned).map(Line::from).collect();
     lines[0] = std::mem::take(&mut lines[0]).style(BOLD);
-    if let Some(place) = place {
-        let chosen = &mut lines[HEADING + place];
-        *chosen = std::mem::take(chosen).style(CHOSEN);
+    if let Some(position) = position {
+        let selected = &mut lines[HEADING_LINES + position];
+        *selected = std::mem::take(selected).style(SELECTED);
     }
-    let heading: Vec<_> = lines.drain(..HEADING).collect();
-    // The row of all together stays in sight.
-    let all: Vec<_> = lines.drain(rows..).collect();
+    let heading: Vec<_> = lines.drain(..HEADING_LINES).collect();
+    // The row of totals stays visible while the list scrolls.
+    let totals: Vec<_> = lines.drain(rows..).collect();
     let [above, body, below] = Layout::vertical([
-        Constraint::Length(HEADING as u16),
+        Constraint::Length(HEADING_LINES as u16),
         Constraint::Max(rows.try_into().unwrap_or(u16::MAX)),
-        Constraint::Length(all.len() as u16),
+        Constraint::Length(totals.len() as u16),
     ])
     .areas(area);
-    view.room = usize::from(body.height).max(1);
+    view.page_height = usize::from(body.height).max(1);
     view.headings = headings;
-    if let Some(place) = place {
-        view.first = view
-            .first
-            .clamp((place + 1).saturating_sub(view.room), place);
+    if let Some(position) = position {
+        view.scroll_offset = view
+            .scroll_offset
+            .clamp((position + 1).saturating_sub(view.page_height), position);
     }
-    view.first = view.first.min(rows.saturating_sub(view.room));
-    let seen: Vec<_> = lines.into_iter().skip(view.first).take(view.room).collect();
+    view.scroll_offset = view
+        .scroll_offset
+        .min(rows.saturating_sub(view.page_height));
+    let visible_lines: Vec<_> = lines
+        .into_iter()
+        .skip(view.scroll_offset)
+        .take(view.page_height)
+        .collect();
     frame.render_widget(Paragraph::new(heading), above);
-    frame.render_widget(Paragraph::new(seen), body);
-    frame.render_widget(Paragraph::new(all).style(BOLD), below);
+    frame.render_widget(Paragraph::new(visible_lines), body);
+    frame.render_widget(Paragraph::new(totals).style(BOLD), below);
 }
 
 const HELP: &str = "\
 Keys
-  ↑ ↓ PgUp PgDn Home End   choose a connection
-  ← →                      sort by the column before or after
+  ↑ ↓ PgUp PgDn Home End   select a connection
+  ← →                      sort by the previous or next column
   r                        reverse the order
-  /                        show only what has a text; Esc: all
-  Enter                    one connection, with its last rounds
+  /                        show only connections with a text; Esc: all
+  Enter                    details of a connection, with its history
   Space                    pause
-  q, Ctrl-C                end
+  q, Ctrl-C                quit
 
-Columns; the least important are left out where they do not fit
-  loss           of the packets with data, those retransmitted or repaired by a bundle
+Columns (the least important ones are omitted if the terminal is narrow)
+  loss           share of data packets that were retransmitted or repaired by a bundle
   level          previous segments in a bundle at present
-  bundled        new segments that carried a bundle
-  redundant      what it costs: redundant bytes as a share of all payload
-  hidden losses  segments lost that a bundle repaired
-  saved          how much sooner bundles had them there than retransmissions would have, at least
-  reactions      window reductions that the losses called for
-  last segment   bundled, or why not
+  bundled        new segments with a bundle
+  redundant      redundant bytes as a share of all payload
+  hidden losses  lost segments that a bundle repaired
+  saved          time that bundles saved compared to retransmissions, at least
+  reactions      window reductions requested for hidden losses
+  last segment   outcome: bundled, or the reason why not
 ";
 
-// One connection.
+// Details of a connection.
 
-fn draw_page(frame: &mut Frame, area: Rect, view: &View, connection: &Connection) {
+fn draw_details(frame: &mut Frame, area: Rect, view: &View, connection: &Connection) {
     let id = id(&connection.flow);
-    let rounds: Vec<&Round> = view.history.of(&id).collect();
+    let samples: Vec<&Sample> = view.history.samples(&id).collect();
     let mut facts = facts(connection);
-    if rounds.is_empty() {
+    if samples.is_empty() {
         facts.insert(
             0,
-            Line::styled("It has ended; this is how it was last.", BOLD),
+            Line::styled("This connection has ended; its last state:", BOLD),
         );
     }
     let height = facts.len().try_into().unwrap_or(u16::MAX);
@@ -143,37 +150,37 @@ fn draw_page(frame: &mut Frame, area: Rect, view: &View, connection: &Connection
     let lines = [
         line(
             "RTT, ms",
-            &rounds,
+            &samples,
             |it| it.rtt_us,
             |us| millis(us as f64 / 1e3),
         ),
-        line("segments", &rounds, |it| it.segments, count),
-        line("bundled", &rounds, |it| it.bundled, count),
-        line("retransmitted or repaired", &rounds, |it| it.lost, count),
+        line("segments", &samples, |it| it.segments, count),
+        line("bundled", &samples, |it| it.bundled, count),
+        line("retransmitted or repaired", &samples, |it| it.lost, count),
     ];
-    let places = Layout::vertical([Constraint::Max(4); 4]).split(below);
-    for ((title, data), place) in lines.into_iter().zip(places.iter()) {
+    let areas = Layout::vertical([Constraint::Max(4); 4]).split(below);
+    for ((title, data), area) in lines.into_iter().zip(areas.iter()) {
         let [heading, graph] =
-            Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(*place);
-        // The newest that there is room for, at the right end.
+            Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(*area);
+        // The newest samples that fit, aligned to the right.
         let newest = data.len().saturating_sub(graph.width.into());
         frame.render_widget(Paragraph::new(title).style(BOLD), heading);
         frame.render_widget(Sparkline::default().data(&data[newest..]), graph);
     }
 }
 
-/// A sparkline's title and values.
+/// Returns title and values of a sparkline.
 fn line(
     name: &str,
-    rounds: &[&Round],
-    of: fn(&Round) -> u64,
+    samples: &[&Sample],
+    of: fn(&Sample) -> u64,
     show: impl Fn(u64) -> String,
 ) -> (String, Vec<u64>) {
-    let values: Vec<_> = rounds.iter().map(|round| of(round)).collect();
-    let (now, most) = (values.last(), values.iter().max());
-    let [now, most] = [now, most].map(|it| show(it.copied().unwrap_or(0)));
+    let values: Vec<_> = samples.iter().map(|sample| of(sample)).collect();
+    let (now, max) = (values.last(), values.iter().max());
+    let [now, max] = [now, max].map(|it| show(it.copied().unwrap_or(0)));
     (
-        format!("{name} of each round: now {now}, at most {most}"),
+        format!("{name}, per interval: now {now}, maximum {max}"),
         values,
     )
 }
@@ -183,50 +190,50 @@ fn facts(connection: &Connection) -> Vec<Line<'static>> {
     let counters = &flow.counters;
     let shown = |name: &str| {
         let column = columns().into_iter().find(|it| it.column.header == name);
-        column.map_or_else(String::new, |it| (it.of)(connection).text().to_owned())
+        column.map_or_else(String::new, |it| (it.cell)(connection).text().to_owned())
     };
     let of = |name: &str, value: String| (!value.is_empty()).then(|| format!("{name} {value}"));
     let pid = connection.pid.map(|pid| format!("PID {pid}"));
-    let who = [
+    let owner = [
         of("process", shown("process")),
         pid,
         connection.unit.clone(),
         Some(format!("network namespace {}", connection.namespace)),
     ];
-    let who = who.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let owner = owner.into_iter().flatten().collect::<Vec<_>>().join(", ");
     let mut lines = vec![
         Line::styled(format!("{} > {}", flow.local, flow.peer), BOLD),
-        Line::from(who),
+        Line::from(owner),
         Line::from(format!(
-            "wanted by {}; level {}; MSS {} B; window {} packets, {} in flight",
-            shown("wanted by"),
+            "requested by {}; level {}; MSS {} B; window {} packets, {} in flight",
+            shown("requested by"),
             flow.level,
             flow.mss,
             flow.snd_cwnd,
             flow.in_flight
         )),
         Line::from(format!(
-            "RTT {} ms, at least {} ms; loss {}; {} packets with data, {} retransmitted",
+            "RTT {} ms, minimum {} ms; loss {}; {} packets with data, {} retransmitted",
             shown("RTT"),
             shown("min RTT"),
             shown("loss"),
             count(flow.data_packets.into()),
-            count(flow.retransmitted.into()),
+            count(flow.retransmitted_packets.into()),
         )),
         Line::from(format!(
-            "saved {} ms; hidden losses {}; reactions {}; late though deemed lost {}",
+            "saved {} ms; hidden losses {}; reactions {}; reordered {}",
             shown("saved"),
             count(counters.hidden_losses),
             count(counters.reactions),
             count(counters.reordered),
         )),
         Line::from(format!(
-            "cost {} of redundant bytes, {} of the payload",
+            "cost {} of redundant bytes, {} of all payload",
             bytes(counters.redundant_bytes as f64),
             percent(counters.bundled_share()),
         )),
         Line::from(format!(
-            "of {} new segments {} bundled; not bundled:",
+            "{} new segments, {} bundled; not bundled:",
             count(counters.segments()),
             count(counters.of(Outcome::Bundled)),
         )),
@@ -260,43 +267,43 @@ mod tests {
     }
 
     fn view(count: u16) -> View {
-        let mut view = View::new(Order::by(0), String::new());
-        view.take((5000..5000 + count).map(example).collect());
+        let mut view = View::new(Order::by_column(0), String::new());
+        view.update((5000..5000 + count).map(example).collect());
         view
     }
 
     #[test]
-    fn a_list_has_every_connection_and_all_together() {
+    fn list_shows_connections_and_totals() {
         let lines = screen(&mut view(3), 100, 20);
         assert!(lines[0].contains("3 connections"), "{lines:#?}");
         assert!(lines[1].contains("bundled"), "{lines:#?}");
         assert!(lines[5].contains(":5002"), "{lines:#?}");
-        assert!(lines[6].contains("all together"), "{lines:#?}");
-        assert!(lines[19].contains("q end"), "{lines:#?}");
+        assert!(lines[6].contains("total"), "{lines:#?}");
+        assert!(lines[19].contains("q quit"), "{lines:#?}");
     }
 
     #[test]
-    fn the_chosen_one_stays_in_sight() {
+    fn selected_row_stays_visible() {
         let mut view = view(200);
-        view.key(KeyCode::Down.into());
-        view.key(KeyCode::End.into());
+        view.handle_key(KeyCode::Down.into());
+        view.handle_key(KeyCode::End.into());
         let lines = screen(&mut view, 100, 20);
         assert!(lines[17].contains(":5199"), "{lines:#?}");
-        view.key(KeyCode::PageUp.into());
+        view.handle_key(KeyCode::PageUp.into());
         let lines = screen(&mut view, 100, 20);
         assert!(
             lines.iter().any(|line| line.contains(":5184")),
             "{lines:#?}"
         );
-        view.key(KeyCode::Home.into());
+        view.handle_key(KeyCode::Home.into());
         assert!(screen(&mut view, 100, 20)[3].contains(":5000"));
     }
 
     #[test]
-    fn any_size_of_a_terminal_is_borne_on_every_screen() {
+    fn every_screen_draws_at_any_terminal_size() {
         let mut view = view(30);
-        view.key(KeyCode::Down.into());
-        for screen_shown in [Screen::List, Screen::Filter, Screen::Help, Screen::Page] {
+        view.handle_key(KeyCode::Down.into());
+        for screen_shown in [Screen::List, Screen::Filter, Screen::Help, Screen::Details] {
             view.screen = screen_shown;
             for width in [1, 2, 7, 40, 300] {
                 for height in 1..30 {
@@ -307,14 +314,14 @@ mod tests {
     }
 
     #[test]
-    fn a_page_tells_what_became_of_segments() {
+    fn details_show_outcomes_of_segments() {
         let mut view = view(1);
-        view.key(KeyCode::Enter.into());
+        view.handle_key(KeyCode::Enter.into());
         let text = screen(&mut view, 100, 40).join("\n");
-        for said in ["192.0.2.1:5000", "198.51.100.1:443", "RTT", "not bundled"] {
-            assert!(text.contains(said), "{said}: {text}");
+        for expected in ["192.0.2.1:5000", "198.51.100.1:443", "RTT", "not bundled"] {
+            assert!(text.contains(expected), "{expected}: {text}");
         }
-        view.take(Vec::new());
+        view.update(Vec::new());
         assert!(screen(&mut view, 100, 40).join("\n").contains("has ended"));
     }
 }

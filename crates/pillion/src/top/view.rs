@@ -1,4 +1,4 @@
-//! What is looked at, and what keys make of it.
+//! State of the interactive view, and its keys.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -8,16 +8,16 @@ use pillion_bpf::{Flow, Outcome};
 
 use crate::flows::{Cell, Connection, columns};
 
-/// By which column it is sorted.
+/// Sort order of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Order {
     pub column: usize,
-    /// Numbers fall and words rise, unless this is set.
+    /// By default numbers descend and text ascends.
     pub reversed: bool,
 }
 
 impl Order {
-    pub fn by(column: usize) -> Self {
+    pub fn by_column(column: usize) -> Self {
         Self {
             column,
             reversed: false,
@@ -25,11 +25,11 @@ impl Order {
     }
 
     fn sort(self, connections: &mut [Connection]) {
-        let of = columns()[self.column].of;
+        let cell = columns()[self.column].cell;
         connections.sort_by(|a, b| {
-            let (a, b) = (of(a), of(b));
-            let falls = matches!(a, Cell::Number { .. });
-            match falls != self.reversed {
+            let (a, b) = (cell(a), cell(b));
+            let is_numeric = matches!(a, Cell::Number { .. });
+            match is_numeric != self.reversed {
                 true => b.compare(&a),
                 false => a.compare(&b),
             }
@@ -37,39 +37,39 @@ impl Order {
     }
 }
 
-/// What the screen shows.
+/// Screen that is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Screen {
     List,
-    /// The list, while the filter is being typed.
+    /// List with the filter being edited.
     Filter,
     Help,
-    /// One connection.
-    Page,
+    /// Details of the selected connection.
+    Details,
 }
 
-/// What follows from a key.
+/// Effect of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    GoOn,
-    End,
+pub enum KeyOutcome {
+    Continue,
+    Quit,
 }
 
-/// The connections, and what is looked at.
+/// Connections and the state of the view.
 pub struct View {
     pub connections: Vec<Connection>,
     pub history: History,
     pub order: Order,
     pub filter: String,
     pub screen: Screen,
-    /// The connection that is chosen; as it was last, if it has ended.
-    pub chosen: Option<Connection>,
+    /// Selected connection; its last state if it has ended.
+    pub selected: Option<Connection>,
     pub paused: bool,
-    /// The first line of the list that is seen.
-    pub first: usize,
-    /// How many lines of the list there were room for.
-    pub room: usize,
-    /// The headings of the columns that there was room for.
+    /// Index of the first visible row.
+    pub scroll_offset: usize,
+    /// Number of visible rows at the last drawing.
+    pub page_height: usize,
+    /// Headings of the visible columns at the last drawing.
     pub headings: Vec<String>,
 }
 
@@ -81,84 +81,86 @@ impl View {
             order,
             filter,
             screen: Screen::List,
-            chosen: None,
+            selected: None,
             paused: false,
-            first: 0,
-            room: 1,
+            scroll_offset: 0,
+            page_height: 1,
             headings: Vec::new(),
         }
     }
 
-    /// Takes note of a round.
-    pub fn take(&mut self, connections: Vec<Connection>) {
-        self.history.take(&connections);
-        self.list(connections);
+    /// Shows new connections, and adds them to the history.
+    pub fn update(&mut self, connections: Vec<Connection>) {
+        self.history.add_sample(&connections);
+        self.show(connections);
     }
 
-    /// Shows a round, and remembers nothing of it.
-    pub fn list(&mut self, mut connections: Vec<Connection>) {
+    /// Shows new connections without a history, for batch mode.
+    pub fn show(&mut self, mut connections: Vec<Connection>) {
         self.order.sort(&mut connections);
         self.connections = connections;
-        if let Some(id) = self.chosen_id() {
+        if let Some(id) = self.selected_id() {
             let now = self.connections.iter().find(|it| self::id(&it.flow) == id);
-            self.chosen = now.cloned().or_else(|| self.chosen.take());
+            self.selected = now.cloned().or_else(|| self.selected.take());
         }
     }
 
-    fn chosen_id(&self) -> Option<Id> {
-        self.chosen.as_ref().map(|it| id(&it.flow))
+    fn selected_id(&self) -> Option<Id> {
+        self.selected.as_ref().map(|it| id(&it.flow))
     }
 
-    /// The connections that the filter lets through, in their order.
-    pub fn wanted(&self) -> Vec<&Connection> {
+    /// Returns the connections that match the filter, in order.
+    pub fn visible(&self) -> Vec<&Connection> {
         let text = self.filter.to_lowercase();
         let columns = columns();
         let has = |connection: &&Connection| {
             text.is_empty()
                 || columns
                     .iter()
-                    .any(|it| (it.of)(connection).text().to_lowercase().contains(&text))
+                    .any(|it| (it.cell)(connection).text().to_lowercase().contains(&text))
         };
         self.connections.iter().filter(has).collect()
     }
 
-    /// Why there is nothing to show.
-    pub fn nothing(&self) -> &'static str {
+    /// Returns the reason why the list is empty.
+    pub fn empty_message(&self) -> &'static str {
         match self.connections.is_empty() {
-            true => "no connection is being bundled",
-            false => "no connection has the text of the filter",
+            true => "no connection is bundled",
+            false => "no connection matches the filter",
         }
     }
 
-    /// The chosen connection's place among those wanted.
-    pub fn place(&self) -> Option<usize> {
-        let id = self.chosen_id()?;
-        self.wanted().iter().position(|it| self::id(&it.flow) == id)
+    /// Returns the index of the selected connection among the visible ones.
+    pub fn position(&self) -> Option<usize> {
+        let id = self.selected_id()?;
+        self.visible()
+            .iter()
+            .position(|it| self::id(&it.flow) == id)
     }
 
-    pub fn key(&mut self, key: KeyEvent) -> Next {
+    pub fn handle_key(&mut self, key: KeyEvent) -> KeyOutcome {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
-                KeyCode::Char('c') => Next::End,
-                _ => Next::GoOn,
+                KeyCode::Char('c') => KeyOutcome::Quit,
+                _ => KeyOutcome::Continue,
             };
         }
         match self.screen {
             Screen::Filter => self.type_filter(key.code),
             Screen::Help => self.screen = Screen::List,
-            Screen::Page => match key.code {
+            Screen::Details => match key.code {
                 KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace => self.screen = Screen::List,
-                KeyCode::Up => self.step(-1),
-                KeyCode::Down => self.step(1),
-                code => return self.anywhere(code),
+                KeyCode::Up => self.move_selection(-1),
+                KeyCode::Down => self.move_selection(1),
+                code => return self.handle_common_key(code),
             },
             Screen::List => match key.code {
-                KeyCode::Up | KeyCode::Char('k') => self.step(-1),
-                KeyCode::Down | KeyCode::Char('j') => self.step(1),
-                KeyCode::PageUp => self.step(-(self.room as isize)),
-                KeyCode::PageDown => self.step(self.room as isize),
-                KeyCode::Home => self.step(isize::MIN),
-                KeyCode::End => self.step(isize::MAX),
+                KeyCode::Up | KeyCode::Char('k') => self.move_selection(-1),
+                KeyCode::Down | KeyCode::Char('j') => self.move_selection(1),
+                KeyCode::PageUp => self.move_selection(-(self.page_height as isize)),
+                KeyCode::PageDown => self.move_selection(self.page_height as isize),
+                KeyCode::Home => self.move_selection(isize::MIN),
+                KeyCode::End => self.move_selection(isize::MAX),
                 KeyCode::Left | KeyCode::Char('<') => self.sort_by(-1),
                 KeyCode::Right | KeyCode::Char('>') => self.sort_by(1),
                 KeyCode::Char('r') => {
@@ -168,27 +170,27 @@ impl View {
                 KeyCode::Char('/') => self.screen = Screen::Filter,
                 KeyCode::Esc => self.filter.clear(),
                 KeyCode::Enter => {
-                    if self.chosen.is_none() {
-                        self.step(0);
+                    if self.selected.is_none() {
+                        self.move_selection(0);
                     }
-                    if self.chosen.is_some() {
-                        self.screen = Screen::Page;
+                    if self.selected.is_some() {
+                        self.screen = Screen::Details;
                     }
                 }
-                code => return self.anywhere(code),
+                code => return self.handle_common_key(code),
             },
         }
-        Next::GoOn
+        KeyOutcome::Continue
     }
 
-    fn anywhere(&mut self, code: KeyCode) -> Next {
+    fn handle_common_key(&mut self, code: KeyCode) -> KeyOutcome {
         match code {
-            KeyCode::Char('q') => return Next::End,
+            KeyCode::Char('q') => return KeyOutcome::Quit,
             KeyCode::Char('?' | 'h') => self.screen = Screen::Help,
             KeyCode::Char(' ') => self.paused = !self.paused,
             _ => {}
         }
-        Next::GoOn
+        KeyOutcome::Continue
     }
 
     fn type_filter(&mut self, code: KeyCode) {
@@ -204,16 +206,18 @@ impl View {
         }
     }
 
-    /// Chooses the connection so many lines below, or the first where none is chosen.
-    fn step(&mut self, lines: isize) {
-        let place = self.place();
-        let wanted = self.wanted();
-        let last = wanted.len().saturating_sub(1);
-        let next = place.map_or(0, |place| place.saturating_add_signed(lines).min(last));
-        self.chosen = wanted.get(next).map(|it| (*it).clone());
+    /// Moves the selection by this number of rows, or selects the first row.
+    fn move_selection(&mut self, lines: isize) {
+        let position = self.position();
+        let visible = self.visible();
+        let last = visible.len().saturating_sub(1);
+        let next = position.map_or(0, |position| {
+            position.saturating_add_signed(lines).min(last)
+        });
+        self.selected = visible.get(next).map(|it| (*it).clone());
     }
 
-    /// Sorts by the next column that is seen, to the right or to the left.
+    /// Sorts by the next visible column, to the right or left.
     fn sort_by(&mut self, step: isize) {
         let columns = columns();
         let count = columns.len() as isize;
@@ -221,84 +225,87 @@ impl View {
             let column = self.order.column as isize + steps * step;
             column.rem_euclid(count) as usize
         });
-        let is_seen = |place: &usize| self.headings.contains(&columns[*place].column.header);
+        let is_seen = |position: &usize| self.headings.contains(&columns[*position].column.header);
         self.order = next
             .filter(is_seen)
-            .map(Order::by)
+            .map(Order::by_column)
             .next()
             .unwrap_or(self.order);
         self.order.sort(&mut self.connections);
     }
 }
 
-// The last rounds of each connection.
+// History of each connection.
 
-/// How many rounds are remembered of a connection.
-const ROUNDS: usize = 240;
+/// Maximum number of samples stored per connection.
+const MAX_SAMPLES: usize = 240;
 
-/// A connection among all that are there.
+/// Network namespace, local and remote address.
 pub type Id = (Option<u32>, SocketAddr, SocketAddr);
 
 pub fn id(flow: &Flow) -> Id {
     (flow.netns, flow.local, flow.peer)
 }
 
-/// What was seen of a connection in a round.
+/// Measurements of a connection between two iterations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Round {
-    /// Smoothed RTT, microseconds.
+pub struct Sample {
+    /// Smoothed RTT, in microseconds.
     pub rtt_us: u64,
-    /// New segments since the round before.
+    /// New segments since the previous sample.
     pub segments: u64,
-    /// Of these, those with a bundle.
+    /// New segments with a bundle since the previous sample.
     pub bundled: u64,
-    /// Packets retransmitted, and losses hidden, since then.
+    /// Retransmitted packets and hidden losses since the previous sample.
     pub lost: u64,
 }
 
 #[derive(Debug, Default)]
 pub struct History {
-    of: HashMap<Id, (Totals, VecDeque<Round>)>,
+    by_connection: HashMap<Id, (LastTotals, VecDeque<Sample>)>,
 }
 
-/// Segments, those bundled, and what was lost, since the connection began.
+/// New segments, bundled segments and losses since the start of the connection.
 #[derive(Debug, Clone, Copy)]
-struct Totals([u64; 3]);
+struct LastTotals([u64; 3]);
 
-impl From<&Flow> for Totals {
+impl From<&Flow> for LastTotals {
     fn from(flow: &Flow) -> Self {
-        let lost = u64::from(flow.retransmitted) + flow.counters.hidden_losses;
+        let lost = u64::from(flow.retransmitted_packets) + flow.counters.hidden_losses;
         let counters = &flow.counters;
         Self([counters.segments(), counters.of(Outcome::Bundled), lost])
     }
 }
 
 impl History {
-    /// Takes note of a round; what has ended is forgotten.
-    pub fn take(&mut self, connections: &[Connection]) {
-        let mut before = std::mem::take(&mut self.of);
+    /// Adds a sample of each connection, and forgets ended ones.
+    pub fn add_sample(&mut self, connections: &[Connection]) {
+        let mut previous = std::mem::take(&mut self.by_connection);
         for flow in connections.iter().map(|it| &it.flow) {
-            let now = Totals::from(flow);
-            let known = before.remove(&id(flow));
-            let (last, mut rounds) = known.unwrap_or((now, VecDeque::new()));
-            // Another connection of the same endpoints begins anew.
-            let since = |place: usize| now.0[place].saturating_sub(last.0[place]);
-            if rounds.len() == ROUNDS {
-                rounds.pop_front();
+            let now = LastTotals::from(flow);
+            let entry = previous.remove(&id(flow));
+            let (last, mut samples) = entry.unwrap_or((now, VecDeque::new()));
+            // Counters restart at 0 if a new connection has the same endpoints.
+            let since = |position: usize| now.0[position].saturating_sub(last.0[position]);
+            if samples.len() == MAX_SAMPLES {
+                samples.pop_front();
             }
-            rounds.push_back(Round {
+            samples.push_back(Sample {
                 rtt_us: flow.srtt_us.unwrap_or(0).into(),
                 segments: since(0),
                 bundled: since(1),
                 lost: since(2),
             });
-            self.of.insert(id(flow), (now, rounds));
+            self.by_connection.insert(id(flow), (now, samples));
         }
     }
 
-    /// The rounds of a connection, the oldest first.
-    pub fn of(&self, id: &Id) -> impl Iterator<Item = &Round> {
-        self.of.get(id).into_iter().flat_map(|(_, rounds)| rounds)
+    /// Returns the samples of a connection, oldest first.
+    pub fn samples(&self, id: &Id) -> impl Iterator<Item = &Sample> {
+        self.by_connection
+            .get(id)
+            .into_iter()
+            .flat_map(|(_, samples)| samples)
     }
 }
 
@@ -315,39 +322,39 @@ mod tests {
                 '↓' => KeyCode::Down,
                 other => KeyCode::Char(other),
             };
-            assert_eq!(view.key(code.into()), Next::GoOn);
+            assert_eq!(view.handle_key(code.into()), KeyOutcome::Continue);
         }
     }
 
     fn view() -> View {
-        let mut view = View::new(Order::by(0), String::new());
-        view.take([5003, 5001, 5002].map(example).into());
+        let mut view = View::new(Order::by_column(0), String::new());
+        view.update([5003, 5001, 5002].map(example).into());
         view
     }
 
     fn ports(view: &View) -> Vec<u16> {
-        view.wanted()
+        view.visible()
             .iter()
             .map(|it| it.flow.local.port())
             .collect()
     }
 
     #[test]
-    fn it_is_sorted_and_reversed() {
+    fn list_is_sorted_and_reversed() {
         let mut view = view();
         assert_eq!(ports(&view), [5001, 5002, 5003]);
         press(&mut view, "r");
         assert_eq!(ports(&view), [5003, 5002, 5001]);
         let saved = columns().iter().position(|it| it.column.header == "saved");
-        view.order = Order::by(saved.unwrap());
+        view.order = Order::by_column(saved.unwrap());
         let mut connections = view.connections.clone();
-        connections[1].flow.counters.saved_us = 9;
-        view.take(connections);
+        connections[1].flow.counters.time_saved_us = 9;
+        view.update(connections);
         assert_eq!(ports(&view)[0], 5002);
     }
 
     #[test]
-    fn arrows_sort_by_the_columns_that_are_seen() {
+    fn arrow_keys_sort_by_shown_columns_only() {
         let mut view = view();
         view.headings = ["local", "peer", "saved"].map(str::to_owned).into();
         let header = |view: &View| columns()[view.order.column].column.header.clone();
@@ -357,70 +364,73 @@ mod tests {
             (KeyCode::Right, "peer"),
             (KeyCode::Right, "saved"),
         ] {
-            view.key(key.into());
+            view.handle_key(key.into());
             assert_eq!(header(&view), sorted);
         }
     }
 
     #[test]
-    fn a_filter_is_typed_and_taken_back() {
+    fn filter_is_typed_and_cleared() {
         let mut view = view();
         press(&mut view, "/:5002\n");
         assert_eq!(ports(&view), [5002]);
         assert_eq!(view.screen, Screen::List);
         press(&mut view, "\u{1b}");
         assert_eq!(ports(&view).len(), 3);
-        // While it is typed, no key ends anything.
+        // In the filter, `q` is text.
         press(&mut view, "/q");
-        assert_eq!(view.nothing(), "no connection has the text of the filter");
+        assert_eq!(view.empty_message(), "no connection matches the filter");
     }
 
     #[test]
-    fn the_chosen_connection_stays_chosen_and_seen_when_it_ends() {
+    fn ended_connection_stays_selected() {
         let mut view = view();
         press(&mut view, "↓↓\n");
-        assert_eq!(view.screen, Screen::Page);
-        assert_eq!(view.place(), Some(1));
-        view.take(vec![example(5001)]);
-        assert_eq!(view.place(), None);
-        assert_eq!(view.chosen.as_ref().unwrap().flow.local.port(), 5002);
-        assert_eq!(view.key(KeyCode::Char('q').into()), Next::End);
+        assert_eq!(view.screen, Screen::Details);
+        assert_eq!(view.position(), Some(1));
+        view.update(vec![example(5001)]);
+        assert_eq!(view.position(), None);
+        assert_eq!(view.selected.as_ref().unwrap().flow.local.port(), 5002);
+        assert_eq!(view.handle_key(KeyCode::Char('q').into()), KeyOutcome::Quit);
     }
 
     #[test]
-    fn nothing_can_be_chosen_where_nothing_is() {
-        let mut view = View::new(Order::by(0), String::new());
+    fn empty_list_allows_no_selection() {
+        let mut view = View::new(Order::by_column(0), String::new());
         press(&mut view, "↓\n");
-        assert_eq!((view.screen, view.place()), (Screen::List, None));
+        assert_eq!((view.screen, view.position()), (Screen::List, None));
     }
 
     #[test]
-    fn rounds_have_what_came_since_the_one_before() {
+    fn samples_hold_changes_since_previous_sample() {
         let mut history = History::default();
         let mut connection = example(5001);
-        history.take(&[connection.clone()]);
+        history.add_sample(&[connection.clone()]);
         connection
             .flow
             .counters
             .outcomes
             .insert(Outcome::Bundled, 7);
-        connection.flow.retransmitted += 2;
-        history.take(&[connection.clone()]);
-        let rounds: Vec<_> = history.of(&id(&connection.flow)).copied().collect();
-        assert_eq!(rounds.len(), 2);
-        assert_eq!((rounds[1].bundled, rounds[1].lost), (7, 2));
-        assert_eq!(rounds[0].segments, 0);
-        history.take(&[]);
-        assert_eq!(history.of(&id(&connection.flow)).count(), 0);
+        connection.flow.retransmitted_packets += 2;
+        history.add_sample(&[connection.clone()]);
+        let samples: Vec<_> = history.samples(&id(&connection.flow)).copied().collect();
+        assert_eq!(samples.len(), 2);
+        assert_eq!((samples[1].bundled, samples[1].lost), (7, 2));
+        assert_eq!(samples[0].segments, 0);
+        history.add_sample(&[]);
+        assert_eq!(history.samples(&id(&connection.flow)).count(), 0);
     }
 
     #[test]
-    fn memory_is_bounded() {
+    fn history_is_bounded() {
         let mut history = History::default();
         let connection = [example(5001)];
-        for _ in 0..ROUNDS + 10 {
-            history.take(&connection);
+        for _ in 0..MAX_SAMPLES + 10 {
+            history.add_sample(&connection);
         }
-        assert_eq!(history.of(&id(&connection[0].flow)).count(), ROUNDS);
+        assert_eq!(
+            history.samples(&id(&connection[0].flow)).count(),
+            MAX_SAMPLES
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What watching tells of connections that are not bundled. docs/advise.md has the model.
+//! Advice on connections that were observed without bundling. docs/evidence/advice-model.md has the
+//! model.
 
 use std::net::IpAddr;
 
@@ -6,53 +7,53 @@ use pillion_bpf::{Direction, Observation};
 use pillion_stats::measure::share;
 use serde::Serialize;
 
-use crate::trial::estimate::{Sample, generator};
-use crate::trial::{Estimate, Of, Summary};
+use crate::trial::estimate::{Sample, seeded_rng};
+use crate::trial::{Estimate, Formula, Summary};
 
-/// Segments below which nothing is said of a group.
-const FEWEST_SEGMENTS: u64 = 100;
+/// Minimum number of segments of a group for any advice.
+const MIN_SEGMENTS: u64 = 100;
 
-/// Losses below which nothing is said of how they could be repaired.
-const FEWEST_LOSSES: u64 = 10;
+/// Minimum number of losses for advice on their repair.
+const MIN_LOSSES: u64 = 10;
 
-/// The share of losses that bundles are to repair, to be worth while.
-const WORTH_WHILE: f64 = 0.25;
+/// Minimum share of losses that bundles must repair to advise bundling.
+const MIN_REPAIRABLE_SHARE: f64 = 0.25;
 
-/// One in so many segments with a bundle to hold back is next to none.
-const FEW: u64 = 100;
+/// Fewer suppressed bundles than one segment in this many count as none.
+const NEGLIGIBLE_FRACTION: u64 = 100;
 
-/// A connection that was watched.
+/// A connection that was observed without bundling.
 #[derive(Debug, Clone)]
-pub struct Watched {
-    /// The name of the process that has the connection; `None` if it was not found.
+pub struct ObservedConnection {
+    /// Name of the process that owns the socket; `None` if not found.
     pub process: Option<String>,
-    /// The service.
+    /// Port of the service, and the end that has it.
     pub service: Service,
-    /// Which end has it is a guess.
+    /// True if the end with the service is a guess.
     pub guessed: bool,
-    /// The peer.
+    /// Remote address.
     pub peer: IpAddr,
-    /// What was observed.
+    /// Observation of the connection.
     pub summary: Summary,
 }
 
-/// The port of a service, and which end it is at.
+/// Port of a service, and the end that has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Service {
-    /// A service of this host.
+    /// Service on this host.
     Local(u16),
-    /// A service of the peer.
+    /// Service on the peer.
     Remote(u16),
 }
 
 impl Service {
-    /// The service of a connection: at the end that did not open it; where that is not known, at
-    /// the one with the lower port.
+    /// Returns the service of a connection: the port of the end that accepted it. If the direction
+    /// is unknown, the lower port counts as the service.
     #[must_use]
-    pub fn of(seen: &Observation) -> Self {
-        let (local, remote) = (seen.local.port(), seen.peer.port());
-        match seen.direction {
+    pub fn of(observation: &Observation) -> Self {
+        let (local, remote) = (observation.local.port(), observation.peer.port());
+        match observation.direction {
             Some(Direction::Accept) => Self::Local(local),
             Some(Direction::Connect) => Self::Remote(remote),
             None if local <= remote => Self::Local(local),
@@ -61,86 +62,89 @@ impl Service {
     }
 }
 
-/// What is to be said of connections with one process and service, or of those of them with one
-/// peer.
+/// Advice on the connections of one process and service, or of one of its peers.
 #[derive(Debug, Clone, Serialize)]
 pub struct Advice {
-    /// The name of the process; `None` if it was not found.
+    /// Name of the process; `None` if not found.
     pub process: Option<String>,
-    /// The service.
+    /// Port of the service, and the end that has it.
     pub service: Service,
-    /// Of none of them is it known which end has it.
+    /// True if the direction of every connection is unknown.
     pub guessed: bool,
-    /// The peer, where its connections are told apart.
+    /// Remote address with `--by-peer`; otherwise `None`.
     pub peer: Option<IpAddr>,
-    /// What was observed.
+    /// Sum of the observations.
     #[serde(flatten)]
     pub summary: Summary,
-    /// The share of segments that were lost, as far as is known.
+    /// Share of segments that were lost, without spurious retransmissions.
     pub loss: Option<Estimate>,
-    /// The share of losses that bundles would have repaired.
+    /// Share of losses that bundles would have repaired.
     pub repairable: Option<Estimate>,
-    /// By how much less a segment would have waited on average, in milliseconds.
-    pub saved_ms: Option<Estimate>,
-    /// By how much less it would have waited, at most, with a copy of each segment in place of bundles.
-    pub copies_saved_ms: Option<Estimate>,
-    /// Bytes that would have been added, as a share of the payload.
+    /// Waiting time saved per segment, average in milliseconds.
+    pub time_saved_ms: Option<Estimate>,
+    /// Upper bound of the same for a copy of each segment instead of bundles.
+    pub copies_time_saved_ms: Option<Estimate>,
+    /// Bytes added by bundles, as a share of the payload.
     pub added: Option<Estimate>,
-    /// What follows.
-    pub finding: Finding,
+    /// The advice itself.
+    #[serde(rename = "finding")]
+    pub kind: AdviceKind,
 }
 
-/// What follows from what was observed.
+/// Kind of advice, in JSON with the key `finding`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Finding {
-    /// Bundles would have repaired losses.
+pub enum AdviceKind {
+    /// Bundle: bundles would have repaired losses.
     Bundle,
-    /// Too few segments to say anything.
+    /// Too few segments for any advice.
     TooFewSegments,
-    /// Too few losses to say what bundles would have made of them.
+    /// Too few losses to estimate how many bundles repair.
     TooFewLosses,
-    /// Too few connections to say what bundles would make of others' losses.
+    /// Too few connections to generalise from their losses.
     TooFewConnections,
-    /// The streams were not thin as a rule.
+    /// Most segments were sent while the stream was not thin.
     NotThin,
-    /// Each message was acknowledged before the next: nothing could ride along.
-    Alone,
-    /// The messages leave no room in a segment for one before.
+    /// Each message was acknowledged before the next one was sent.
+    NothingOutstanding,
+    /// Messages leave no room in a segment for a previous one.
     NoRoom,
-    /// The peers offer no SACK, and without it nothing is bundled unless asked for.
+    /// Peers do not offer SACK, so pillion bundles only with `--without-sack`.
     NoSack,
-    /// Nothing could be bundled for other reasons, which the outcomes of segments tell.
+    /// No segment was eligible for other reasons; `--stats` has the outcomes.
     Ineligible,
     /// Bundles would have repaired few of the losses.
     LittleToRepair,
 }
 
-/// Losses as far as is known: what the receiver had already was none.
+/// Returns the number of losses: retransmissions without those that the receiver reported as
+/// duplicates.
 fn losses(all: &Summary) -> u64 {
-    all.lost.saturating_sub(all.needless)
+    all.lost.saturating_sub(all.spurious)
 }
 
-/// The share of retransmissions that were needed: the model takes all for losses.
-fn needed(all: &Summary) -> f64 {
+/// Returns the share of retransmissions that were necessary. The model treats all of them as
+/// losses, so its savings are scaled by this share.
+fn needed_share(all: &Summary) -> f64 {
     share(losses(all), all.lost).unwrap_or(0.0)
 }
 
-/// What a segment waits less on average, in milliseconds, where it is so much for all together.
-fn each_ms(saved_us: u64, all: &Summary) -> Option<f64> {
-    share(saved_us, all.segments).map(|us| us * needed(all) / 1e3)
+/// Returns the average waiting time saved per segment in milliseconds, from the sum of all
+/// segments.
+fn mean_saved_ms(time_saved_us: u64, all: &Summary) -> Option<f64> {
+    share(time_saved_us, all.segments).map(|us| us * needed_share(all) / 1e3)
 }
 
-const LOSS: Of = |all| share(losses(all), all.segments);
-const REPAIRABLE: Of = |all| share(all.repairable, losses(all));
-const SAVED_MS: Of = |all| each_ms(all.saved_us, all);
-const COPIES_SAVED_MS: Of = |all| each_ms(all.copies_saved_us, all);
-const ADDED: Of = |all| share(all.held_back_bytes, all.new_bytes);
+const LOSS: Formula = |all| share(losses(all), all.segments);
+const REPAIRABLE: Formula = |all| share(all.repairable_segments, losses(all));
+const TIME_SAVED_MS: Formula = |all| mean_saved_ms(all.time_saved_us, all);
+const COPIES_TIME_SAVED_MS: Formula = |all| mean_saved_ms(all.copies_time_saved_us, all);
+const ADDED: Formula = |all| share(all.suppressed_bytes, all.new_bytes);
 
-/// What is to be said of these together, in a group of no name yet: with so few units, nothing that is
-/// to hold for others. The same units give the same intervals.
-pub(crate) fn of(units: &[&Summary], fewest: usize) -> Advice {
-    let sample = Sample::new(units, units.len(), &mut generator(units.len() as u64));
+/// Returns the advice on these units, without the name of the group. With fewer than `min_units`
+/// units it makes no claim about other connections. Equal units give equal intervals.
+pub(crate) fn advice_for(units: &[&Summary], min_units: usize) -> Advice {
+    let sample = Sample::new(units, units.len(), &mut seeded_rng(units.len() as u64));
     let summary = sample.sum.clone();
     let widened =
         |estimate: Option<Estimate>, whole| estimate.map(|estimate| widen(estimate, whole));
@@ -152,51 +156,51 @@ pub(crate) fn of(units: &[&Summary], fewest: usize) -> Advice {
         peer: None,
         loss: widened(sample.estimate(LOSS), summary.segments),
         repairable,
-        saved_ms: sample.estimate(SAVED_MS),
-        copies_saved_ms: sample.estimate(COPIES_SAVED_MS),
+        time_saved_ms: sample.estimate(TIME_SAVED_MS),
+        copies_time_saved_ms: sample.estimate(COPIES_TIME_SAVED_MS),
         added: sample.estimate(ADDED),
-        finding: match finding(&summary, repairable) {
-            Finding::Bundle | Finding::LittleToRepair if units.len() < fewest => {
-                Finding::TooFewConnections
+        kind: match kind(&summary, repairable) {
+            AdviceKind::Bundle | AdviceKind::LittleToRepair if units.len() < min_units => {
+                AdviceKind::TooFewConnections
             }
-            finding => finding,
+            kind => kind,
         },
         summary,
     }
 }
 
-fn finding(all: &Summary, repairable: Option<Estimate>) -> Finding {
-    if all.segments < FEWEST_SEGMENTS {
-        return Finding::TooFewSegments;
+fn kind(all: &Summary, repairable: Option<Estimate>) -> AdviceKind {
+    if all.segments < MIN_SEGMENTS {
+        return AdviceKind::TooFewSegments;
     }
     let interval = repairable.and_then(|estimate| estimate.interval);
-    match interval.filter(|_| losses(all) >= FEWEST_LOSSES) {
-        Some((low, _)) if low >= WORTH_WHILE => Finding::Bundle,
-        _ if all.held_back * FEW <= all.sent => why_nothing(all),
-        Some((_, high)) if high < WORTH_WHILE => Finding::LittleToRepair,
-        _ => Finding::TooFewLosses,
+    match interval.filter(|_| losses(all) >= MIN_LOSSES) {
+        Some((low, _)) if low >= MIN_REPAIRABLE_SHARE => AdviceKind::Bundle,
+        _ if all.suppressed_segments * NEGLIGIBLE_FRACTION <= all.sent => obstacle(all),
+        Some((_, high)) if high < MIN_REPAIRABLE_SHARE => AdviceKind::LittleToRepair,
+        _ => AdviceKind::TooFewLosses,
     }
 }
 
-/// What kept most segments from having a bundle, of connections of which next to none had one.
-fn why_nothing(all: &Summary) -> Finding {
+/// Returns the most frequent obstacle to bundling, for groups with next to no suppressed bundles.
+fn obstacle(all: &Summary) -> AdviceKind {
     let known = [
-        (all.alone, Finding::Alone),
-        (all.not_thin, Finding::NotThin),
-        (all.no_room, Finding::NoRoom),
-        (all.no_sack, Finding::NoSack),
+        (all.nothing_outstanding, AdviceKind::NothingOutstanding),
+        (all.not_thin, AdviceKind::NotThin),
+        (all.no_room, AdviceKind::NoRoom),
+        (all.no_sack, AdviceKind::NoSack),
     ];
-    let told: u64 = known.iter().map(|(count, _)| count).sum();
-    let others = (all.sent.saturating_sub(told), Finding::Ineligible);
-    let most = known
+    let explained: u64 = known.iter().map(|(count, _)| count).sum();
+    let others = (all.sent.saturating_sub(explained), AdviceKind::Ineligible);
+    let largest = known
         .into_iter()
         .chain([others])
         .max_by_key(|(count, _)| *count);
-    most.map_or(Finding::Ineligible, |(_, finding)| finding)
+    largest.map_or(AdviceKind::Ineligible, |(_, kind)| kind)
 }
 
-/// A share of so many, with an interval at least as wide as it would be if all were independent
-/// (E. B. Wilson, 1927): few connections that happen to agree are no certainty.
+/// Widens an interval to the one of independent events (E. B. Wilson, 1927). Otherwise a few
+/// connections that agree by chance would have too narrow an interval.
 fn widen(estimate: Estimate, whole: u64) -> Estimate {
     const Z: f64 = 1.96;
     let (p, n) = (estimate.value.min(1.0), whole as f64);
@@ -213,10 +217,10 @@ fn widen(estimate: Estimate, whole: u64) -> Estimate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::Gathered;
+    use crate::trial::ConnectionGroups;
 
-    fn watched(lost: u64, repairable: u64) -> Watched {
-        Watched {
+    fn observed(lost: u64, repairable: u64) -> ObservedConnection {
+        ObservedConnection {
             process: Some("game".to_owned()),
             service: Service::Local(7777),
             guessed: false,
@@ -225,30 +229,30 @@ mod tests {
                 connections: 1,
                 segments: 1000,
                 sent: 1000,
-                held_back: 900,
+                suppressed_segments: 900,
                 lost,
-                repairable,
-                saved_us: 200_000 * repairable,
-                copies_saved_us: 200_000 * lost,
+                repairable_segments: repairable,
+                time_saved_us: 200_000 * repairable,
+                copies_time_saved_us: 200_000 * lost,
                 ..Summary::default()
             },
         }
     }
 
-    fn advise(watched: &[Watched], by_peer: bool) -> Vec<Advice> {
-        let mut gathered = Gathered::new(by_peer);
-        gathered.extend(watched.iter().cloned());
-        gathered.advise()
+    fn advise(observed: &[ObservedConnection], by_peer: bool) -> Vec<Advice> {
+        let mut groups = ConnectionGroups::new(by_peer);
+        groups.extend(observed.iter().cloned());
+        groups.advise()
     }
 
-    fn finding_of(watched: &[Watched]) -> Finding {
-        advise(watched, false)[0].finding
+    fn kind_of(observed: &[ObservedConnection]) -> AdviceKind {
+        advise(observed, false)[0].kind
     }
 
     #[test]
-    fn many_losses_that_bundles_would_have_repaired_speak_for_them() {
-        let advice = &advise(&vec![watched(20, 18); 6], false)[0];
-        assert_eq!(advice.finding, Finding::Bundle);
+    fn many_repairable_losses_advise_bundling() {
+        let advice = &advise(&vec![observed(20, 18); 6], false)[0];
+        assert_eq!(advice.kind, AdviceKind::Bundle);
         assert_eq!((advice.summary.connections, advice.summary.lost), (6, 120));
         let (low, high) = advice.repairable.unwrap().interval.unwrap();
         assert!(
@@ -258,81 +262,90 @@ mod tests {
     }
 
     #[test]
-    fn few_losses_say_nothing() {
-        assert_eq!(finding_of(&[watched(9, 9)]), Finding::TooFewLosses);
-        // Enough of them, but they do not agree.
-        assert_eq!(finding_of(&[watched(12, 4)]), Finding::TooFewLosses);
+    fn few_losses_are_inconclusive() {
+        assert_eq!(kind_of(&[observed(9, 9)]), AdviceKind::TooFewLosses);
+        // Enough losses, but the connections disagree.
+        assert_eq!(kind_of(&[observed(12, 4)]), AdviceKind::TooFewLosses);
     }
 
     #[test]
-    fn few_connections_say_nothing_however_many_they_lost() {
+    fn few_connections_are_inconclusive_except_by_peer() {
         for repairable in [0, 100] {
-            let few = vec![watched(100, repairable); 4];
-            assert_eq!(finding_of(&few), Finding::TooFewConnections);
-            // What is said of a peer is to hold for that peer alone.
-            let of_peer = advise(&few, true)[0].finding;
-            assert_ne!(of_peer, Finding::TooFewConnections);
+            let few = vec![observed(100, repairable); 4];
+            assert_eq!(kind_of(&few), AdviceKind::TooFewConnections);
+            // Advice on a single peer does not generalise to others.
+            let of_peer = advise(&few, true)[0].kind;
+            assert_ne!(of_peer, AdviceKind::TooFewConnections);
         }
     }
 
     #[test]
-    fn losses_that_nothing_followed_speak_against_them() {
+    fn unrepairable_losses_advise_against_bundling() {
         assert_eq!(
-            finding_of(&vec![watched(50, 2); 6]),
-            Finding::LittleToRepair
+            kind_of(&vec![observed(50, 2); 6]),
+            AdviceKind::LittleToRepair
         );
     }
 
     #[test]
-    fn a_handful_of_bundles_hides_nothing_of_what_kept_all_others_from_having_one() {
-        let mut it = watched(8, 0);
-        (it.summary.alone, it.summary.held_back) = (997, 3);
-        assert_eq!(finding_of(&[it]), Finding::Alone);
+    fn few_bundles_do_not_hide_main_obstacle() {
+        let mut connection = observed(8, 0);
+        (
+            connection.summary.nothing_outstanding,
+            connection.summary.suppressed_segments,
+        ) = (997, 3);
+        assert_eq!(kind_of(&[connection]), AdviceKind::NothingOutstanding);
     }
 
     #[test]
-    fn what_was_retransmitted_in_vain_is_no_loss() {
-        let mut it = watched(20, 4);
-        it.summary.needless = 15;
-        let advice = &advise(&[it.clone()], false)[0];
-        assert_eq!(advice.finding, Finding::TooFewLosses);
+    fn spurious_retransmissions_are_not_losses() {
+        let mut connection = observed(20, 4);
+        connection.summary.spurious = 15;
+        let advice = &advise(&[connection.clone()], false)[0];
+        assert_eq!(advice.kind, AdviceKind::TooFewLosses);
         assert!((advice.repairable.unwrap().value - 4.0 / 5.0).abs() < 1e-9);
-        assert!((advice.saved_ms.unwrap().value - 200.0 * 4.0 / 1000.0 / 4.0).abs() < 1e-9);
-        let copies = advice.copies_saved_ms.unwrap().value;
+        assert!((advice.time_saved_ms.unwrap().value - 200.0 * 4.0 / 1000.0 / 4.0).abs() < 1e-9);
+        let copies = advice.copies_time_saved_ms.unwrap().value;
         assert!((copies - 200.0 * 20.0 / 1000.0 / 4.0).abs() < 1e-9);
     }
 
     #[test]
-    fn streams_that_are_not_thin_or_wait_for_each_answer_have_nothing_to_gain() {
-        let mut it = watched(50, 0);
-        it.summary.held_back = 0;
-        it.summary.sent = 1000;
-        it.summary.not_thin = 500;
-        it.summary.alone = 499;
-        assert_eq!(finding_of(&[it.clone()]), Finding::NotThin);
-        it.summary.alone = 501;
-        assert_eq!(finding_of(&[it.clone()]), Finding::Alone);
-        it.summary.segments = 7;
-        assert_eq!(finding_of(&[it]), Finding::TooFewSegments);
+    fn thick_and_request_response_streams_gain_nothing() {
+        let mut connection = observed(50, 0);
+        connection.summary.suppressed_segments = 0;
+        connection.summary.sent = 1000;
+        connection.summary.not_thin = 500;
+        connection.summary.nothing_outstanding = 499;
+        assert_eq!(kind_of(&[connection.clone()]), AdviceKind::NotThin);
+        connection.summary.nothing_outstanding = 501;
+        assert_eq!(
+            kind_of(&[connection.clone()]),
+            AdviceKind::NothingOutstanding
+        );
+        connection.summary.segments = 7;
+        assert_eq!(kind_of(&[connection]), AdviceKind::TooFewSegments);
     }
 
     #[test]
-    fn what_kept_most_segments_from_a_bundle_is_told() {
-        let mut it = watched(410, 0);
-        it.summary.held_back = 0;
-        (it.summary.sent, it.summary.alone) = (1464, 12);
-        assert_eq!(finding_of(&[it.clone()]), Finding::Ineligible);
-        it.summary.no_sack = 1452;
-        assert_eq!(finding_of(&[it.clone()]), Finding::NoSack);
-        (it.summary.no_sack, it.summary.no_room) = (0, 1452);
-        assert_eq!(finding_of(&[it]), Finding::NoRoom);
+    fn advice_names_most_frequent_obstacle() {
+        let mut connection = observed(410, 0);
+        connection.summary.suppressed_segments = 0;
+        (
+            connection.summary.sent,
+            connection.summary.nothing_outstanding,
+        ) = (1464, 12);
+        assert_eq!(kind_of(&[connection.clone()]), AdviceKind::Ineligible);
+        connection.summary.no_sack = 1452;
+        assert_eq!(kind_of(&[connection.clone()]), AdviceKind::NoSack);
+        (connection.summary.no_sack, connection.summary.no_room) = (0, 1452);
+        assert_eq!(kind_of(&[connection]), AdviceKind::NoRoom);
     }
 
     #[test]
-    fn peers_are_told_apart_when_asked_for() {
-        let mut other = watched(3, 3);
+    fn by_peer_gives_one_advice_per_peer() {
+        let mut other = observed(3, 3);
         other.peer = "192.0.2.2".parse().unwrap();
-        let all = [watched(20, 18), other];
+        let all = [observed(20, 18), other];
         assert_eq!(advise(&all, false).len(), 1);
         assert_eq!(advise(&all, true).len(), 2);
     }

@@ -3,31 +3,31 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
-use crate::trial::{Of, Summary};
+use crate::trial::{Formula, Summary};
 
-/// How often is drawn anew for an interval.
+/// Number of bootstrap resamples.
 const RESAMPLES: usize = 400;
 
-/// The same where there are few units, whose interval ends far out among what is drawn.
-const RESAMPLES_OF_FEW: usize = 2_000;
+/// Number of resamples for small samples, whose interval reaches far into the tails.
+const SMALL_SAMPLE_RESAMPLES: usize = 2_000;
 
-/// Fewer units than so many are few.
-const FEW: usize = 30;
+/// Samples with fewer units than this are small.
+const SMALL_SAMPLE: usize = 30;
 
-/// Units without which an interval would say more than the data do.
-pub(crate) const FEWEST: usize = 5;
+/// Minimum number of units for an interval: five.
+pub(crate) const MIN_UNITS: usize = 5;
 
-/// A value, and the interval that has the true one with 95 % confidence.
+/// A value and its interval of 95 % confidence.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The value of what was observed.
+    /// Value of the observations.
     pub value: f64,
-    /// The interval's ends; `None` where there are too few units for one, or all are alike.
+    /// Ends of the interval; `None` with fewer than [`MIN_UNITS`] units, or if all are equal.
     pub interval: Option<(f64, f64)>,
 }
 
 impl Estimate {
-    /// With the interval that values from resamples of so many units give.
+    /// Builds an estimate from the values of bootstrap resamples of this many units.
     pub(crate) fn new(value: f64, resampled: Vec<f64>, units: usize) -> Self {
         let interval = bootstrap_interval(resampled, bootstrap_tail(units));
         Self {
@@ -37,26 +37,26 @@ impl Estimate {
     }
 }
 
-/// How often is drawn anew from so many units.
-fn resamples(units: usize) -> usize {
-    if units < FEW {
-        RESAMPLES_OF_FEW
+/// Returns the number of resamples for this number of units.
+fn resample_count(units: usize) -> usize {
+    if units < SMALL_SAMPLE {
+        SMALL_SAMPLE_RESAMPLES
     } else {
         RESAMPLES
     }
 }
 
-/// Summaries as they might have been: so many sums of units drawn with replacement (B. Efron,
-/// R. Tibshirani, An Introduction to the Bootstrap, 1993). What is drawn is a whole unit, for the
-/// segments of one belong together; with fewer than five there are none.
-fn resampled(units: &[&Summary], times: usize, random: &mut impl Rng) -> Vec<Summary> {
-    if units.len() < FEWEST {
+/// Returns sums of units drawn with replacement (B. Efron, R. Tibshirani, An Introduction to the
+/// Bootstrap, 1993). Whole units are drawn because the segments of one unit depend on each other.
+/// Empty with fewer than [`MIN_UNITS`] units.
+fn resampled(units: &[&Summary], times: usize, rng: &mut impl Rng) -> Vec<Summary> {
+    if units.len() < MIN_UNITS {
         return Vec::new();
     }
     let draw = |_| {
         let mut times = vec![0; units.len()];
         for _ in units {
-            times[random.random_range(0..units.len())] += 1;
+            times[rng.random_range(0..units.len())] += 1;
         }
         let mut sum = Summary::default();
         for (unit, times) in units.iter().zip(times).filter(|(_, times)| *times > 0) {
@@ -67,50 +67,50 @@ fn resampled(units: &[&Summary], times: usize, random: &mut impl Rng) -> Vec<Sum
     (0..times).map(draw).collect()
 }
 
-/// A generator of which the same number gives the same draws.
-pub(crate) fn generator(seed: u64) -> Pcg64Mcg {
+/// Returns a generator that gives equal numbers for equal seeds.
+pub(crate) fn seeded_rng(seed: u64) -> Pcg64Mcg {
     Pcg64Mcg::seed_from_u64(seed)
 }
 
-/// Units together, as they are and as they might have been: drawn once for all that is asked of them.
+/// Sum of units with its bootstrap resamples, which all estimates share.
 pub(crate) struct Sample {
-    /// The units together.
+    /// Sum of the units.
     pub(crate) sum: Summary,
-    /// How many there are.
+    /// Number of units.
     pub(crate) units: usize,
-    again: Vec<Summary>,
+    resamples: Vec<Summary>,
 }
 
 impl Sample {
-    /// Of units that are compared with others: `fewest` is the smaller number of both, by which as many
-    /// are drawn anew of each.
-    pub(crate) fn new(units: &[&Summary], fewest: usize, random: &mut impl Rng) -> Self {
+    /// Resamples the units. `min_units` is the number of units of the smaller arm, so that both
+    /// arms have equally many resamples.
+    pub(crate) fn new(units: &[&Summary], smaller_arm: usize, rng: &mut impl Rng) -> Self {
         let mut sum = Summary::default();
         units.iter().for_each(|unit| sum += unit);
         Self {
             sum,
             units: units.len(),
-            again: resampled(units, resamples(fewest), random),
+            resamples: resampled(units, resample_count(smaller_arm), rng),
         }
     }
 
-    /// A measure of the units together, with its interval over units; `None` if they have no value.
-    pub(crate) fn estimate(&self, of: Of) -> Option<Estimate> {
-        let again = || self.again.iter().filter_map(of).collect();
-        of(&self.sum).map(|value| Estimate::new(value, again(), self.units))
+    /// Returns the value of the sum with its interval over units; `None` without a value.
+    pub(crate) fn estimate(&self, formula: Formula) -> Option<Estimate> {
+        let resamples = || self.resamples.iter().filter_map(formula).collect();
+        formula(&self.sum).map(|value| Estimate::new(value, resamples(), self.units))
     }
 
-    /// By how much a measure of these is more than that of others.
-    pub(crate) fn difference(&self, others: &Self, of: Of) -> Option<Estimate> {
-        let difference = |one, other| Some(of(one)? - of(other)?);
-        let pairs = self.again.iter().zip(&others.again);
-        let again = || {
+    /// Returns the value of this sample minus the value of `others`.
+    pub(crate) fn difference(&self, others: &Self, formula: Formula) -> Option<Estimate> {
+        let difference = |one, other| Some(formula(one)? - formula(other)?);
+        let pairs = self.resamples.iter().zip(&others.resamples);
+        let resamples = || {
             pairs
                 .filter_map(|(one, other)| difference(one, other))
                 .collect()
         };
         let fewer = self.units.min(others.units);
-        difference(&self.sum, &others.sum).map(|value| Estimate::new(value, again(), fewer))
+        difference(&self.sum, &others.sum).map(|value| Estimate::new(value, resamples(), fewer))
     }
 }
 
@@ -129,15 +129,15 @@ mod tests {
         }
     }
 
-    fn estimate(units: &[&Summary], of: Of) -> Option<Estimate> {
-        Sample::new(units, units.len(), &mut generator(units.len() as u64)).estimate(of)
+    fn estimate(units: &[&Summary], formula: Formula) -> Option<Estimate> {
+        Sample::new(units, units.len(), &mut seeded_rng(units.len() as u64)).estimate(formula)
     }
 
-    const MEAN: Of = |all| share(all.late_us, all.segments);
+    const MEAN: Formula = |all| share(all.late_us, all.segments);
 
     #[test]
-    fn the_interval_is_over_units_and_not_over_segments() {
-        // A million segments of six units that differ say no more than six.
+    fn interval_is_over_units_not_segments() {
+        // A million segments of six different units prove no more than six values.
         let units: Vec<_> = (0..6)
             .map(|late| unit(1_000_000, late * 1_000_000))
             .collect();
@@ -149,27 +149,27 @@ mod tests {
     }
 
     #[test]
-    fn intervals_of_few_units_have_the_true_value_as_often_as_they_say() {
-        let random = &mut generator(1);
+    fn small_sample_intervals_have_nominal_coverage() {
+        let rng = &mut seeded_rng(1);
         let latency = Normal::new(5_000.0, 1_000.0).unwrap();
         for count in [5, 8] {
-            let held = (0..100)
+            let covered = (0..100)
                 .filter(|_| {
                     let units: Vec<_> = (0..count)
-                        .map(|_| unit(1, latency.sample(random) as u64))
+                        .map(|_| unit(1, latency.sample(rng) as u64))
                         .collect();
                     let all: Vec<_> = units.iter().collect();
                     let (low, high) = estimate(&all, MEAN).unwrap().interval.unwrap();
                     low <= 5_000.0 && 5_000.0 <= high
                 })
                 .count();
-            // 95 are due; were the interval of 95 % of what is drawn, 83 with five units.
-            assert!(held >= 90, "{count}: {held}");
+            // 95 are expected. The middle 95 % of the resamples would cover 83 with five units.
+            assert!(covered >= 90, "{count}: {covered}");
         }
     }
 
     #[test]
-    fn units_that_are_all_alike_have_no_interval() {
+    fn identical_units_have_no_interval() {
         let units = vec![unit(10, 0); 20];
         let all: Vec<_> = units.iter().collect();
         let none = Some(Estimate {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn few_units_have_a_value_and_no_interval() {
+    fn few_units_have_value_without_interval() {
         let units = [unit(10, 50), unit(10, 70)];
         let all: Vec<_> = units.iter().collect();
         let estimate = estimate(&all, MEAN).unwrap();
@@ -191,19 +191,19 @@ mod tests {
     }
 
     #[test]
-    fn without_segments_there_is_no_value() {
+    fn zero_segments_give_no_value() {
         assert_eq!(estimate(&[], MEAN), None);
     }
 
     #[test]
-    fn what_few_are_compared_with_is_drawn_as_often_as_they() {
+    fn both_arms_have_resample_count_of_smaller_arm() {
         let units: Vec<_> = (0..60).map(|late| unit(100, late)).collect();
         let units: Vec<_> = units.iter().collect();
-        let random = &mut generator(1);
-        let (few, many) = (&units[..5], &units[..]);
-        let drawn = [few, many].map(|it| Sample::new(it, few.len(), random).again.len());
-        assert_eq!(drawn, [RESAMPLES_OF_FEW; 2]);
-        let alone = Sample::new(many, many.len(), random).again.len();
-        assert_eq!(alone, RESAMPLES);
+        let rng = &mut seeded_rng(1);
+        let (small, large) = (&units[..5], &units[..]);
+        let resamples = [small, large].map(|it| Sample::new(it, small.len(), rng).resamples.len());
+        assert_eq!(resamples, [SMALL_SAMPLE_RESAMPLES; 2]);
+        let independent = Sample::new(large, large.len(), rng).resamples.len();
+        assert_eq!(independent, RESAMPLES);
     }
 }

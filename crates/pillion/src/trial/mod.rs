@@ -1,28 +1,29 @@
-//! Does bundling help these connections? What two arms of a trial say, and what watching alone can.
+//! Statistics of `pillion advise` and `pillion trial`.
 //!
-//! * [`Summary`]: what was observed of connections, taken together, with their ACK [`Latencies`](summary::Latencies).
-//! * [`MEASURES`]: what is told of a summary; [`Estimate`], with its interval.
-//! * [`Trial`]: both arms, by what is drawn at random; when to [`look`](Trial::look), and the
-//!   [`Verdict`], of which it is known how often it is wrong. Its [`Record`] outlives the process,
-//!   in a [`RecordFile`].
-//! * [`Gathered`]: connections that were only watched; its [`Advice`] is what bundling would have
-//!   brought, by process and service.
+//! * [`Summary`]: sum of the observations of several connections, with their ACK
+//!   [`Latencies`](summary::Latencies).
+//! * [`MEASURES`]: measures of a summary. [`Estimate`]: a value with its interval.
+//! * [`Trial`]: two arms with random assignment, its [interim analyses](Trial::analyse_if_due) and
+//!   its [`Verdict`] with a known error rate. Its [`TrialState`] survives restarts in a
+//!   [`StateFile`].
+//! * [`ConnectionGroups`]: connections that were observed without bundling. Their [`Advice`]
+//!   estimates the benefit of bundling by process and service.
 
 mod advice;
 mod arms;
 mod estimate;
-mod gathered;
-mod record;
-mod record_file;
+mod groups;
 mod sequential_test;
+mod state;
+mod state_file;
 mod summary;
 
-pub use advice::{Advice, Finding, Service, Watched};
-pub use arms::{ArmResults, Comparison, Results, SHARES_PPM, Trial};
+pub use advice::{Advice, AdviceKind, ObservedConnection, Service};
+pub use arms::{ArmResults, Comparison, Results, SHARE_RANGE_PPM, Trial};
 pub use estimate::Estimate;
-pub use gathered::Gathered;
-pub use record::{Record, RecordError, Setting};
-pub use record_file::RecordFile;
-pub use sequential_test::{ERROR_RATE, Look, Verdict};
+pub use groups::ConnectionGroups;
+pub use sequential_test::{ERROR_RATE, InterimAnalysis, Verdict};
+pub use state::{Setting, StateError, TrialState};
+pub use state_file::StateFile;
 
-pub use summary::{MEASURES, Of, Summary};
+pub use summary::{Formula, MEASURES, Summary};

@@ -1,70 +1,73 @@
-//! The test of a trial: the chance of a difference by the draw alone, and when to look at it.
+//! Statistical test of a trial, and the schedule of its interim analyses.
 
 use pillion_bpf::Arm;
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 
-// The randomisation test (R. A. Fisher, The Design of Experiments, 1935; E. J. G. Pitman, 1937):
-// if bundling made no difference to anybody, each unit would have fared the same in the other arm,
-// and only the draw decided who is where. So the draw is made again, many times, and it is counted
-// how often the arms differ as much as they did. This asks nothing of how latencies are
-// distributed, nor that units are alike, nor that they do not change with time: only that the draw
-// was at random.
+// Randomisation test (R. A. Fisher, The Design of Experiments, 1935; E. J. G. Pitman, 1937). If
+// bundling made no difference, each unit would have had the same value in the other arm. Therefore
+// the assignment is permuted many times, and the test counts how often the arms differ at least as
+// much as observed. The test assumes only that the assignment was random. It does not assume a
+// distribution of latencies, similar units, or constant conditions.
 
-/// How often the draw is made again: so often that a chance can come down to half the threshold,
-/// within what can be waited for.
-fn redraws(threshold: f64) -> u32 {
+/// Returns the number of permutations. It is large enough for p-values of half the threshold, and
+/// limited to a million for the sake of run time.
+fn permutation_count(threshold: f64) -> u32 {
     (4.0 / threshold).ceil().clamp(20_000.0, 1_000_000.0) as u32
 }
 
-/// Probabilities with which the draw alone makes such a difference as was seen, or a greater one.
+/// Probabilities of a difference at least as large as observed, from random assignment only.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Chances {
-    /// That the values of the bundled arm are so low.
-    pub(crate) of_lower: f64,
-    /// That the values of the bundled arm are so high.
-    pub(crate) of_higher: f64,
+pub(crate) struct PValues {
+    /// Probability of values in the bundled arm that are at most as high as observed.
+    pub(crate) lower: f64,
+    /// Probability of values in the bundled arm that are at least as high as observed.
+    pub(crate) higher: f64,
 }
 
-/// Compares the arms by a statistic of two parts (P. A. Lachenbruch, 1976), for on many paths nothing
-/// is ever late: how many units of the bundled arm have a value above 0, and how these rank among
-/// all such units (F. Wilcoxon, 1945), so that a single one cannot. It is not counted on once
-/// neither chance can come down to the `threshold`.
-pub(crate) fn chances(values: &[(Arm, f64)], threshold: f64, random: &mut impl Rng) -> Chances {
+/// Compares the arms with a statistic of two parts (P. A. Lachenbruch, 1976), because many paths
+/// never have late segments. The first part is the number of bundled units with a value above 0.
+/// The second part is the rank sum of these units (F. Wilcoxon, 1945), which a single outlier
+/// cannot dominate. Permutations stop when no p-value can fall to `threshold` any more.
+pub(crate) fn randomisation_test(
+    values: &[(Arm, f64)],
+    threshold: f64,
+    rng: &mut impl Rng,
+) -> PValues {
     let ranks = doubled_ranks(values);
     let bundled = values.iter().zip(&ranks);
     let bundled = bundled.filter(|((arm, _), _)| *arm == Arm::Bundled);
     let bundled: Vec<_> = bundled.map(|(_, rank)| *rank).collect();
     let scale = Scale::of(&ranks, bundled.len());
-    let seen = scale.statistic(bundled.iter().copied());
-    let (mut lower, mut higher, mut draws) = (1, 1, 1);
-    let redraws = redraws(threshold);
-    let enough = threshold * f64::from(redraws + 1);
+    let observed = scale.statistic(bundled.iter().copied());
+    let (mut lower, mut higher, mut permutations) = (1, 1, 1);
+    let permutation_count = permutation_count(threshold);
+    let stop_count = threshold * f64::from(permutation_count + 1);
     let mut order = ranks;
-    while draws <= redraws && f64::from(lower.min(higher)) <= enough {
-        for place in 0..bundled.len() {
-            let other = random.random_range(place..order.len());
-            order.swap(place, other);
+    while permutations <= permutation_count && f64::from(lower.min(higher)) <= stop_count {
+        for index in 0..bundled.len() {
+            let other = rng.random_range(index..order.len());
+            order.swap(index, other);
         }
-        let drawn = scale.statistic(order[..bundled.len()].iter().copied());
-        // Equal but for rounding is equal.
-        lower += u32::from(drawn <= seen + 1e-9);
-        higher += u32::from(drawn >= seen - 1e-9);
-        draws += 1;
+        let permuted = scale.statistic(order[..bundled.len()].iter().copied());
+        // Values that differ only by rounding count as equal.
+        lower += u32::from(permuted <= observed + 1e-9);
+        higher += u32::from(permuted >= observed - 1e-9);
+        permutations += 1;
     }
-    let share = |count| f64::from(count) / f64::from(draws);
-    Chances {
-        of_lower: share(lower),
-        of_higher: share(higher),
+    let share = |count| f64::from(count) / f64::from(permutations);
+    PValues {
+        lower: share(lower),
+        higher: share(higher),
     }
 }
 
-/// What both parts of the statistic are measured by.
+/// Scale of both parts of the statistic.
 struct Scale {
-    /// Values above 0 that the bundled arm is to be expected to have, and by how much it varies.
+    /// Expected number of bundled values above 0.
     expected: f64,
     spread: f64,
-    /// Values above 0, of both arms.
+    /// Number of values above 0 in both arms.
     above: f64,
 }
 
@@ -81,7 +84,7 @@ impl Scale {
         }
     }
 
-    /// How high the ranks of an arm are: 0 as a draw has it on average.
+    /// Returns the standardised statistic of an arm; random assignments average 0.
     fn statistic(&self, ranks: impl Iterator<Item = u64>) -> f64 {
         let ranks = ranks.filter(|rank| *rank > 0);
         let (count, sum) = ranks.fold((0, 0), |(count, sum), rank| (count + 1, sum + rank));
@@ -96,8 +99,8 @@ impl Scale {
     }
 }
 
-/// Twice the rank of each value above 0 among these, whole where equal ones share theirs; 0 for the
-/// others.
+/// Returns twice the rank of each value above 0, and 0 for the others. Equal values share their
+/// mean rank, so twice the rank is an integer.
 fn doubled_ranks(values: &[(Arm, f64)]) -> Vec<u64> {
     let mut order: Vec<_> = (0..values.len())
         .filter(|unit| values[*unit].1 > 0.0)
@@ -105,64 +108,65 @@ fn doubled_ranks(values: &[(Arm, f64)]) -> Vec<u64> {
     order.sort_by(|a, b| values[*a].1.total_cmp(&values[*b].1));
     let mut ranks = vec![0; values.len()];
     let mut below = 0;
-    for alike in order.chunk_by(|a, b| values[*a].1.total_cmp(&values[*b].1).is_eq()) {
-        let rank = (2 * below + alike.len() + 1) as u64;
-        alike.iter().for_each(|unit| ranks[*unit] = rank);
-        below += alike.len();
+    for ties in order.chunk_by(|a, b| values[*a].1.total_cmp(&values[*b].1).is_eq()) {
+        let rank = (2 * below + ties.len() + 1) as u64;
+        ties.iter().for_each(|unit| ranks[*unit] = rank);
+        below += ties.len();
     }
     ranks
 }
 
-// When to look at a trial, and what a look decides.
+// Schedule of interim analyses.
 //
-// Who looks again and again, and ends a trial as soon as the arms differ, finds a difference where
-// there is none. So looks are planned, one whenever twice as many segments were observed, and
-// the error rate is spent on them: look k may be wrong with a chance of at most `ERROR_RATE` /
-// (k (k + 1)), half of that for either side, and all looks together, however many there are, with
-// `ERROR_RATE` (by Boole's inequality; the spending of K. K. G. Lan and D. L. DeMets, Biometrika
-// 1983, in the simplest form, which needs no last look).
+// Repeated tests until the arms differ would find a difference in most trials without one.
+// Therefore analyses are planned, one for each doubling of the number of segments, and share the
+// error rate. Analysis k may be wrong with a probability of at most `ERROR_RATE` / (k (k + 1)),
+// half of it for either side. All analyses together stay below `ERROR_RATE` by Boole's inequality,
+// however many there are. This is the alpha spending of K. K. G. Lan and D. L. DeMets (Biometrika
+// 1983) in its simplest form, which needs no final analysis.
 
-/// How likely a trial at most finds a difference where there is none.
+/// Maximum probability of a verdict in a trial without a difference.
 pub const ERROR_RATE: f64 = 0.05;
 
-/// Segments before the first look.
-pub(crate) const FIRST: u64 = 4_000;
+/// Segments before the first interim analysis.
+pub(crate) const FIRST_ANALYSIS_SEGMENTS: u64 = 4_000;
 
-/// One look at a trial.
+/// Result of one interim analysis.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Look {
-    /// Segments that were observed by then.
+pub struct InterimAnalysis {
+    /// Segments observed until then.
     pub segments: u64,
-    /// Units that were compared, in both arms together.
+    /// Units compared, in both arms together.
     pub units: u64,
-    /// How likely the draw alone would have the bundled arm as good as it was, or better.
+    /// Probability that random assignment makes the bundled arm at least as good as observed.
     pub chance_of_better: f64,
-    /// How likely the draw alone would have the bundled arm as bad as it was, or worse.
+    /// Probability that random assignment makes the bundled arm at least as bad as observed.
     pub chance_of_worse: f64,
-    /// How likely the draw alone would have as many connections of the bundled arm cut short, or more.
+    /// Probability that random assignment makes at least as many connections of the bundled arm end
+    /// with an error.
     pub chance_of_more_cut: f64,
-    /// What the first may not exceed for a verdict, and each of the others not by half: there are two
-    /// ways to harm.
+    /// Significance level of benefit. Harm can appear in two ways, so each of the other two
+    /// probabilities has half of it.
     pub threshold: f64,
 }
 
-/// What a trial says.
+/// Verdict of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Not clear yet.
+    /// No significant difference yet.
     Undecided,
-    /// With bundles, data wait less.
+    /// Segments wait less with bundles.
     Helps,
-    /// With bundles, data wait longer, or connections are cut short.
+    /// Segments wait longer with bundles, or more connections end with an error.
     Harms,
 }
 
-impl Look {
-    /// What the look decides.
+impl InterimAnalysis {
+    /// Returns the verdict of this analysis.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        if self.cuts() || self.chance_of_worse <= self.threshold / 2.0 {
+        if self.is_cut_clear() || self.chance_of_worse <= self.threshold / 2.0 {
             Verdict::Harms
         } else if self.chance_of_better <= self.threshold {
             Verdict::Helps
@@ -171,29 +175,29 @@ impl Look {
         }
     }
 
-    /// Whether it is clear that bundles have connections cut short.
+    /// Returns true if bundles significantly increase the number of connections that end with an
+    /// error.
     #[must_use]
-    pub fn cuts(&self) -> bool {
+    pub fn is_cut_clear(&self) -> bool {
         self.chance_of_more_cut <= self.threshold / 2.0
     }
 }
 
-/// How likely a look errs at most on either side, the first being 1.
-pub(crate) fn threshold(look: usize) -> f64 {
-    let look = look as f64;
-    ERROR_RATE / (look * (look + 1.0)) / 2.0
+/// Returns the error rate on either side for the analysis with this ordinal, from 1.
+pub(crate) fn threshold(ordinal: usize) -> f64 {
+    let ordinal = ordinal as f64;
+    ERROR_RATE / (ordinal * (ordinal + 1.0)) / 2.0
 }
 
-/// Segments that are to be observed before a look, the first being 1, where the last one was at
-/// `last`.
-pub(crate) fn due_at(last: Option<u64>) -> u64 {
-    last.map_or(FIRST, |last| last.saturating_mul(2))
+/// Returns the number of segments at which the next analysis is due, after one at `last`.
+pub(crate) fn next_analysis_at(last: Option<u64>) -> u64 {
+    last.map_or(FIRST_ANALYSIS_SEGMENTS, |last| last.saturating_mul(2))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::estimate::generator;
+    use crate::trial::estimate::seeded_rng;
 
     fn arms(bundled: &[f64], plain: &[f64]) -> Vec<(Arm, f64)> {
         let bundled = bundled.iter().map(|value| (Arm::Bundled, *value));
@@ -202,56 +206,54 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_share_their_ranks() {
+    fn equal_values_share_ranks() {
         let values = arms(&[3.0, 1.0], &[3.0, 0.0]);
         assert_eq!(doubled_ranks(&values), [5, 2, 5, 0]);
     }
 
     #[test]
-    fn chances_are_those_of_counting_all_draws() {
-        // Of the 20 ways to draw 3 of 6, one has the three lowest.
+    fn p_values_match_full_enumeration() {
+        // One of the 20 ways to choose 3 of 6 has the three lowest values.
         let values = arms(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]);
-        let chances = chances(&values, 0.06, &mut generator(1));
-        assert!((chances.of_lower - 0.05).abs() < 0.006, "{chances:?}");
-        assert!((chances.of_higher - 1.0).abs() < 1e-9);
+        let p_values = randomisation_test(&values, 0.06, &mut seeded_rng(1));
+        assert!((p_values.lower - 0.05).abs() < 0.006, "{p_values:?}");
+        assert!((p_values.higher - 1.0).abs() < 1e-9);
     }
 
     #[test]
-    fn that_nothing_is_late_in_one_arm_counts() {
+    fn arm_without_lateness_lowers_p_value() {
         let values = arms(&[0.0; 6], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-        let chances = chances(&values, 0.05, &mut generator(1));
-        // As good are 7 of 924 draws: those with none, and with the lowest alone.
-        assert!(
-            (chances.of_lower - 7.0 / 924.0).abs() < 0.003,
-            "{chances:?}"
-        );
+        let p_values = randomisation_test(&values, 0.05, &mut seeded_rng(1));
+        // 7 of 924 permutations are as good: those without any value above 0, and those with the
+        // lowest one.
+        assert!((p_values.lower - 7.0 / 924.0).abs() < 0.003, "{p_values:?}");
     }
 
     #[test]
-    fn a_late_look_can_still_decide() {
+    fn hundredth_analysis_can_still_decide() {
         let late: Vec<_> = (1..=40).map(f64::from).collect();
         let values = arms(&late[..20], &late[20..]);
         let threshold = crate::trial::sequential_test::threshold(100);
-        let chances = chances(&values, threshold, &mut generator(1));
-        assert!(chances.of_lower <= threshold, "{chances:?}");
+        let p_values = randomisation_test(&values, threshold, &mut seeded_rng(1));
+        assert!(p_values.lower <= threshold, "{p_values:?}");
     }
 
     #[test]
-    fn where_all_are_alike_every_draw_is() {
+    fn identical_values_give_p_value_one() {
         let values = arms(&[0.0; 5], &[0.0; 5]);
-        let chances = chances(&values, 0.01, &mut generator(1));
-        assert_eq!((chances.of_lower, chances.of_higher), (1.0, 1.0));
+        let p_values = randomisation_test(&values, 0.01, &mut seeded_rng(1));
+        assert_eq!((p_values.lower, p_values.higher), (1.0, 1.0));
     }
 
     #[test]
-    fn all_looks_together_err_no_more_than_the_rate() {
+    fn error_rates_of_all_analyses_sum_to_limit() {
         let all: f64 = (1..1_000_000).map(threshold).sum();
         assert!(2.0 * all <= ERROR_RATE && 2.0 * all > 0.99 * ERROR_RATE);
     }
 
     #[test]
-    fn looks_grow_apart() {
-        let first = due_at(None);
-        assert_eq!((first, due_at(Some(first))), (4_000, 8_000));
+    fn analyses_follow_doublings_of_segments() {
+        let first = next_analysis_at(None);
+        assert_eq!((first, next_analysis_at(Some(first))), (4_000, 8_000));
     }
 }

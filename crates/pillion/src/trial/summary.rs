@@ -1,4 +1,4 @@
-//! What was observed of connections, taken together, and the measures of it.
+//! Sums of observations, and the measures computed from them.
 
 use std::ops::AddAssign;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! summary {
     ($($(#[$doc:meta])* $name:ident = $of:expr,)+) => {
-        /// What was observed of connections, taken together.
+        /// Sum of the observations of several connections.
         #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
         pub struct Summary {
             $($(#[$doc])* pub $name: u64,)+
@@ -17,7 +17,7 @@ macro_rules! summary {
         }
 
         impl Summary {
-            /// Adds another so many times.
+            /// Adds another summary `times` times.
             pub(crate) fn add(&mut self, other: &Self, times: u64) {
                 $(self.$name = self.$name.saturating_add(other.$name.saturating_mul(times));)+
                 self.latencies.add(&other.latencies, times);
@@ -25,12 +25,12 @@ macro_rules! summary {
         }
 
         impl From<&Observation> for Summary {
-            fn from(seen: &Observation) -> Self {
+            fn from(observation: &Observation) -> Self {
                 $(let of: fn(&Observation) -> u64 = $of;
-                let $name = of(seen);)+
+                let $name = of(observation);)+
                 Self {
                     $($name,)+
-                    latencies: (&seen.latencies).into(),
+                    latencies: (&observation.latencies).into(),
                 }
             }
         }
@@ -38,69 +38,66 @@ macro_rules! summary {
 }
 
 summary! {
-    /// Connections.
+    /// Number of connections.
     connections = |_| 1,
-    /// New segments that were acknowledged and whose ACK latency is known.
-    segments = |seen| seen.segments,
+    /// New segments that were acknowledged with a known ACK latency.
+    segments = |observation| observation.segments,
     /// Sum of ACK latencies, in microseconds.
-    latency_us = |seen| seen.latency_us,
-    /// Sum of what segments waited beyond the least RTT, in microseconds.
-    waited_us = |seen| seen.waited_us,
-    /// Sum of what segments waited beyond the least RTT and the grace, in microseconds.
-    late_us = |seen| seen.late_us,
-    /// Segments that waited beyond the least RTT and the grace.
-    late = |seen| seen.late.into(),
-    /// Segments that stalled.
-    stalls = |seen| seen.stalls.into(),
-    /// Time-outs of TCP's retransmission timer.
-    timeouts = |seen| seen.timeouts.into(),
+    latency_us = |observation| observation.latency_us,
+    /// Sum of the waiting times beyond the minimum RTT, in microseconds.
+    waited_us = |observation| observation.waited_us,
+    /// Sum of the waiting times beyond the minimum RTT and the grace, in microseconds.
+    late_us = |observation| observation.late_us,
+    /// Segments that waited longer than the minimum RTT and the grace.
+    late = |observation| observation.late.into(),
+    /// Segments that waited longer than the stall threshold.
+    stalls = |observation| observation.stalls.into(),
+    /// Expirations of TCP's retransmission timer.
+    timeouts = |observation| observation.timeouts.into(),
     /// Packets retransmitted after time-outs.
-    after_timeout = |seen| seen.retransmitted.after_timeout.into(),
+    after_timeout = |observation| observation.retransmitted.after_timeout.into(),
     /// Packets retransmitted by fast retransmit.
-    fast = |seen| seen.retransmitted.fast.into(),
+    fast = |observation| observation.retransmitted.fast.into(),
     /// Packets retransmitted as tail loss probes.
-    probes = |seen| seen.retransmitted.probes.into(),
+    probes = |observation| observation.retransmitted.probes.into(),
     /// Segments that TCP retransmitted.
-    lost = |seen| seen.losses.segments.into(),
-    /// Of these, those that the receiver reported to have had already.
-    needless = |seen| seen.losses.needless.into(),
-    /// Of the lost, less the needless, those that a bundle would have repaired, had it not been
-    /// held back.
-    repairable = |seen| seen.losses.repairable.into(),
-    /// Of the lost, those that would have been in no bundle.
-    unfollowed = |seen| seen.losses.unfollowed.into(),
-    /// How much sooner bundles would have had segments acknowledged, in microseconds.
-    saved_us = |seen| seen.losses.saved_us,
-    /// How much sooner a copy of each segment would have, had none been lost, in microseconds.
-    /// An older record of a trial is without it.
-    #[serde(default)]
-    copies_saved_us = |seen| seen.losses.copies_saved_us,
-    /// Segments that would have had a bundle.
-    held_back = |seen| seen.held_back.into(),
-    /// Bytes that would have ridden along.
-    held_back_bytes = |seen| seen.held_back_bytes,
+    lost = |observation| observation.losses.segments.into(),
+    /// Retransmissions that the receiver reported as duplicates, part of `lost`.
+    spurious = |observation| observation.losses.spurious.into(),
+    /// Lost segments, without `spurious`, that a bundle would have repaired.
+    repairable_segments = |observation| observation.losses.repairable.into(),
+    /// Lost segments that no bundle would have contained, part of `lost`.
+    uncovered = |observation| observation.losses.uncovered.into(),
+    /// Time by which bundles would have had segments acknowledged earlier, in microseconds.
+    time_saved_us = |observation| observation.losses.time_saved_us,
+    /// The same for a copy of each segment, if no copy were lost, in microseconds.
+    copies_time_saved_us = |observation| observation.losses.copies_time_saved_us,
+    /// Segments whose bundle was suppressed.
+    suppressed_segments = |observation| observation.suppressed.into(),
+    /// Bytes of the suppressed bundles.
+    suppressed_bytes = |observation| observation.suppressed_bytes,
     /// Bytes of payload sent for the first time.
-    new_bytes = |seen| seen.counters.new_bytes,
-    /// Bytes that rode along.
-    redundant_bytes = |seen| seen.counters.redundant_bytes,
-    /// Connections that an error has cut short, with data on its way or still to be sent.
-    cut = |seen| seen.is_cut.into(),
-    /// Segments lost and repaired by a bundle.
-    hidden_losses = |seen| seen.counters.hidden_losses,
-    /// Segments with new data, whatever became of them.
-    sent = |seen| seen.counters.segments(),
-    /// Of these, those sent while the stream was not thin.
-    not_thin = |seen| seen.counters.of(Outcome::NotThin),
-    /// Of these, those that came with nothing outstanding: no bundle could have helped.
-    alone = |seen| seen.counters.of(Outcome::NothingOutstanding),
-    /// Of these, those beside which no segment before had room.
-    no_room = |seen| seen.counters.of(Outcome::NoRoom) + seen.counters.of(Outcome::FullSize),
-    /// Of these, those to peers that offer no SACK, by which losses could be told.
-    no_sack = |seen| seen.counters.of(Outcome::NoSack),
+    new_bytes = |observation| observation.counters.new_bytes,
+    /// Bytes added by bundles.
+    redundant_bytes = |observation| observation.counters.redundant_bytes,
+    /// Connections ended by an error with data in flight or unsent.
+    cut = |observation| observation.is_aborted.into(),
+    /// Lost segments that a bundle repaired.
+    hidden_losses = |observation| observation.counters.hidden_losses,
+    /// Segments with new data, with any outcome.
+    sent = |observation| observation.counters.segments(),
+    /// Segments sent while the stream was not thin, part of `sent`.
+    not_thin = |observation| observation.counters.of(Outcome::NotThin),
+    /// Segments sent with nothing outstanding, which no bundle can help; part of `sent`.
+    nothing_outstanding = |observation| observation.counters.of(Outcome::NothingOutstanding),
+    /// Segments without room for a previous one, part of `sent`.
+    no_room = |observation| observation.counters.of(Outcome::NoRoom) + observation.counters.of(Outcome::FullSize),
+    /// Segments to peers without SACK, by which losses are detected; part of `sent`.
+    no_sack = |observation| observation.counters.of(Outcome::NoSack),
 }
 
 impl Summary {
-    /// Connections that were cut short, of the number of segments that were sent.
+    /// Returns connections ended by an error per segment sent; `None` without either.
     pub(crate) fn cut_share(&self) -> Option<f64> {
         let any = self.sent > 0 || self.cut > 0;
         any.then(|| self.cut as f64 / self.sent.max(1) as f64)
@@ -113,14 +110,14 @@ impl AddAssign<&Summary> for Summary {
     }
 }
 
-/// Segments by their ACK latency, in the kernel's buckets: each is at most an eighth wider than the
-/// one before.
+/// Segments by ACK latency, in the buckets of the eBPF program. Each bucket is at most an eighth
+/// wider than the previous one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<(usize, u64)>", into = "Vec<(usize, u64)>")]
 pub struct Latencies([u64; LatencyBuckets::COUNT]);
 
-/// Segments of a bucket at most: those of all buckets have room in a number.
-const MOST: u64 = u64::MAX / LatencyBuckets::COUNT as u64;
+/// Maximum count of a bucket, so that the sum of all buckets does not overflow.
+const MAX_BUCKET_COUNT: u64 = u64::MAX / LatencyBuckets::COUNT as u64;
 
 impl Default for Latencies {
     fn default() -> Self {
@@ -128,13 +125,13 @@ impl Default for Latencies {
     }
 }
 
-/// Buckets with something in them, by number. What no bucket has is dropped.
+/// Pairs of bucket number and count. Unknown bucket numbers are dropped.
 impl From<Vec<(usize, u64)>> for Latencies {
     fn from(buckets: Vec<(usize, u64)>) -> Self {
         let mut all = Self::default();
         for (bucket, count) in buckets {
-            if let Some(place) = all.0.get_mut(bucket) {
-                *place = place.saturating_add(count).min(MOST);
+            if let Some(total) = all.0.get_mut(bucket) {
+                *total = total.saturating_add(count).min(MAX_BUCKET_COUNT);
             }
         }
         all
@@ -151,39 +148,41 @@ impl From<Latencies> for Vec<(usize, u64)> {
 impl From<&LatencyBuckets> for Latencies {
     fn from(buckets: &LatencyBuckets) -> Self {
         let mut all = Self::default();
-        for (place, count) in all.0.iter_mut().zip(buckets.counts()) {
-            *place = u64::from(*count);
+        for (total, count) in all.0.iter_mut().zip(buckets.counts()) {
+            *total = u64::from(*count);
         }
         all
     }
 }
 
 impl Latencies {
-    /// Adds those of another so many times.
+    /// Adds another histogram `times` times.
     pub(crate) fn add(&mut self, other: &Self, times: u64) {
-        for (place, count) in self.0.iter_mut().zip(&other.0) {
-            *place = place.saturating_add(count.saturating_mul(times)).min(MOST);
+        for (total, count) in self.0.iter_mut().zip(&other.0) {
+            *total = total
+                .saturating_add(count.saturating_mul(times))
+                .min(MAX_BUCKET_COUNT);
         }
     }
 
-    /// The `q` quantile in milliseconds, by [`nearest_rank`]; inside its bucket, as if the
-    /// segments there were evenly apart. `None` without segments.
+    /// Returns the `q` quantile in milliseconds, by [`nearest_rank`] and linear interpolation
+    /// within the bucket. `None` without segments.
     #[must_use]
     pub fn quantile_ms(&self, q: f64) -> Option<f64> {
         let rank = nearest_rank(q, self.0.iter().sum())?;
         let mut below = 0;
-        let found = self.0.iter().enumerate().find_map(|(bucket, count)| {
+        let position = self.0.iter().enumerate().find_map(|(bucket, count)| {
             below += count;
             (below >= rank).then(|| (bucket, (count - (below - rank)) as f64 / *count as f64))
         });
-        found.map(|(bucket, share)| {
-            let [begin, end] = [bucket, bucket + 1].map(LatencyBuckets::begin_us);
-            (begin as f64 + (end - begin) as f64 * share) / 1e3
+        position.map(|(bucket, share)| {
+            let [start, end] = [bucket, bucket + 1].map(LatencyBuckets::start_us);
+            (start as f64 + (end - start) as f64 * share) / 1e3
         })
     }
 
-    /// The share of segments with at most this latency, at the end of each bucket up to the last
-    /// one with any: milliseconds and share.
+    /// Returns the cumulative distribution: the upper end of each bucket in milliseconds and the
+    /// share of segments up to it. Empty buckets are omitted.
     #[must_use]
     pub fn cumulative(&self) -> Vec<(f64, f64)> {
         let all: u64 = self.0.iter().sum();
@@ -191,23 +190,23 @@ impl Latencies {
         let mut points = Vec::new();
         for (bucket, count) in self.0.iter().enumerate().filter(|(_, count)| **count > 0) {
             below += count;
-            let end_ms = LatencyBuckets::begin_us(bucket + 1) as f64 / 1e3;
+            let end_ms = LatencyBuckets::start_us(bucket + 1) as f64 / 1e3;
             points.push((end_ms, below as f64 / all as f64));
         }
         points
     }
 }
 
-/// Where a measure's value is found in a summary.
-pub type Of = fn(&Summary) -> Option<f64>;
+/// Formula of a measure; `None` if a summary has no value.
+pub type Formula = fn(&Summary) -> Option<f64>;
 
 const fn measure(
     name: &'static str,
     label: &'static str,
     unit: Unit,
     meaning: &'static str,
-    of: Of,
-) -> Measure<Of> {
+    of: Formula,
+) -> Measure<Formula> {
     Measure {
         name,
         label,
@@ -217,88 +216,86 @@ const fn measure(
     }
 }
 
-fn of_segments(part: u64, summary: &Summary) -> Option<f64> {
+fn per_segment(part: u64, summary: &Summary) -> Option<f64> {
     share(part, summary.segments)
 }
 
-/// What is told of connections. The first one decides a trial, and the one of what is cut short.
-pub const MEASURES: [Measure<Of>; 10] = [
+/// Measures that both commands report. The first one, lateness, and `cut_share` decide a trial.
+pub const MEASURES: [Measure<Formula>; 10] = [
     measure(
         "late_ms",
         "lateness",
         Unit::Milliseconds,
-        "time that a segment waited to be acknowledged beyond the least RTT and the grace, on average \
-         over all segments",
-        |all| of_segments(all.late_us, all).map(|us| us / 1e3),
+        "average time that a segment waited for its ACK beyond the minimum RTT and the grace",
+        |all| per_segment(all.late_us, all).map(|us| us / 1e3),
     ),
     measure(
         "ack_latency_ms_p50",
         "ACK latency, p50",
         Unit::Milliseconds,
-        "half of the segments were acknowledged within this time",
+        "50 % of the segments were acknowledged within this time",
         |all| all.latencies.quantile_ms(0.5),
     ),
     measure(
         "ack_latency_ms_p90",
         "ACK latency, p90",
         Unit::Milliseconds,
-        "nine segments of ten were acknowledged within this time",
+        "90 % of the segments were acknowledged within this time",
         |all| all.latencies.quantile_ms(0.9),
     ),
     measure(
         "ack_latency_ms_p99",
         "ACK latency, p99",
         Unit::Milliseconds,
-        "all segments but one in a hundred were acknowledged within this time",
+        "99 % of the segments were acknowledged within this time",
         |all| all.latencies.quantile_ms(0.99),
     ),
     measure(
         "ack_latency_ms_p999",
         "ACK latency, p99.9",
         Unit::Milliseconds,
-        "all segments but one in a thousand were acknowledged within this time",
+        "99.9 % of the segments were acknowledged within this time",
         |all| all.latencies.quantile_ms(0.999),
     ),
     measure(
         "stall_share",
         "stalls",
         Unit::Share,
-        "segments that took longer than the threshold of a stall to be acknowledged",
-        |all| of_segments(all.stalls, all),
+        "segments whose ACK latency exceeded the stall threshold",
+        |all| per_segment(all.stalls, all),
     ),
     measure(
         "timeout_share",
         "time-outs",
         Unit::Share,
-        "times that TCP's retransmission timer ran out, of the number of segments",
-        |all| of_segments(all.timeouts, all),
+        "expirations of TCP's retransmission timer per segment",
+        |all| per_segment(all.timeouts, all),
     ),
     measure(
         "retransmitted_share",
         "retransmitted",
         Unit::Share,
-        "packets that TCP retransmitted, of the number of segments",
+        "packets that TCP retransmitted, per segment",
         |all| {
             let all_kinds = all
                 .after_timeout
                 .saturating_add(all.fast)
                 .saturating_add(all.probes);
-            of_segments(all_kinds, all)
+            per_segment(all_kinds, all)
         },
     ),
     measure(
         "cut_share",
         "cut short",
         Unit::Share,
-        "connections that an error ended while data was on its way or still to be sent, of the number \
-         of segments",
+        "connections ended by an error with data in flight or unsent, per segment",
         Summary::cut_share,
     ),
     measure(
         "added_share",
         "bytes added",
         Unit::Share,
-        "redundant bytes, of the payload that was sent for the first time",
+        "redundant bytes, as a share of the payload sent for the first time",
         |all| share(all.redundant_bytes, all.new_bytes),
     ),
 ];
@@ -308,10 +305,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quantile_lies_in_the_bucket_with_its_rank() {
+    fn quantile_lies_in_bucket_of_its_rank() {
         let latencies = Latencies::from(vec![(1, 3), (9, 1)]);
         let quantiles = [0.0, 0.75, 0.76, 1.0].map(|q| latencies.quantile_ms(q).unwrap());
-        // From 128 to 144 us, and from 256 to 288.
+        // Buckets from 128 to 144 µs, and from 256 to 288 µs.
         assert!((quantiles[0] - 0.1333).abs() < 1e-3);
         let rest = [0.144, 0.288, 0.288];
         assert!(
@@ -324,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn latencies_survive_serialisation() {
         let latencies = Latencies::from(vec![(0, 7), (168, 1)]);
         let text = serde_json::to_string(&latencies).unwrap();
         assert_eq!(text, "[[0,7],[168,1]]");

@@ -1,5 +1,5 @@
-//! Tables whose keys are those of several structs (`#[serde(flatten)]`): serde alone would let
-//! unknown keys pass.
+//! Tables with the keys of several structs (`#[serde(flatten)]`), for which serde does not refuse
+//! unknown keys.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,26 +8,26 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// What serde derives for the struct, without regard to unknown keys; [`flattened`] makes it of
+/// Struct whose serde implementation ignores unknown keys; [`flattened`] implements it from
 /// `#[serde(remote = "Self")]`.
 pub trait Flattened: Default + Serialize {
-    /// Reads the struct as serde derives it.
+    /// Reads the struct by serde's derived implementation.
     fn derived<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error>;
 }
 
-/// Reads such a struct, and refuses unknown keys.
+/// Reads the struct, and refuses unknown keys.
 pub fn deserialize<'de, T: Flattened, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     from.deserialize_map(KnownKeys(PhantomData))
 }
 
-/// All keys that a table of this kind can have, in their order: each is written, even if absent.
+/// Returns all keys of a struct in their order. Every key must be serialized, even if unset.
 pub fn keys<T: Default + Serialize>() -> Vec<String> {
     let text = serde_json::to_string(&T::default());
     let keys: Option<Keys> = text.ok().and_then(|text| serde_json::from_str(&text).ok());
     keys.map(|Keys(keys)| keys).unwrap_or_default()
 }
 
-/// What is said of a key that is not known.
+/// Formats the error for an unknown key.
 pub fn unknown(key: &str, known: &[impl AsRef<str>]) -> String {
     let known: Vec<_> = known.iter().map(AsRef::as_ref).collect();
     format!("unknown key `{key}`; known: {}", known.join(", "))
@@ -37,13 +37,13 @@ struct Keys(Vec<String>);
 
 impl<'de> Deserialize<'de> for Keys {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_map(InOrder)
+        from.deserialize_map(KeysVisitor)
     }
 }
 
-struct InOrder;
+struct KeysVisitor;
 
-impl<'de> Visitor<'de> for InOrder {
+impl<'de> Visitor<'de> for KeysVisitor {
     type Value = Keys;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -113,13 +113,13 @@ impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for CheckedKey<'_, K> {
     }
 }
 
-/// Implements what serde reads and writes of such a struct.
+/// Implements serde's traits for a struct with flattened fields.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __flattened {
     ($name:ident) => {
         impl $crate::settings::document::known::Flattened for $name {
-            /// Reads the struct as serde derives it.
+            /// Reads the struct by serde's derived implementation.
             fn derived<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 $name::deserialize(from)
             }

@@ -1,4 +1,4 @@
-//! Files in TOML: all their mistakes are told at once, each with line, column and a remedy.
+//! TOML files: reports all mistakes together, each with line, column and a remedy.
 
 pub mod known;
 mod reader;
@@ -16,85 +16,85 @@ use toml::de::{DeTable, DeValue};
 use crate::settings::BadInput;
 use known::{keys, unknown};
 
-pub use reader::{read, read_key, read_sound, span_of, table, wrong};
+pub use reader::{read, read_key, read_valid, span_of, table, type_mismatch};
 
 /// A value of a file, with its span there.
 pub type Value<'i> = Spanned<DeValue<'i>>;
 
-/// Something wrong in a file, and where.
+/// A mistake in a file, and its position.
 #[derive(Debug)]
 pub struct Mistake {
-    /// In bytes from the file's beginning.
+    /// In bytes from the start of the file.
     pub span: Range<usize>,
-    /// What it is; and after a semicolon, what to do.
+    /// The mistake, a semicolon, and the remedy.
     pub text: String,
 }
 
 impl Mistake {
-    /// Of what the file says, control characters are told as Rust writes them: a mistake is one line,
-    /// and a terminal obeys none of it.
+    /// Creates a mistake. Escapes control characters, so that the text is one line and harmless on a
+    /// terminal.
     pub fn new(span: Range<usize>, text: impl Into<String>) -> Self {
         let mut text = text.into();
         if text.contains(char::is_control) {
-            let told = |c: char| match c.is_control() {
+            let escape = |c: char| match c.is_control() {
                 true => c.escape_default().to_string(),
                 false => c.to_string(),
             };
-            text = text.chars().map(told).collect();
+            text = text.chars().map(escape).collect();
         }
         Self { span, text }
     }
 
-    /// What the parser found to be no TOML; `manual` has an example.
+    /// Creates the mistake for a syntax error; `manual` is the page with an example.
     fn syntax(error: &toml::de::Error, manual: &str) -> Self {
-        let what = error.message().replace('\n', ", ");
+        let message = error.message().replace('\n', ", ");
         Self::new(
             error.span().unwrap_or(0..0),
-            format!("no TOML: {what}; {manual} has an example of every key"),
+            format!("invalid TOML: {message}; {manual} shows an example of every key"),
         )
     }
 }
 
-/// The lines of a text, and where in them its bytes are.
+/// Index of a text's lines, to find the position of a byte.
 struct Lines<'a> {
     text: &'a str,
-    /// In bytes from the text's beginning, in rising order.
+    /// In bytes from the start of the text, ascending.
     starts: Vec<usize>,
 }
 
 impl<'a> Lines<'a> {
-    fn of(text: &'a str) -> Self {
+    fn new(text: &'a str) -> Self {
         let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
         let starts = std::iter::once(0).chain(breaks).collect();
         Self { text, starts }
     }
 
-    /// The line of a position given in bytes, from 1.
-    fn line(&self, position: usize) -> usize {
-        self.starts.partition_point(|start| *start <= position)
+    /// Returns the line of a byte, from 1.
+    fn line(&self, byte: usize) -> usize {
+        self.starts.partition_point(|start| *start <= byte)
     }
 
-    /// Its line and its column, both from 1.
-    fn place(&self, position: usize) -> (usize, usize) {
-        let line = self.line(position);
+    /// Returns line and column of a byte, both from 1.
+    fn position(&self, byte: usize) -> (usize, usize) {
+        let line = self.line(byte);
         let start = self.starts[line - 1];
         let before = self.text[start..].char_indices();
-        let column = before.take_while(|(at, _)| start + at < position).count() + 1;
+        let column = before.take_while(|(at, _)| start + at < byte).count() + 1;
         (line, column)
     }
 }
 
-/// Mebibytes that a file may have: rules for every container of a node take less than two.
-const MOST_MEBIBYTES: u64 = 16;
-/// Mistakes that are told of a file.
-const MOST_TOLD: usize = 100;
+/// Maximum size of a file in MiB. Rules for every container of a node take less than two.
+const MAX_MEBIBYTES: u64 = 16;
+/// Maximum number of reported mistakes.
+const MAX_REPORTED: usize = 100;
 
-/// What `read` makes of a file, or of standard input where that is called `-`; `manual` describes
+/// Loads a file by `read`, or standard input if the path is `-`; `manual` is the page that describes
 /// its keys.
 ///
 /// # Errors
-/// [`BadInput`] with a line for each mistake: `FILE:LINE:COLUMN: what; remedy`, or one
-/// that says why the file cannot be read.
+/// [`BadInput`] with a line `FILE:LINE:COLUMN: mistake; remedy` for each mistake, or with the reason
+/// why the file cannot be read.
 pub fn load<T>(
     path: &Path,
     manual: &str,
@@ -112,19 +112,19 @@ pub fn load<T>(
 }
 
 fn read_whole(file: impl Read) -> io::Result<Vec<u8>> {
-    let most = MOST_MEBIBYTES << 20;
+    let max = MAX_MEBIBYTES << 20;
     let mut bytes = Vec::new();
-    if file.take(most + 1).read_to_end(&mut bytes)? as u64 <= most {
+    if file.take(max + 1).read_to_end(&mut bytes)? as u64 <= max {
         return Ok(bytes);
     }
-    let what = format!("more than {MOST_MEBIBYTES} MiB; give a file of settings in TOML");
-    Err(io::Error::new(io::ErrorKind::FileTooLarge, what))
+    let why = format!("more than {MAX_MEBIBYTES} MiB; expected a TOML file of settings");
+    Err(io::Error::new(io::ErrorKind::FileTooLarge, why))
 }
 
-/// What `read` makes of what a file of this name says.
+/// Loads the contents of a file with this name.
 ///
 /// # Errors
-/// As of [`load`].
+/// As for [`load`].
 pub fn load_bytes<T>(
     name: &str,
     bytes: Vec<u8>,
@@ -148,20 +148,20 @@ pub fn load_bytes<T>(
         return Ok(found);
     }
     mistakes.sort_by(|a, b| (a.span.start, &a.text).cmp(&(b.span.start, &b.text)));
-    // One in [defaults] shows in each table that takes it from there.
+    // A mistake in [defaults] appears once for each table that inherits it.
     mistakes.dedup_by(|a, b| a.span == b.span && a.text == b.text);
-    let lines = Lines::of(&text);
-    let told = mistakes.iter().take(MOST_TOLD).map(|mistake| {
-        let (line, column) = lines.place(mistake.span.start);
+    let lines = Lines::new(&text);
+    let reported = mistakes.iter().take(MAX_REPORTED).map(|mistake| {
+        let (line, column) = lines.position(mistake.span.start);
         format!("{name}:{line}:{column}: {}", mistake.text)
     });
-    let mut told: Vec<_> = told.collect();
-    if let more @ 1.. = mistakes.len() - told.len() {
-        told.push(format!(
-            "{name}: {more} more mistakes; mend those above first"
+    let mut reported: Vec<_> = reported.collect();
+    if let more @ 1.. = mistakes.len() - reported.len() {
+        reported.push(format!(
+            "{name}: {more} more mistakes; fix those above first"
         ));
     }
-    Err(BadInput(told.join("\n")))
+    Err(BadInput(reported.join("\n")))
 }
 
 fn parse<T>(
@@ -178,10 +178,10 @@ fn parse<T>(
     let Some(first) = broken.first() else {
         return found;
     };
-    let lines = Lines::of(text);
+    let lines = Lines::new(text);
     let line = |mistake: &Mistake| lines.line(mistake.span.start);
-    // What is read behind a line that is no TOML is a guess, and so is what is wrong with it;
-    // a value without a span in the file is made up.
+    // After invalid TOML the parser guesses, so later mistakes are dropped. Values without a span are
+    // made up by the parser.
     let first = line(first);
     mistakes.retain(|found| !found.span.is_empty() && line(found) < first);
     broken.dedup_by_key(|mistake| line(mistake));
@@ -189,16 +189,16 @@ fn parse<T>(
     found
 }
 
-// What a table says, and what it takes from another.
+// Inheritance of keys between tables.
 
-/// Puts what `over` says in place of what `base` says, table by table.
+/// Overrides keys of `base` with the keys of `over`, recursively.
 pub fn merge<'i>(base: &mut DeTable<'i>, over: &DeTable<'i>) {
     for (key, value) in over {
-        let there = base.get_mut(&**key.get_ref()).map(Spanned::get_mut);
-        match (there, value.get_ref()) {
-            (Some(DeValue::Table(there)), DeValue::Table(over)) => merge(there, over),
+        let existing = base.get_mut(&**key.get_ref()).map(Spanned::get_mut);
+        match (existing, value.get_ref()) {
+            (Some(DeValue::Table(existing)), DeValue::Table(over)) => merge(existing, over),
             _ => {
-                // So that the key is the one beside the value.
+                // Insertion would keep the span of the old key.
                 base.remove(&**key.get_ref());
                 base.insert(key.clone(), value.clone());
             }
@@ -206,26 +206,26 @@ pub fn merge<'i>(base: &mut DeTable<'i>, over: &DeTable<'i>) {
     }
 }
 
-/// The table without keys that are not known, each of which is told.
+/// Copies the known keys of a table, and reports the others.
 pub fn known_part<'i>(
     table: &DeTable<'i>,
     known: &[String],
     mistakes: &mut Vec<Mistake>,
 ) -> DeTable<'i> {
-    let mut fitting = DeTable::new();
+    let mut known_keys = DeTable::new();
     for (key, value) in table {
         if known.iter().any(|known| known == key.get_ref()) {
-            fitting.insert(key.clone(), value.clone());
+            known_keys.insert(key.clone(), value.clone());
         } else {
             let text = unknown(key.get_ref(), known);
             mistakes.push(Mistake::new(key.span(), text));
         }
     }
-    fitting
+    known_keys
 }
 
-/// What `[defaults]` say of tables of a kind, but for the keys that each such table has for itself;
-/// and the same as far as it is sound.
+/// Reads `[defaults]` for tables of a type, except its `own` keys; returns the known keys, and their
+/// values or the defaults.
 pub fn defaults<'i, T: Default + Serialize + DeserializeOwned>(
     value: &Value<'i>,
     own: &[&str],
@@ -248,8 +248,8 @@ mod tests {
 
     #[test]
     fn columns_are_counted_in_characters() {
-        let lines = Lines::of("ä = 1\n\nböse\n");
-        let places = [0, 2, 3, 6, 7, 8, 11, 13, 99].map(|position| lines.place(position));
+        let lines = Lines::new("ä = 1\n\nböse\n");
+        let places = [0, 2, 3, 6, 7, 8, 11, 13, 99].map(|position| lines.position(position));
         let expected = [
             (1, 1),
             (1, 2),

@@ -1,4 +1,4 @@
-//! Reads values of a TOML file through serde; errors know their position.
+//! Reads values of a TOML file through serde, with the positions of errors.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
@@ -16,7 +16,7 @@ use toml::de::{DeArray, DeInteger, DeTable, DeValue};
 use super::known::unknown;
 use super::{Mistake, Value};
 
-/// Reads a value of a file; its errors know where they are.
+/// Deserializer of a value, whose errors have a position.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a, 'i>(pub(super) &'a Value<'i>);
 
@@ -139,25 +139,25 @@ where
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         let Some(value) = self.value.take() else {
-            return Err(Error::custom("no key before a value"));
+            return Err(Error::custom("value without a key"));
         };
         let read = seed.deserialize(Reader(value));
         read.map_err(|error| error.at_scalar(value))
     }
 }
 
-/// Reads a value, or tells every mistake in it.
+/// Reads a value, or reports every mistake in it.
 ///
-/// Where serde would stop at the first one, each key is tried alone, and each entry of a list:
-/// keys that are not there have defaults.
+/// serde stops at the first mistake. So each key, and each entry of a list, is then tried separately;
+/// missing keys have defaults.
 pub fn read<T: DeserializeOwned>(value: &Value, mistakes: &mut Vec<Mistake>) -> Option<T> {
     let whole = match T::deserialize(Reader(value)) {
         Ok(found) => return Some(found),
         Err(error) => error,
     };
     let known = mistakes.len();
-    for (alone, leaf) in leaves(value) {
-        if let Err(error) = T::deserialize(Reader(&alone)) {
+    for (single, leaf) in leaves(value) {
+        if let Err(error) = T::deserialize(Reader(&single)) {
             mistakes.push(error.into_mistake(leaf));
         }
     }
@@ -167,9 +167,9 @@ pub fn read<T: DeserializeOwned>(value: &Value, mistakes: &mut Vec<Mistake>) -> 
     None
 }
 
-/// Reads a table, or tells every mistake in it and reads what its sound keys say; with the keys that
-/// are left out.
-pub fn read_sound<'a, T: DeserializeOwned>(
+/// Reads a table. Reports every mistake, and then reads the valid keys only; also returns the keys that
+/// were skipped.
+pub fn read_valid<'a, T: DeserializeOwned>(
     value: &'a Value,
     mistakes: &mut Vec<Mistake>,
 ) -> Option<(T, Vec<&'a str>)> {
@@ -178,61 +178,61 @@ pub fn read_sound<'a, T: DeserializeOwned>(
     if let Some(found) = found {
         return Some((found, Vec::new()));
     }
-    let mut left_out = Vec::new();
-    let mut sound = DeTable::new();
+    let mut skipped = Vec::new();
+    let mut valid = DeTable::new();
     for (key, inner) in value.get_ref().as_table()? {
         let span = inner.span();
         let mut wrong = mistakes[known..].iter().map(|mistake| &mistake.span);
         let is_within = |part: &Range<usize>| span.start <= part.start && part.end <= span.end;
         match wrong.any(|part| is_within(part) || *part == key.span()) {
-            true => left_out.push(key.get_ref().as_ref()),
+            true => skipped.push(key.get_ref().as_ref()),
             false => {
-                sound.insert(key.clone(), inner.clone());
+                valid.insert(key.clone(), inner.clone());
             }
         }
     }
-    let sound = Spanned::new(value.span(), DeValue::Table(sound));
-    let found = T::deserialize(Reader(&sound)).ok()?;
-    Some((found, left_out))
+    let valid = Spanned::new(value.span(), DeValue::Table(valid));
+    let found = T::deserialize(Reader(&valid)).ok()?;
+    Some((found, skipped))
 }
 
-/// The value once for each of its leaves, with this one alone, and the leaf.
+/// Returns, for each leaf, a copy of the value with only this leaf, and the leaf.
 fn leaves<'a, 'i>(value: &'a Value<'i>) -> Vec<(Value<'i>, &'a Value<'i>)> {
     let within = |inner| Spanned::new(value.span(), inner);
     match value.get_ref() {
         DeValue::Table(table) if !table.is_empty() => {
-            let alone = table.iter().flat_map(|(key, value)| {
-                leaves(value).into_iter().map(move |(alone, leaf)| {
+            let singles = table.iter().flat_map(|(key, value)| {
+                leaves(value).into_iter().map(move |(single, leaf)| {
                     let mut table = DeTable::new();
-                    table.insert(key.clone(), alone);
+                    table.insert(key.clone(), single);
                     (within(DeValue::Table(table)), leaf)
                 })
             });
-            alone.collect()
+            singles.collect()
         }
         DeValue::Array(values) if !values.is_empty() => {
-            let alone = values.iter().map(|value| {
+            let singles = values.iter().map(|value| {
                 let mut array = DeArray::new();
                 array.push(value.clone());
                 (within(DeValue::Array(array)), value)
             });
-            alone.collect()
+            singles.collect()
         }
         _ => vec![(value.clone(), value)],
     }
 }
 
-/// The table that a value must be.
+/// Returns the value as a table, or reports a mistake.
 pub fn table<'a, 'i>(value: &'a Value<'i>, mistakes: &mut Vec<Mistake>) -> Option<&'a DeTable<'i>> {
     let table = value.get_ref().as_table();
     if table.is_none() {
-        mistakes.push(wrong(value, "a table"));
+        mistakes.push(type_mismatch(value, "a table"));
     }
     table
 }
 
-/// Says that a value is not what was expected.
-pub fn wrong(value: &Value, expected: &str) -> Mistake {
+/// Creates the mistake for a value of another type than `expected`.
+pub fn type_mismatch(value: &Value, expected: &str) -> Mistake {
     Error::expected(expected.to_owned()).into_mistake(value)
 }
 
@@ -245,7 +245,7 @@ pub fn read_key<T: DeserializeOwned>(
     read(&Spanned::new(key.span(), text), mistakes)
 }
 
-/// Where the value of the last key on this way stands that is there.
+/// Returns the span of the value at `path`, or of the innermost table of the path that exists.
 pub fn span_of(table: &DeTable, path: &[&str]) -> Option<Range<usize>> {
     let (key, rest) = path.split_first()?;
     let value = table.get(*key)?;
@@ -254,34 +254,34 @@ pub fn span_of(table: &DeTable, path: &[&str]) -> Option<Range<usize>> {
     Some(inner.unwrap_or(value.span()))
 }
 
-/// Why a value cannot be what is wanted.
+/// Why a value is invalid.
 #[derive(Debug)]
 pub(super) struct Error {
-    what: What,
+    kind: ErrorKind,
     span: Option<Range<usize>>,
 }
 
 #[derive(Debug)]
-enum What {
-    /// What was to stand in the value's place.
+enum ErrorKind {
+    /// The expected value.
     Expected(String),
-    /// All that there is to be said.
-    Said(String),
+    /// The complete text.
+    Message(String),
 }
 
 impl Error {
-    /// The error at this value, unless a part of it is known to be wrong.
+    /// Sets the position to this value, unless a part of it is already set.
     pub(super) fn at(self, value: &Value) -> Self {
         if self.span.is_some() {
             return self;
         }
         Self {
-            what: What::Said(self.what.of(value)),
+            kind: ErrorKind::Message(self.kind.message(value)),
             span: Some(value.span()),
         }
     }
 
-    /// The error at this value, if it is no table, whose keys have spans of their own.
+    /// Sets the position to this value unless it is a table, whose keys have their own positions.
     fn at_scalar(self, value: &Value) -> Self {
         match value.get_ref() {
             DeValue::Table(_) => self,
@@ -289,27 +289,27 @@ impl Error {
         }
     }
 
-    /// The error at a key, unless its span is known.
+    /// Sets the position to a key, unless it is already set.
     fn at_key(mut self, span: Range<usize>) -> Self {
         self.span.get_or_insert(span);
         self
     }
 
-    pub(super) fn expected(what: String) -> Self {
+    pub(super) fn expected(expected: String) -> Self {
         Self {
-            what: What::Expected(what),
+            kind: ErrorKind::Expected(expected),
             span: None,
         }
     }
 
     fn into_mistake(self, value: &Value) -> Mistake {
-        let Self { what, span } = self.at(value);
-        Mistake::new(span.unwrap_or(0..0), what.of(value))
+        let Self { kind, span } = self.at(value);
+        Mistake::new(span.unwrap_or(0..0), kind.message(value))
     }
 }
 
-impl What {
-    fn of(&self, value: &Value) -> String {
+impl ErrorKind {
+    fn message(&self, value: &Value) -> String {
         let found: &dyn Display = match value.get_ref() {
             DeValue::String(text) => text,
             DeValue::Integer(number) => number,
@@ -319,23 +319,23 @@ impl What {
         };
         match self {
             Self::Expected(expected) => format!("`{found}`; expected {expected}"),
-            Self::Said(text) => text.clone(),
+            Self::Message(text) => text.clone(),
         }
     }
 }
 
-/// The field's words for what serde calls by Rust's.
-fn words(expected: &dyn Expected) -> String {
+/// Translates serde's Rust type names.
+fn type_name(expected: &dyn Expected) -> String {
     let text = expected.to_string();
     match text.as_str() {
         "u8" => "a number from 0 to 255".to_owned(),
         "u16" => "a number from 0 to 65535".to_owned(),
         "u32" => format!("a number from 0 to {}", u32::MAX),
-        "u64" | "usize" => "a whole number from 0 on".to_owned(),
+        "u64" | "usize" => "a whole number of at least 0".to_owned(),
         "f64" => "a number".to_owned(),
         "a boolean" => "true or false".to_owned(),
         "a sequence" => "a list".to_owned(),
-        // A word of an enum whose table has the keys of several structs.
+        // A value of an enum in a table with the keys of several structs.
         "string or map" => "a string".to_owned(),
         struct_or_map if struct_or_map.starts_with("struct ") || struct_or_map == "a map" => {
             "a table".to_owned()
@@ -344,7 +344,7 @@ fn words(expected: &dyn Expected) -> String {
     }
 }
 
-/// `"a" or "b"`.
+/// Formats `"a" or "b"`.
 pub(super) fn either(words: &[&str]) -> String {
     let quoted: Vec<_> = words.iter().map(|word| format!("\"{word}\"")).collect();
     quoted.join(" or ")
@@ -354,20 +354,20 @@ impl de::Error for Error {
     fn custom<T: Display>(text: T) -> Self {
         let text = text.to_string();
         Self {
-            what: match text.strip_prefix("expected ") {
-                Some(expected) => What::Expected(expected.to_owned()),
-                None => What::Said(text),
+            kind: match text.strip_prefix("expected ") {
+                Some(expected) => ErrorKind::Expected(expected.to_owned()),
+                None => ErrorKind::Message(text),
             },
             span: None,
         }
     }
 
     fn invalid_type(_: Unexpected, expected: &dyn Expected) -> Self {
-        Self::expected(words(expected))
+        Self::expected(type_name(expected))
     }
 
     fn invalid_value(_: Unexpected, expected: &dyn Expected) -> Self {
-        Self::expected(words(expected))
+        Self::expected(type_name(expected))
     }
 
     fn unknown_variant(_: &str, known: &'static [&'static str]) -> Self {
@@ -381,9 +381,9 @@ impl de::Error for Error {
 
 impl Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.what {
-            What::Expected(what) => write!(f, "expected {what}"),
-            What::Said(text) => f.write_str(text),
+        match &self.kind {
+            ErrorKind::Expected(expected) => write!(f, "expected {expected}"),
+            ErrorKind::Message(text) => f.write_str(text),
         }
     }
 }

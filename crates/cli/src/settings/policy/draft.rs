@@ -1,47 +1,46 @@
 use pillion_bpf::NamespaceName;
 use toml::{Table, Value, ser};
 
-use super::{Otherwise, Rule};
+use super::{DefaultMode, Rule};
 use crate::settings::Bundling;
 use crate::settings::document::known::keys;
 
-/// A file of rules that is still to be written, for [`load`](super::load) and for people to read.
+/// A new rules file with comments, for people and for [`load`](super::load).
 #[derive(Debug, Clone, Default)]
 pub struct Draft {
-    /// What the file is: a line without control characters.
+    /// First line, without control characters.
     pub comment: String,
-    /// What becomes of connections that no rule matches.
-    pub otherwise: Otherwise,
-    /// The network namespaces that are served; none: that of pillion itself.
+    /// Mode of connections that no rule matches.
+    pub default_mode: DefaultMode,
+    /// Network namespaces to serve; if empty, pillion's own.
     pub namespaces: Vec<NamespaceName>,
-    /// How connections are bundled where a rule says nothing else.
+    /// Values of keys that a rule does not set.
     pub defaults: Bundling,
-    /// The rules in their order, each with a comment as the file has one.
+    /// The rules in their order, each with its comment.
     pub rules: Vec<(String, Rule)>,
 }
 
 impl Draft {
-    /// The file's text. A rule says what differs from the defaults alone, and has theirs where it has no
-    /// value.
+    /// Formats the file. A rule lists only values that differ from the defaults.
     ///
     /// # Errors
-    /// If a value has no form in TOML, as a number has none that is above 2^63 - 1.
+    /// If TOML cannot express a value, for example a number above 2^63 - 1.
     pub fn to_toml(&self) -> Result<String, ser::Error> {
         let mut text = format!("# {}\n", self.comment);
-        text += &line("otherwise", &Value::try_from(self.otherwise)?);
+        text += &line("default-mode", &Value::try_from(self.default_mode)?);
         if !self.namespaces.is_empty() {
             let names = self.namespaces.iter();
-            let names = names.map(|name| name.for_a_file().to_string_lossy().into_owned());
+            let names = names.map(|name| name.for_config_file().to_string_lossy().into_owned());
             text += &line("netns", &Value::from(names.collect::<Vec<_>>()));
         }
         text += &format!("\n[defaults]\n{}", toml::to_string(&self.defaults)?);
         let Bundling {
             options,
-            companions,
+            tcp_options,
         } = self.defaults;
-        let unsaid = Table::try_from(Rule {
+        let unset = Table::try_from(Rule {
             options,
-            companions,
+            tcp_options,
             ..Rule::default()
         })?;
         for (comment, rule) in &self.rules {
@@ -49,7 +48,7 @@ impl Draft {
             let rule = Table::try_from(rule)?;
             for key in keys::<Rule>() {
                 if let Some(value) = rule.get(&key)
-                    && unsaid.get(&key) != Some(value)
+                    && unset.get(&key) != Some(value)
                 {
                     text += &line(&key, value);
                 }
@@ -73,7 +72,7 @@ mod tests {
     use crate::settings::policy::{Ports, load};
 
     #[test]
-    fn what_is_written_is_read_as_it_was_meant() {
+    fn draft_loads_as_the_rules_it_was_made_from() {
         let defaults = Bundling {
             options: Options {
                 without_sack: true,
@@ -82,7 +81,7 @@ mod tests {
             ..Bundling::default()
         };
         let rule = Rule {
-            local_ports: vec![Ports(7777..=7777), Ports(8000..=8100)],
+            local_port: vec![Ports(7777..=7777), Ports(8000..=8100)],
             cgroup: vec!["/system.slice/ga\"me-*.service".parse().unwrap()],
             uid: Some(1000),
             options: Options::default(),
@@ -90,7 +89,7 @@ mod tests {
         };
         let draft = Draft {
             comment: "By hand".to_owned(),
-            otherwise: Otherwise::LeaveAlone,
+            default_mode: DefaultMode::Never,
             namespaces: ["10", "cni-*"]
                 .map(|it| NamespaceName::from(OsStr::new(it)).without_process())
                 .to_vec(),
@@ -98,11 +97,11 @@ mod tests {
             rules: vec![("game".to_owned(), rule.clone())],
         };
         let text = draft.to_toml().unwrap();
-        let written = "# game\n[[rule]]\nlocal-ports = [7777, \"8000-8100\"]\n\
+        let rules = "# game\n[[rule]]\nlocal-port = [7777, \"8000-8100\"]\n\
                        cgroup = ['/system.slice/ga\"me-*.service']\nuid = 1000\nwithout-sack = false\n";
-        assert!(text.ends_with(written), "{text}");
+        assert!(text.ends_with(rules), "{text}");
         let head =
-            "# By hand\notherwise = \"leave-alone\"\nnetns = [\"10\", \"cni-*\"]\n\n[defaults]\n";
+            "# By hand\ndefault-mode = \"never\"\nnetns = [\"10\", \"cni-*\"]\n\n[defaults]\n";
         assert!(text.starts_with(head), "{text}");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pillion.toml");

@@ -1,17 +1,17 @@
-//! The file of rules with every key, made from the keys' own descriptions.
+//! The example rules file with every key, generated from the help of the options.
 
 use clap::{Arg, Args, Command};
 use serde::Serialize;
 
-use crate::settings::{Bundling, Telling};
+use crate::settings::{Bundling, OutputConfig};
 
-/// A table of the file, and what can stand in it.
+/// A table of the file with its keys.
 #[derive(Debug)]
 pub struct Section {
     /// Its header; empty for the head of the file.
     pub header: &'static str,
-    /// What the table is for.
-    pub meaning: &'static str,
+    /// Description of the table.
+    pub description: &'static str,
     /// Its keys.
     pub keys: Vec<Key>,
 }
@@ -21,121 +21,122 @@ pub struct Section {
 pub struct Key {
     /// The key's name.
     pub name: String,
-    /// What it says, in a line.
-    pub meaning: String,
-    /// A value: the default, if there is one.
+    /// Description in one line.
+    pub description: String,
+    /// The default, or an example.
     pub value: String,
-    /// What it can be, with what that means, where these are all.
+    /// All possible values with their meanings; empty if not enumerable.
     pub values: Vec<String>,
 }
 
-/// Values of keys that have no default.
+/// Example values of keys without a default.
 const VALUES: &[(&str, &str)] = &[
+    ("log-level", "\"info\""),
+    ("log-totals", "\"1h\""),
     ("metrics", "\"unix:/run/pillion/metrics\""),
-    ("totals-every", "3600"),
     ("stats", "\"/var/lib/pillion/stats.json\""),
-    ("target", "0.1"),
+    ("target", "\"0.1%\""),
     ("max-packets", "1"),
-    ("rto-min", "50"),
-    ("delack-max", "40"),
-    ("user-timeout", "30000"),
+    ("rto-min", "\"50ms\""),
+    ("delack-max", "\"40ms\""),
+    ("user-timeout", "\"30s\""),
     ("congestion", "\"reno\""),
 ];
 
-/// What chooses the connections of a rule, and what becomes of them.
-const CHOICE: &[(&str, &str, &str)] = &[
+/// Conditions and mode of a rule: key, example value, description.
+const CONDITIONS: &[(&str, &str, &str)] = &[
     (
-        "ports",
+        "port",
         "[7777, \"8000-8100\"]",
-        "Ports of which the connection has one, at either end",
+        "Ports at either end: a port, a range, or a list",
     ),
-    ("local-ports", "22", "Ports of this host's end"),
-    ("remote-ports", "8883", "Ports of the peer's end"),
+    ("local-port", "22", "Ports of this host"),
+    ("remote-port", "8883", "Ports of the peer"),
     (
-        "peers",
+        "peer",
         "[\"192.0.2.0/24\", \"2001:db8::1\"]",
-        "Addresses, networks and host names, of which the peer has one",
+        "Addresses, networks or host names of the peer",
     ),
     (
         "cgroup",
         "\"/\"",
-        "The socket's cgroup, or one above it, as in /proc/PID/cgroup, with wildcards if so wanted",
+        "Cgroups of the socket, or above it, as in /proc/PID/cgroup; wildcards are allowed",
     ),
     (
         "container",
         "\"web-*\"",
-        "The container that the socket is of: a name, or of a pod POD, NAMESPACE/POD or \
-         NAMESPACE/POD/CONTAINER, with wildcards if so wanted; not beside cgroup",
+        "Containers of the socket: names, or POD, NAMESPACE/POD or NAMESPACE/POD/CONTAINER; \
+         wildcards are allowed; not together with cgroup",
     ),
     (
         "container-label",
         "\"app=game\"",
-        "A label or annotation of that container, as far as its runtime's files have it",
+        "Labels or annotations of the container, if the files of its runtime contain them",
     ),
-    ("uid", "1000", "The id of the user whose the socket is"),
+    ("uid", "1000", "User id of the socket's creator"),
     (
         "direction",
         "\"accept\"",
-        "Who opened the connection: \"connect\", this host, or \"accept\"",
+        "End that opened the connection: \"connect\", this host, or \"accept\", the peer",
     ),
     (
         "mode",
         "\"bundle\"",
-        "\"bundle\"; \"allow\", once the application asks; \"companions\", these alone; or \
-         \"leave-alone\"",
+        "\"bundle\"; \"on-request\", when the application requests it; \"tcp-options\", without \
+         bundling; or \"never\"",
     ),
 ];
 
-/// All tables with all keys.
+/// Returns all tables with all keys.
 #[must_use]
 pub fn sections() -> Vec<Section> {
-    let otherwise = Key {
-        name: "otherwise".to_owned(),
-        meaning: "What becomes of connections that no rule matches: \"allow\", bundled once their \
-                  application asks, or \"leave-alone\""
+    let default_mode = Key {
+        name: "default-mode".to_owned(),
+        description: "Mode of connections that no rule matches: \"on-request\", bundled when the \
+                  application requests it, or \"never\""
             .to_owned(),
-        value: "\"allow\"".to_owned(),
+        value: "\"on-request\"".to_owned(),
         values: Vec::new(),
     };
     let netns = Key {
         name: "netns".to_owned(),
-        meaning: "Network namespaces whose connections are taken in instead of those of this one: \
-                  names under /run/netns or files, with wildcards if so wanted; of a process \
-                  /proc/PID/ns/net"
-            .to_owned(),
+        description:
+            "Network namespaces to serve instead of pillion's own: names under /run/netns, or \
+                  files such as /proc/PID/ns/net; wildcards are allowed"
+                .to_owned(),
         value: "[\"web\", \"cni-*\"]".to_owned(),
         values: Vec::new(),
     };
-    let choice = CHOICE.iter().map(|(name, value, meaning)| Key {
+    let conditions = CONDITIONS.iter().map(|(name, value, description)| Key {
         name: (*name).to_owned(),
-        meaning: (*meaning).to_owned(),
+        description: (*description).to_owned(),
         value: (*value).to_owned(),
         values: Vec::new(),
     });
     vec![
         Section {
             header: "",
-            meaning: "Of all connections, and of pillion itself.",
-            keys: [otherwise, netns]
+            description: "Settings of pillion and of unmatched connections.",
+            keys: [default_mode, netns]
                 .into_iter()
-                .chain(keys::<Telling>())
+                .chain(keys::<OutputConfig>())
                 .collect(),
         },
         Section {
             header: "[defaults]",
-            meaning: "What a rule does not say of how to bundle. Each can stand in a rule as well.",
+            description: "Defaults for keys that a rule does not set. Each key is allowed in a rule as well.",
             keys: keys::<Bundling>(),
         },
         Section {
             header: "[[rule]]",
-            meaning: "A rule; there may be many, and the first that matches a connection decides. \
-                      All of its conditions must hold.",
-            keys: choice.collect(),
+            description: "A rule. The first rule that matches a connection decides; all of its \
+                      conditions must hold.",
+            keys: conditions.collect(),
         },
     ]
 }
 
-/// The options of a struct, as keys.
+/// Returns the options of a struct as keys.
 fn keys<T: Args + Default + Serialize>() -> Vec<Key> {
     let defaults = toml::to_string(&T::default()).unwrap_or_default();
     let default_of = |name: &str| {
@@ -151,7 +152,7 @@ fn keys<T: Args + Default + Serialize>() -> Vec<Key> {
         let name = option.get_long()?;
         Some(Key {
             name: name.to_owned(),
-            meaning: option
+            description: option
                 .get_help()
                 .map(ToString::to_string)
                 .unwrap_or_default(),
@@ -165,44 +166,44 @@ fn keys<T: Args + Default + Serialize>() -> Vec<Key> {
     options.collect()
 }
 
-/// What an option that takes one of some words can be.
+/// Returns the possible values of an option, with their help.
 fn values(option: &Arg) -> Vec<String> {
     if !option.get_action().takes_values() {
         return Vec::new();
     }
     let values = option.get_possible_values().into_iter().map(|it| {
-        let meaning = it.get_help().map(|help| format!(": {help}"));
-        format!("\"{}\"{}", it.get_name(), meaning.unwrap_or_default())
+        let description = it.get_help().map(|help| format!(": {help}"));
+        format!("\"{}\"{}", it.get_name(), description.unwrap_or_default())
     });
     values.collect()
 }
 
-/// The file as it is installed: every key is there, and all but `otherwise` are comments.
+/// Returns the file as installed: every key is present, and all except `default-mode` are comments.
 #[must_use]
 pub fn example() -> String {
-    let mut text = "# Rules of `pillion attach --config`; pillion.toml(5) describes them. What is behind \
-                    a # without a\n# space is a key with its default, or with an example where there \
-                    is none.\n"
-        .to_owned();
+    let mut text =
+        "# Rules of `pillion attach --config`; see pillion.toml(5). A # without a space \
+                    precedes a key with its\n# default, or with an example.\n"
+            .to_owned();
     for Section {
         header,
-        meaning,
+        description,
         keys,
     } in sections()
     {
-        text += &format!("\n# {meaning}\n");
+        text += &format!("\n# {description}\n");
         if !header.is_empty() {
             text += &format!("#{header}\n");
         }
         for Key {
             name,
-            meaning,
+            description,
             value,
             values,
         } in keys
         {
-            let comment = if name == "otherwise" { "" } else { "#" };
-            text += &format!("\n# {meaning}.\n");
+            let comment = if name == "default-mode" { "" } else { "#" };
+            text += &format!("\n# {description}.\n");
             values.iter().for_each(|it| text += &format!("#   {it}\n"));
             text += &format!("{comment}{name} = {value}\n");
         }
@@ -226,12 +227,12 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_installed_as_it_is() {
+    fn example_is_valid_without_changes() {
         assert_eq!(loads(&example()), 0);
     }
 
     #[test]
-    fn words_that_a_key_can_have_are_told() {
+    fn example_lists_possible_values() {
         let example = example();
         for words in ["#   \"cwr\": ", "#   \"adaptive\": ", "#   \"smoothed\""] {
             assert!(example.contains(words), "{words} {example}");
@@ -240,18 +241,18 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_sound_once_it_is_no_comment() {
+    fn every_key_is_valid_once_uncommented() {
         let bare = |line: &str| match line.strip_prefix('#') {
             Some(rest) if !rest.starts_with(' ') => rest.to_owned(),
             _ => line.to_owned(),
         };
         let lines: Vec<String> = example().lines().map(bare).collect();
-        // The cgroup is looked for on this host, which may have none.
+        // This host may lack cgroup v2.
         let text = lines.join("\n").replace("cgroup = \"/\"\n", "");
-        // The target is refused without.
+        // `target` requires it.
         let text = text.replace("level = \"fixed\"", "level = \"adaptive\"");
         assert_eq!(loads(&text), 1);
-        for key in keys::<Rule>().into_iter().chain(keys::<Telling>()) {
+        for key in keys::<Rule>().into_iter().chain(keys::<OutputConfig>()) {
             let start = format!("{key} = ");
             assert!(lines.iter().any(|line| line.starts_with(&start)), "{key}");
         }

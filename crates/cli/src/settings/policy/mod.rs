@@ -1,4 +1,4 @@
-//! The file of rules that `attach --config` reads; docs/policy.md describes it.
+//! The rules file of `attach --config`; docs/reference/rules.md describes it.
 
 mod draft;
 mod example;
@@ -14,53 +14,53 @@ use toml::de::{DeTable, DeValue};
 
 use crate::settings::document::known::keys;
 use crate::settings::document::{self, Mistake, Value, span_of};
-use crate::settings::{BadInput, Bundling, Telling, idle_key, text};
+use crate::settings::{BadInput, Bundling, OutputConfig, text, unused_key};
 
 pub use draft::Draft;
 pub use example::{Key, Section, example, sections};
 pub use rule::{Peer, Ports, Rule, RuleMode};
 
-/// What becomes of connections that are not chosen.
+/// Mode of connections that no rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Otherwise {
-    /// Bundled once their application asks
+pub enum DefaultMode {
+    /// Bundled when the application requests it
     #[default]
-    Allow,
+    OnRequest,
     /// Never bundled
-    LeaveAlone,
+    Never,
 }
 
-impl Otherwise {
-    /// The mode of such connections; where applications ask, they get at most these options.
+impl DefaultMode {
+    /// Returns the mode for the programs; `options` limit what applications can request.
     #[must_use]
     pub fn mode(self, options: Options) -> Mode {
         match self {
-            Self::Allow => Mode::Allow(options),
-            Self::LeaveAlone => Mode::LeaveAlone,
+            Self::OnRequest => Mode::OnRequest(options),
+            Self::Never => Mode::Never,
         }
     }
 }
 
-/// What a file says.
+/// Contents of a rules file.
 #[derive(Debug, Clone)]
 pub struct File {
     /// The policy for this network namespace, with the rules in their order.
     pub policy: Policy,
-    /// The network namespaces that are served; none: this one.
+    /// Network namespaces to serve; if empty, this one.
     pub namespaces: Vec<NamespaceName>,
-    /// What is told beside the log.
-    pub telling: Telling,
+    /// Log, metrics and totals.
+    pub output: OutputConfig,
 }
 
-/// Reads a file of rules.
+/// Loads a rules file.
 ///
 /// # Errors
-/// [`BadInput`] with a line for each mistake: `FILE:LINE:COLUMN: what; remedy`, or one
-/// that says why the file cannot be read.
+/// [`BadInput`] with a line `FILE:LINE:COLUMN: mistake; remedy` for each mistake, or with the reason
+/// why the file cannot be read.
 pub fn load(path: &Path, allow_unsafe: bool) -> Result<File, BadInput> {
-    crate::settings::host_name::for_a_file(|| {
-        document::load(path, "docs/policy.md", |document, mistakes| {
+    crate::settings::host_name::with_file_resolver(|| {
+        document::load(path, "docs/reference/rules.md", |document, mistakes| {
             read(document, allow_unsafe, mistakes)
         })
     })
@@ -71,43 +71,43 @@ pub fn load(path: &Path, allow_unsafe: bool) -> Result<File, BadInput> {
 struct Namespaces(#[serde(with = "text::list")] Vec<NamespaceName>);
 
 fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> File {
-    let (mut defaults, mut of_all) = (DeTable::new(), Bundling::default());
-    let mut otherwise = Otherwise::default();
+    let (mut defaults, mut default_options) = (DeTable::new(), Bundling::default());
+    let mut default_mode = DefaultMode::default();
     let mut tables: &[Value] = &[];
     let mut namespaces = Namespaces::default();
-    let (known, mut telling) = (keys::<Telling>(), DeTable::new());
+    let (known, mut output) = (keys::<OutputConfig>(), DeTable::new());
     for (key, value) in document {
         match (key.get_ref().as_ref(), value.get_ref()) {
             ("rule", DeValue::Array(array)) => tables = array,
             ("rule", _) => mistakes.push(Mistake::new(
                 key.span(),
-                "`rule` is no list of tables; begin each rule with [[rule]]",
+                "`rule` is not a list of tables; start each rule with [[rule]]",
             )),
-            ("defaults", _) => (defaults, of_all) = document::defaults(value, &[], mistakes),
-            ("otherwise", _) => {
-                otherwise = document::read(value, mistakes).unwrap_or(Otherwise::LeaveAlone);
+            ("defaults", _) => (defaults, default_options) = document::defaults(value, &[], mistakes),
+            ("default-mode", _) => {
+                default_mode = document::read(value, mistakes).unwrap_or(DefaultMode::Never);
             }
             ("netns", _) => namespaces = document::read(value, mistakes).unwrap_or_default(),
-            (of_telling, _) if known.iter().any(|known| known == of_telling) => {
-                telling.insert(key.clone(), value.clone());
+            (key_name, _) if known.iter().any(|known| known == key_name) => {
+                output.insert(key.clone(), value.clone());
             }
             (unknown, _) => mistakes.push(Mistake::new(
                 key.span(),
                 format!(
-                    "unknown key `{unknown}`; a file has the keys `otherwise`, `netns`, `{}`, and [defaults] \
-                     and [[rule]] tables",
+                    "unknown key `{unknown}`; expected `default-mode`, `netns`, `{}`, [defaults] or \
+                     [[rule]]",
                     known.join("`, `")
                 ),
             )),
         }
     }
-    if !document.contains_key("rule") && !document.contains_key("otherwise") {
-        let text = "no rule; begin one with [[rule]], or say otherwise = \"allow\" or \
-                    \"leave-alone\" of all connections";
+    if !document.contains_key("rule") && !document.contains_key("default-mode") {
+        let text = "no rule; start one with [[rule]], or set default-mode = \"on-request\" or \
+                    \"never\" for all connections";
         mistakes.push(Mistake::new(0..0, text));
     }
-    if otherwise == Otherwise::Allow {
-        rule::refuse(&of_all.options, &defaults, allow_unsafe, mistakes);
+    if default_mode == DefaultMode::OnRequest {
+        rule::refuse(&default_options.options, &defaults, allow_unsafe, mistakes);
     }
     let mut rows = 0;
     let mut rules = Vec::new();
@@ -123,38 +123,38 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
         }
         rules.push(rule);
     }
-    // What follows from a mistake is none.
+    // Consequences of another mistake are not reported.
     if rules.len() == tables.len() {
-        mistakes.extend(idle_default(&of_all.options, &defaults, &rules));
+        mistakes.extend(unused_default(&default_options.options, &defaults, &rules));
     }
-    let telling = Spanned::new(0..0, DeValue::Table(telling));
+    let output = Spanned::new(0..0, DeValue::Table(output));
     let named = namespaces.0.into_iter();
     File {
         policy: Policy {
             rules,
-            otherwise: otherwise.mode(of_all.options),
+            default_mode: default_mode.mode(default_options.options),
             scope: Scope::ThisNamespace,
             ..Policy::default()
         },
-        // A file outlives the processes whose numbers it could have.
+        // A number is a name here: a file outlives the process of a PID.
         namespaces: named.map(NamespaceName::without_process).collect(),
-        telling: document::read(&telling, mistakes).unwrap_or_default(),
+        output: document::read(&output, mistakes).unwrap_or_default(),
     }
 }
 
-/// What `[defaults]` say to no effect, whichever rule takes them.
-fn idle_default(
-    of_all: &Options,
+/// Finds a key of `[defaults]` that every rule makes ineffective.
+fn unused_default(
+    default_options: &Options,
     defaults: &DeTable,
     rules: &[pillion_bpf::Rule],
 ) -> Option<Mistake> {
-    let (key, text) = idle_key(of_all)?;
-    let is_of_use = rules.iter().any(|rule| match &rule.mode {
-        Mode::Bundle(options) | Mode::Allow(options) => idle_key(options).is_none(),
-        Mode::Companions | Mode::LeaveAlone => false,
+    let (key, text) = unused_key(default_options)?;
+    let is_used = rules.iter().any(|rule| match &rule.mode {
+        Mode::Bundle(options) | Mode::OnRequest(options) => unused_key(options).is_none(),
+        Mode::TcpOptions | Mode::Never => false,
     });
     let span = span_of(defaults, &[key]).unwrap_or(0..0);
-    (!is_of_use).then(|| Mistake::new(span, text))
+    (!is_used).then(|| Mistake::new(span, text))
 }
 
 #[cfg(test)]

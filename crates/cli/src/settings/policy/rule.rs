@@ -1,4 +1,4 @@
-//! A rule as a file has it, and the values of its conditions.
+//! A rule of the file, and the values of its conditions.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 use pillion_bpf::{
-    CgroupName, Companion, Companions, ContainerChoice, ContainerLabel, ContainerName, Direction,
-    Mode, Options,
+    CgroupName, ContainerChoice, ContainerLabel, ContainerName, Direction, Mode, Options,
+    TcpOption, TcpOptions,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -19,74 +19,74 @@ use toml::de::{DeTable, DeValue};
 use crate::settings::document::known::{flattened, keys};
 use crate::settings::document::{self, Mistake, Value, merge, span_of};
 use crate::settings::host_name::{addresses, is_name};
-use crate::settings::{BadInput, idle_key, refuse_unsafe, text};
+use crate::settings::{BadInput, refuse_unsafe, text, unused_key};
 
-/// A rule as a file has it: conditions, all of which must hold, and what becomes of the
+/// A rule of the file: its conditions, which must all hold, and the mode and options of matching
 /// connections.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(remote = "Self", default, rename_all = "kebab-case")]
 pub struct Rule {
-    /// Ports of which the connection has one, at either end.
+    /// Ports at either end.
     #[serde(with = "text::list")]
-    pub ports: Vec<Ports>,
-    /// Ports of this host's end.
+    pub port: Vec<Ports>,
+    /// Ports of this host.
     #[serde(with = "text::list")]
-    pub local_ports: Vec<Ports>,
-    /// Ports of the peer's end.
+    pub local_port: Vec<Ports>,
+    /// Ports of the peer.
     #[serde(with = "text::list")]
-    pub remote_ports: Vec<Ports>,
-    /// Networks of the peer.
+    pub remote_port: Vec<Ports>,
+    /// Addresses, networks or host names of the peer.
     #[serde(with = "text::list")]
-    pub peers: Vec<Peer>,
-    /// The socket's cgroup, or one above it.
+    pub peer: Vec<Peer>,
+    /// Cgroups of the socket, or above it.
     #[serde(with = "text::list")]
     pub cgroup: Vec<CgroupName>,
-    /// The container that the socket is of, by its name.
+    /// Names of the socket's container.
     #[serde(with = "text::list")]
     pub container: Vec<ContainerName>,
-    /// The container that the socket is of, by a label.
+    /// Labels of the socket's container.
     #[serde(with = "text::list")]
     pub container_label: Vec<ContainerLabel>,
-    /// The user whose the socket is.
+    /// User id of the socket's creator.
     #[serde(deserialize_with = "uid")]
     pub uid: Option<u32>,
-    /// Who opened the connection.
+    /// The end that opened the connection.
     pub direction: Option<Direction>,
-    /// What becomes of them.
+    /// The mode of connections that match.
     pub mode: RuleMode,
-    /// How they are bundled.
+    /// Bundling options.
     #[serde(flatten)]
     pub options: Options,
-    /// What of TCP's own they get.
+    /// TCP options to set.
     #[serde(flatten)]
-    pub companions: Companions,
+    pub tcp_options: TcpOptions,
 }
 
 flattened!(Rule);
 
-/// What becomes of the connections that a rule matches.
+/// Mode of the connections that a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleMode {
-    /// The connections are bundled, unless their application declines.
+    /// Bundle, unless the application declines.
     #[default]
     Bundle,
-    /// The connections are bundled once their application asks.
-    Allow,
-    /// The connections get companions, and are not bundled.
-    Companions,
-    /// The connections get no companions, and are not bundled.
-    LeaveAlone,
+    /// Bundle when the application requests it.
+    OnRequest,
+    /// Set TCP options, but never bundle.
+    TcpOptions,
+    /// Neither bundle nor set TCP options.
+    Never,
 }
 
 impl From<Rule> for pillion_bpf::Rule {
     fn from(rule: Rule) -> Self {
         let ranges = |ports: Vec<Ports>| ports.into_iter().map(|Ports(range)| range).collect();
         Self {
-            ports: ranges(rule.ports),
-            local_ports: ranges(rule.local_ports),
-            remote_ports: ranges(rule.remote_ports),
-            peers: rule.peers.into_iter().flat_map(|peer| peer.nets).collect(),
+            ports: ranges(rule.port),
+            local_ports: ranges(rule.local_port),
+            remote_ports: ranges(rule.remote_port),
+            peers: rule.peer.into_iter().flat_map(|peer| peer.nets).collect(),
             cgroups: rule.cgroup,
             containers: ContainerChoice {
                 names: rule.container,
@@ -96,16 +96,16 @@ impl From<Rule> for pillion_bpf::Rule {
             direction: rule.direction,
             mode: match rule.mode {
                 RuleMode::Bundle => Mode::Bundle(rule.options),
-                RuleMode::Allow => Mode::Allow(rule.options),
-                RuleMode::Companions => Mode::Companions,
-                RuleMode::LeaveAlone => Mode::LeaveAlone,
+                RuleMode::OnRequest => Mode::OnRequest(rule.options),
+                RuleMode::TcpOptions => Mode::TcpOptions,
+                RuleMode::Never => Mode::Never,
             },
-            companions: rule.companions,
+            tcp_options: rule.tcp_options,
         }
     }
 }
 
-/// Reads one rule, with the defaults for what it does not say; none if that is impossible.
+/// Reads one rule, with the defaults for keys that it does not set; `None` if it has a mistake.
 pub(super) fn read(
     value: &Value,
     defaults: &DeTable,
@@ -113,7 +113,7 @@ pub(super) fn read(
     mistakes: &mut Vec<Mistake>,
 ) -> Option<pillion_bpf::Rule> {
     let DeValue::Table(own) = value.get_ref() else {
-        let text = "no table; begin each rule with [[rule]]";
+        let text = "not a table; start each rule with [[rule]]";
         mistakes.push(Mistake::new(value.span(), text));
         return None;
     };
@@ -121,34 +121,34 @@ pub(super) fn read(
     let mode = own.get("mode");
     let mode = mode.and_then(|mode| document::read(mode, &mut Vec::new()));
     let mode = mode.unwrap_or_default();
-    mistakes.extend(surplus(own, mode));
-    mistakes.extend(cgroup_twice(own));
+    mistakes.extend(excluded_keys(own, mode));
+    mistakes.extend(cgroup_and_container(own));
     let mut whole = match mode {
-        RuleMode::LeaveAlone => DeTable::new(),
+        RuleMode::Never => DeTable::new(),
         _ => defaults.clone(),
     };
     merge(&mut whole, own);
     let span = value.span();
     let whole = Spanned::new(span.clone(), DeValue::Table(whole));
     let rule: Rule = document::read(&whole, mistakes)?;
-    if matches!(mode, RuleMode::Bundle | RuleMode::Allow) {
+    if matches!(mode, RuleMode::Bundle | RuleMode::OnRequest) {
         let keys = whole.get_ref().as_table().unwrap_or(own);
         refuse(&rule.options, keys, allow_unsafe, mistakes);
-        // Those of all rules may be there for others.
-        if let Some((key, text)) = idle_key(&rule.options)
+        // A key of [defaults] may have an effect in other rules.
+        if let Some((key, text)) = unused_key(&rule.options)
             && let Some(value) = own.get(key)
         {
             mistakes.push(Mistake::new(value.span(), text));
         }
     }
-    if mode == RuleMode::Companions && rule.companions.is_empty() && mistakes.len() == known {
-        let text = format!("no companion; give one of {}", companions().join(", "));
+    if mode == RuleMode::TcpOptions && rule.tcp_options.is_empty() && mistakes.len() == known {
+        let text = format!("no TCP option; set one of {}", tcp_options().join(", "));
         mistakes.push(Mistake::new(span, text));
     }
     Some(rule.into())
 }
 
-/// Refuses what is unsafe, unless that is allowed.
+/// Refuses unsafe options, unless `allowed`.
 pub(super) fn refuse(
     options: &Options,
     keys: &DeTable,
@@ -161,32 +161,33 @@ pub(super) fn refuse(
     }
 }
 
-/// What a rule says of connections that its mode does not have.
-fn surplus<'a>(own: &'a DeTable, mode: RuleMode) -> impl Iterator<Item = Mistake> + use<'a> {
-    let (options, companions) = (keys::<Options>(), companions());
+/// Finds keys of a rule that its mode excludes.
+fn excluded_keys<'a>(own: &'a DeTable, mode: RuleMode) -> impl Iterator<Item = Mistake> + use<'a> {
+    let (options, tcp_options) = (keys::<Options>(), tcp_options());
     own.keys().filter_map(move |key| {
         let is_of = |names: &[String]| names.iter().any(|name| name == key.get_ref());
-        let why = match mode {
-            RuleMode::Companions if is_of(&options) => {
-                "says how to bundle what gets companions alone"
-            }
-            RuleMode::LeaveAlone if is_of(&options) => "says how to bundle what is left alone",
-            RuleMode::LeaveAlone if companions.contains(&name(key)) => {
-                "is a companion of what is left alone"
-            }
+        let mode = match mode {
+            RuleMode::TcpOptions if is_of(&options) => "tcp-options",
+            RuleMode::Never if is_of(&options) || tcp_options.contains(&name(key)) => "never",
             _ => return None,
         };
-        let text = format!("`{}` {why}; remove it", key.get_ref());
+        let text = format!(
+            "`{}` has no effect with mode = \"{mode}\"; remove it",
+            key.get_ref()
+        );
         Some(Mistake::new(key.span(), text))
     })
 }
 
-/// A container's sockets are of its cgroup.
-fn cgroup_twice(own: &DeTable) -> Option<Mistake> {
-    let of_containers = |key: &&Spanned<Cow<str>>| name(key).starts_with("container");
-    let key = own.keys().find(of_containers)?;
+/// Finds a rule with both `cgroup` and a container, which is a cgroup itself.
+fn cgroup_and_container(own: &DeTable) -> Option<Mistake> {
+    let is_container = |key: &&Spanned<Cow<str>>| name(key).starts_with("container");
+    let key = own.keys().find(is_container)?;
     own.contains_key("cgroup").then(|| {
-        let text = format!("`{}` is a cgroup already; leave `cgroup` out", name(key));
+        let text = format!(
+            "`{}` cannot be combined with `cgroup`; remove one of them",
+            name(key)
+        );
         Mistake::new(key.span(), text)
     })
 }
@@ -195,11 +196,11 @@ fn name<'a>(key: &'a Spanned<Cow<str>>) -> &'a str {
     key.get_ref()
 }
 
-fn companions() -> Vec<&'static str> {
-    Companion::ALL.iter().map(|one| one.name()).collect()
+fn tcp_options() -> Vec<&'static str> {
+    TcpOption::ALL.iter().map(|one| one.name()).collect()
 }
 
-// What the values of a rule's conditions must be.
+// Values of conditions.
 
 /// A port from 1 to 65535, or a range of them, as in `8000-8100`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -227,12 +228,11 @@ impl fmt::Display for Ports {
     }
 }
 
-/// A network, an address as one of a single host, or a host's name: the addresses that it has when it
-/// is read.
+/// A network, an address, or a host name, which is resolved when it is parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     text: String,
-    /// One network; of a name, a host for each of its addresses.
+    /// The network, or one host for each address of the name.
     pub nets: Vec<IpNet>,
 }
 
@@ -261,10 +261,10 @@ impl From<IpAddr> for Peer {
     }
 }
 
-/// The addresses of a host by its name.
+/// Resolves a host name to single-host networks, sorted.
 fn resolve(name: &str) -> Result<Vec<IpNet>, BadInput> {
     if !is_name(name) {
-        let expected = "expected an address, a network or a host's name, as in 192.0.2.0/24, \
+        let expected = "expected an address, a network or a host name, as in 192.0.2.0/24, \
                         2001:db8::/32 or game.example.org";
         return Err(expected.into());
     }
@@ -280,7 +280,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// A user's numeric id: the last one stands for any.
+/// Reads a numeric user id; `u32::MAX` stands for any user in the programs.
 pub(super) fn uid<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     let id = u32::deserialize(from).ok().filter(|id| *id != u32::MAX);
     let expected = "expected a user's numeric id, as in 1000";

@@ -2,10 +2,11 @@ use std::fs;
 use std::time::Duration;
 
 use pillion_bpf::{
-    Companions, ContainerChoice, Direction, Level, Mode, Options, Rule, Target, ThinTest,
+    ContainerChoice, Direction, Level, Mode, Options, Rule, Target, TcpOptions, ThinTest,
 };
 
 use super::*;
+use crate::log::LogLevel;
 
 /// Reads a file with this text; on mistakes, gives their lines without the file's name.
 fn read_text(text: impl AsRef<[u8]>) -> Result<Vec<Rule>, Vec<String>> {
@@ -30,23 +31,26 @@ fn mistakes(text: impl AsRef<[u8]>) -> Vec<String> {
 
 fn options(rule: &Rule) -> Options {
     match rule.mode {
-        Mode::Bundle(options) | Mode::Allow(options) => options,
-        Mode::Companions | Mode::LeaveAlone => panic!("{rule:?}"),
+        Mode::Bundle(options) | Mode::OnRequest(options) => options,
+        Mode::TcpOptions | Mode::Never => panic!("{rule:?}"),
     }
 }
 
 #[test]
-fn the_example_is_read_as_it_says() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/pillion.toml");
-    // The cgroup is looked for on this host, which may have none.
+fn example_of_the_docs_has_its_described_rules() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/rules.toml"
+    );
+    // This host may lack cgroup v2.
     let text = fs::read_to_string(path).unwrap();
     let rules = read_text(text.replace("cgroup = \"/\"\n", "")).unwrap();
     let [exception, sensors, chat, game, terminals, contained, orders] = &rules[..] else {
         panic!("{rules:?}")
     };
-    assert_eq!(exception.mode, Mode::LeaveAlone);
+    assert_eq!(exception.mode, Mode::Never);
     assert_eq!(exception.peers.len(), 2);
-    assert!(matches!(chat.mode, Mode::Allow(_)), "{chat:?}");
+    assert!(matches!(chat.mode, Mode::OnRequest(_)), "{chat:?}");
     assert_eq!(game.local_ports, [7777..=7777, 8000..=8100]);
     assert_eq!(game.direction, Some(Direction::Accept));
     assert_eq!(options(game).max_packets, Some(2));
@@ -65,22 +69,22 @@ fn the_example_is_read_as_it_says() {
     assert_eq!(orders.peers, ["192.0.2.17/32".parse().unwrap()]);
     assert_eq!(options(orders).level, Level::Adaptive);
     assert_eq!(options(orders).target.map(Target::ppm), Some(5_000));
-    assert!(options(orders).without_sack && options(orders).retransmissions);
+    assert!(options(orders).without_sack && options(orders).bundle_retransmissions);
     let ms = |ms| Some(Duration::from_millis(ms));
-    assert!(game.companions.is_empty());
-    assert_eq!(sensors.mode, Mode::Companions);
-    assert!(sensors.companions.linear_timeouts && sensors.companions.nodelay);
-    assert_eq!(sensors.companions.user_timeout, ms(30_000));
-    let orders = orders.companions;
+    assert!(game.tcp_options.is_empty());
+    assert_eq!(sensors.mode, Mode::TcpOptions);
+    assert!(sensors.tcp_options.linear_timeouts && sensors.tcp_options.nodelay);
+    assert_eq!(sensors.tcp_options.user_timeout, ms(30_000));
+    let orders = orders.tcp_options;
     assert_eq!((orders.rto_min, orders.delack_max), (ms(100), ms(40)));
     assert_eq!(orders.congestion, "reno".parse().ok());
 }
 
 #[test]
-fn every_key_is_in_the_example_and_in_the_manual() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/");
-    let example = fs::read_to_string(format!("{folder}pillion.toml")).unwrap();
-    let manual = fs::read_to_string(format!("{folder}policy.md")).unwrap();
+fn every_key_is_in_the_example_and_the_manual() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/");
+    let example = fs::read_to_string(format!("{folder}rules.toml")).unwrap();
+    let manual = fs::read_to_string(format!("{folder}rules.md")).unwrap();
     for key in keys::<super::Rule>() {
         let given = format!("\n{key} = ");
         assert!(example.contains(&given), "{key}");
@@ -89,54 +93,54 @@ fn every_key_is_in_the_example_and_in_the_manual() {
 }
 
 #[test]
-fn a_rule_without_conditions_takes_all_with_the_defaults() {
+fn rule_without_conditions_matches_all_with_the_defaults() {
     assert_eq!(read_text("[[rule]]\n").unwrap(), [Rule::default()]);
 }
 
 #[test]
-fn every_mistake_is_told_with_its_place_and_a_remedy() {
+fn every_mistake_has_its_position_and_a_remedy() {
     let text = "\
 [defaults]
 thin = \"sometimes\"
-ports = 1
+port = 1
 [[rule]]
-ports = [0, 70000, \"9-8\", \"http\", 7777]
-  peers = [\"10.0.0.0/33\", 4]
+port = [0, 70000, \"9-8\", \"http\", 7777]
+  peer = [\"10.0.0.0/33\", 4]
 uid = -1
 direction = \"both\"
 max-packets = \"2\"
 max-bytes = 4294967296
 [[rule]]
-local-ports = []
+local-port = []
 prot = 5
 reaction = \"panic\"
 without-sack = 1
 [[rule]]
-mode = \"leave-alone\"
+mode = \"never\"
 thin = \"always\"
 [other]
 ";
     let ports = "expected a port from 1 to 65535, or a range as in \"8000-8100\"";
     let expected = [
         "2:8: `sometimes`; expected dpifl[:MS], spifl:N or always",
-        "3:1: unknown key `ports`; known: linear-timeouts, nodelay, ",
-        &format!("5:10: `0`; {ports}"),
-        &format!("5:13: `70000`; {ports}"),
-        &format!("5:20: `9-8`; {ports}"),
-        &format!("5:27: `http`; {ports}"),
-        "6:12: `10.0.0.0/33`; expected an address, a network or a host's name, as in 192.0.2.0/24,",
-        "6:27: `4`; expected an address, a network or a host's name",
+        "3:1: unknown key `port`; known: linear-timeouts, nodelay, ",
+        &format!("5:9: `0`; {ports}"),
+        &format!("5:12: `70000`; {ports}"),
+        &format!("5:19: `9-8`; {ports}"),
+        &format!("5:26: `http`; {ports}"),
+        "6:11: `10.0.0.0/33`; expected an address, a network or a host name, as in 192.0.2.0/24,",
+        "6:26: `4`; expected an address, a network or a host name",
         "7:7: `-1`; expected a user's numeric id, as in 1000",
         "8:13: `both`; expected \"connect\" or \"accept\"",
-        "9:15: `2`; expected segments, 1 to 2047, or 0 for no limit",
-        "10:13: `4294967296`; expected bytes, 2 (a new one, and one that rides along) or more, or 0",
-        "12:15: an empty list; for any, leave the key out",
-        "13:1: unknown key `prot`; known: ports, local-ports",
+        "9:15: `2`; expected 1 to 2047 segments, or 0 for no limit",
+        "10:13: `4294967296`; expected at least 2 bytes (one new, one bundled), or 0",
+        "12:14: an empty list; remove the key to match any value",
+        "13:1: unknown key `prot`; known: port, local-port",
         "14:12: `panic`; expected \"cwr\" or \"tfrc-sp\" or \"none\"",
         "15:16: `1`; expected true or false",
-        "18:1: `thin` says how to bundle what is left alone; remove it",
-        "19:2: unknown key `other`; a file has the keys `otherwise`, `netns`, `metrics`, `totals-every`, \
-         `stats`, and [defaults] and [[rule]] tables",
+        "18:1: `thin` has no effect with mode = \"never\"; remove it",
+        "19:2: unknown key `other`; expected `default-mode`, `netns`, `log-level`, `log-totals`, \
+         `metrics`, `stats`, [defaults] or [[rule]]",
     ];
     let found = mistakes(text);
     for (found, expected) in found.iter().zip(expected) {
@@ -146,91 +150,91 @@ thin = \"always\"
 }
 
 #[test]
-fn what_is_no_toml_is_told_once_a_line_and_nothing_that_follows_from_it() {
-    let found = mistakes("[[rule]]\nuid = \"me\"\nports = = 1\n[[rule]\nuid = 2\n");
+fn invalid_toml_is_reported_once_per_line_without_consequences() {
+    let found = mistakes("[[rule]]\nuid = \"me\"\nport = = 1\n[[rule]\nuid = 2\n");
     let [uid, ports, header] = &found[..] else {
         panic!("{found:#?}")
     };
     assert_eq!(uid, "2:7: `me`; expected a user's numeric id, as in 1000");
-    assert!(ports.starts_with("3:9: no TOML: "), "{ports}");
-    assert!(header.starts_with("4:8: no TOML: "), "{header}");
+    assert!(ports.starts_with("3:8: invalid TOML: "), "{ports}");
+    assert!(header.starts_with("4:8: invalid TOML: "), "{header}");
     let twice = mistakes("[[rule]]\nuid = 1\nuid = 2\n");
     assert!(
-        twice[0].starts_with("3:1: no TOML: duplicate key"),
+        twice[0].starts_with("3:1: invalid TOML: duplicate key"),
         "{twice:#?}"
     );
     assert_eq!(twice.len(), 1);
 }
 
 #[test]
-fn a_file_without_rules_is_a_mistake() {
-    let expected = "1:1: no rule; begin one with [[rule]], or say otherwise = \"allow\" or \"leave-alone\" of all \
+fn file_without_rules_or_default_mode_is_invalid() {
+    let expected = "1:1: no rule; start one with [[rule]], or set default-mode = \"on-request\" or \"never\" for all \
                     connections";
     assert_eq!(mistakes(""), [expected]);
     assert_eq!(mistakes("# nothing\n"), [expected]);
     assert_eq!(
         mistakes("[rule]\nuid = 1\n"),
-        ["1:2: `rule` is no list of tables; begin each rule with [[rule]]"]
+        ["1:2: `rule` is not a list of tables; start each rule with [[rule]]"]
     );
     assert_eq!(
         mistakes("rule = [1]"),
-        ["1:9: no table; begin each rule with [[rule]]"]
+        ["1:9: not a table; start each rule with [[rule]]"]
     );
 }
 
 #[test]
-fn companions_go_with_bundling_or_alone_and_not_with_leaving_alone() {
+fn tcp_options_apply_with_bundling_or_without_but_not_to_never() {
     let text = "\
 [defaults]
 nodelay = true
 [[rule]]
 linear-timeouts = true
 [[rule]]
-mode = \"companions\"
+mode = \"tcp-options\"
 nodelay = false
-rto-min = 62.5
+rto-min = \"62.5ms\"
 [[rule]]
-mode = \"leave-alone\"
+mode = \"never\"
 ";
     let rules = read_text(text).unwrap();
     let modes: Vec<_> = rules.iter().map(|rule| rule.mode).collect();
     let bundle = Mode::Bundle(Options::default());
-    assert_eq!(modes, [bundle, Mode::Companions, Mode::LeaveAlone]);
-    assert!(rules[0].companions.nodelay && rules[0].companions.linear_timeouts);
+    assert_eq!(modes, [bundle, Mode::TcpOptions, Mode::Never]);
+    assert!(rules[0].tcp_options.nodelay && rules[0].tcp_options.linear_timeouts);
     let rto_min = Some(Duration::from_micros(62_500));
-    let alone = Companions {
+    let alone = TcpOptions {
         rto_min,
-        ..Companions::default()
+        ..TcpOptions::default()
     };
-    assert_eq!(rules[1].companions, alone);
+    assert_eq!(rules[1].tcp_options, alone);
 }
 
 #[test]
-fn mistakes_about_companions_are_told() {
+fn mistakes_in_tcp_options_are_reported() {
     let text = "\
 [[rule]]
-rto-min = 0
-delack-max = \"40\"
-user-timeout = 0.5
+rto-min = \"0s\"
+delack-max = 40
+user-timeout = \"0.5ms\"
 congestion = \"nosuch\"
 [[rule]]
-mode = \"companions\"
+mode = \"tcp-options\"
 thin = \"always\"
 nodelay = true
 [[rule]]
-mode = \"companions\"
+mode = \"tcp-options\"
 [[rule]]
-mode = \"leave-alone\"
+mode = \"never\"
 nodelay = true
 ";
     let expected = [
-        "2:11: `0`; expected milliseconds from ",
-        "3:14: `40`; expected a number",
-        "4:16: `0.5`; expected whole milliseconds from 1",
+        "2:11: `0s`; expected ",
+        "3:14: invalid duration `40`: add a unit, as in `40ms` or `40s`",
+        "4:16: `0.5ms`; expected whole milliseconds",
         "5:14: no congestion control `nosuch`; the kernel offers: ",
-        "8:1: `thin` says how to bundle what gets companions alone; remove it",
-        "10:1: no companion; give one of linear-timeouts, nodelay, rto-min, ",
-        "14:1: `nodelay` is a companion of what is left alone; remove it",
+        "8:1: `thin` has no effect with mode = \"tcp-options\"; remove it",
+        "10:1: no TCP option; set one of linear-timeouts, nodelay, rto-min, ",
+        "14:1: `nodelay` has no effect with mode = \"never\"; remove it",
     ];
     let found = mistakes(text);
     for (expected, found) in expected.iter().zip(&found) {
@@ -240,32 +244,32 @@ nodelay = true
 }
 
 #[test]
-fn what_is_unsafe_must_be_allowed_on_the_command_line() {
+fn unsafe_option_needs_permission_of_the_command_line() {
     let text = "[[rule]]\nreaction = \"none\"\n";
     let found = mistakes(text);
     assert!(
         found[0].starts_with("2:12: --reaction none takes"),
         "{found:?}"
     );
-    assert!(found[0].contains("say --unsafe"), "{found:?}");
-    let of_all = "[defaults]\nreaction = \"none\"\n[[rule]]\nuid = 1\n[[rule]]\n";
-    let found = mistakes(of_all);
+    assert!(found[0].contains("add --unsafe"), "{found:?}");
+    let in_defaults = "[defaults]\nreaction = \"none\"\n[[rule]]\nuid = 1\n[[rule]]\n";
+    let found = mistakes(in_defaults);
     assert!(found[0].starts_with("2:12: --reaction"), "{found:?}");
     assert_eq!(found.len(), 1, "{found:?}");
 }
 
 #[test]
-fn what_no_rule_matches_is_left_to_applications_unless_the_file_says_otherwise() {
-    let otherwise = |text: &str| read_policy(text).unwrap().otherwise;
+fn default_mode_is_on_request_unless_the_file_sets_it() {
+    let default_mode = |text: &str| read_policy(text).unwrap().default_mode;
     let defaults = "[defaults]\nmax-packets = 3\n[[rule]]\nuid = 1\n";
     let options = Options {
         max_packets: Some(3),
         ..Options::default()
     };
-    assert_eq!(otherwise(defaults), Mode::Allow(options));
-    let with = |word| otherwise(&format!("otherwise = \"{word}\"\n{defaults}"));
-    assert_eq!(with("leave-alone"), Mode::LeaveAlone);
-    let alone = read_policy("otherwise = \"allow\"\n").unwrap();
+    assert_eq!(default_mode(defaults), Mode::OnRequest(options));
+    let with = |word| default_mode(&format!("default-mode = \"{word}\"\n{defaults}"));
+    assert_eq!(with("never"), Mode::Never);
+    let alone = read_policy("default-mode = \"on-request\"\n").unwrap();
     assert_eq!(
         alone,
         Policy {
@@ -273,32 +277,32 @@ fn what_no_rule_matches_is_left_to_applications_unless_the_file_says_otherwise()
             ..Policy::default()
         }
     );
-    let expected = "1:13: `yes`; expected \"allow\" or \"leave-alone\"";
-    assert_eq!(mistakes("otherwise = \"yes\"\n"), [expected]);
+    let expected = "1:16: `yes`; expected \"on-request\" or \"never\"";
+    assert_eq!(mistakes("default-mode = \"yes\"\n"), [expected]);
 }
 
 #[test]
-fn a_rule_may_leave_it_to_the_application() {
-    let rules = read_text("[[rule]]\nmode = \"allow\"\nmax-packets = 2\n").unwrap();
-    assert!(matches!(rules[0].mode, Mode::Allow(options) if options.max_packets == Some(2)));
+fn rule_with_mode_on_request_waits_for_the_application() {
+    let rules = read_text("[[rule]]\nmode = \"on-request\"\nmax-packets = 2\n").unwrap();
+    assert!(matches!(rules[0].mode, Mode::OnRequest(options) if options.max_packets == Some(2)));
 }
 
 #[test]
-fn more_than_the_kernels_table_holds_is_told_at_the_rule_too_many() {
+fn too_many_rows_are_reported_at_the_first_rule_beyond() {
     let ports: Vec<_> = (1..=40).map(|port| port.to_string()).collect();
-    let rule = format!("[[rule]]\nports = [{}]\n", ports.join(", "));
+    let rule = format!("[[rule]]\nport = [{}]\n", ports.join(", "));
     let found = mistakes(rule.repeat(2));
     assert_eq!(found.len(), 1);
     assert!(
-        found[0].starts_with("3:1: the rules take 80 rows of 64"),
+        found[0].starts_with("3:1: the rules require 80 rows, but the kernel's table has 64: "),
         "{found:?}"
     );
 }
 
 #[test]
-fn columns_count_characters_and_any_bytes_are_survived() {
-    assert!(mistakes("[[rule]]\nü = 1\n")[0].starts_with("2:1: no TOML"));
-    assert!(mistakes("[[rule]]\npeers = [\"ü\", 1]\n")[1].starts_with("2:15: `1`"));
+fn columns_count_characters_and_invalid_utf8_is_reported() {
+    assert!(mistakes("[[rule]]\nü = 1\n")[0].starts_with("2:1: invalid TOML"));
+    assert!(mistakes("[[rule]]\npeer = [\"ü\", 1]\n")[1].starts_with("2:14: `1`"));
     assert_eq!(
         mistakes(b"[[rule]]\nuid = 1 # \xff\n"),
         ["2:11: not UTF-8; save the file as UTF-8"]
@@ -307,25 +311,25 @@ fn columns_count_characters_and_any_bytes_are_survived() {
 }
 
 #[test]
-fn of_very_many_mistakes_the_first_hundred_are_told_at_once() {
+fn only_the_first_hundred_mistakes_are_listed() {
     for (rows, more) in [
         ("x = = 1\n", "19900 more"),
         ("[[rule]]\nuid = []\n", "more mistakes"),
     ] {
-        let told = mistakes(rows.repeat(20_000));
-        assert_eq!(told.len(), 101);
-        assert!(told[100].contains(more), "{}", told[100]);
+        let lines = mistakes(rows.repeat(20_000));
+        assert_eq!(lines.len(), 101);
+        assert!(lines[100].contains(more), "{}", lines[100]);
     }
 }
 
 #[test]
-fn a_file_without_end_is_refused() {
-    let BadInput(said) = load(Path::new("/dev/zero"), false).unwrap_err();
-    assert!(said.starts_with("/dev/zero: more than 16 MiB"), "{said}");
+fn file_above_16_mib_is_refused() {
+    let BadInput(error) = load(Path::new("/dev/zero"), false).unwrap_err();
+    assert!(error.starts_with("/dev/zero: more than 16 MiB"), "{error}");
 }
 
 #[test]
-fn a_cgroup_may_be_still_to_come_and_has_a_path() {
+fn cgroup_may_be_absent_but_needs_a_valid_path() {
     let rules = read_text("[[rule]]\ncgroup = [\"/no/such-*\", \"/b\"]\n").unwrap();
     assert_eq!(rules[0].cgroups.len(), 2);
     assert_eq!(rules[0].rows(), 1);
@@ -335,15 +339,15 @@ fn a_cgroup_may_be_still_to_come_and_has_a_path() {
 }
 
 #[test]
-fn containers_are_chosen_by_name_and_label_and_are_cgroups_then() {
+fn containers_match_by_name_and_label_but_not_with_cgroup() {
     let rules = "[[rule]]\ncontainer = [\"web-*\", \"prod/game\"]\ncontainer-label = \"app=x\"\n";
     let rules = read_text(rules).unwrap();
-    let said = "called web-* or prod/game and labelled app=x";
-    assert_eq!(rules[0].containers.to_string(), said);
+    let description = "named web-* or prod/game and labelled app=x";
+    assert_eq!(rules[0].containers.to_string(), description);
     assert_eq!(rules[0].cgroup_ids(&[]).unwrap(), Some(Vec::new()));
     let found = mistakes("[[rule]]\ncgroup = \"/a\"\ncontainer = \"web\"\n");
     assert!(
-        found[0].starts_with("3:1: `container` is a cgroup"),
+        found[0].starts_with("3:1: `container` cannot be combined"),
         "{found:?}"
     );
     let found = mistakes("[[rule]]\ncontainer = \"a//b\"\ncontainer-label = \"app\"\n");
@@ -354,7 +358,7 @@ fn containers_are_chosen_by_name_and_label_and_are_cgroups_then() {
 }
 
 #[test]
-fn network_namespaces_are_named_in_the_file() {
+fn file_names_network_namespaces() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.toml");
     fs::write(&file, "netns = [\"web\", \"cni-*\"]\n[[rule]]\n").unwrap();
@@ -373,69 +377,73 @@ fn network_namespaces_are_named_in_the_file() {
         "a process may have the number by chance: {opened:?}"
     );
     fs::write(&file, "netns = [\"web\", \"\"]\n[[rule]]\n").unwrap();
-    let said = load(&file, false).unwrap_err().to_string();
+    let error = load(&file, false).unwrap_err().to_string();
     assert!(
-        said.contains(":1:17: ``; expected a network namespace"),
-        "{said}"
+        error.contains(":1:17: empty name: expected a network namespace"),
+        "{error}"
     );
 }
 
 #[test]
-fn peers_may_have_names() {
-    let rules = read_text("[[rule]]\npeers = \"localhost\"\n").unwrap();
+fn peers_may_be_host_names() {
+    let rules = read_text("[[rule]]\npeer = \"localhost\"\n").unwrap();
     let is_loopback = |net: &ipnet::IpNet| net.addr().is_loopback();
     assert!(rules[0].peers.iter().any(is_loopback), "{rules:?}");
     for mistake in ["\"10.0.0\"", "\"no such\"", "\"no-such.invalid\"", "\"\""] {
-        let found = mistakes(format!("[[rule]]\npeers = {mistake}\n"));
-        assert!(found[0].starts_with("2:9: "), "{found:?}");
+        let found = mistakes(format!("[[rule]]\npeer = {mistake}\n"));
+        assert!(found[0].starts_with("2:8: "), "{found:?}");
     }
 }
 
 #[test]
-fn what_is_told_beside_the_log_is_in_the_file() {
+fn file_configures_log_metrics_and_stats() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.toml");
-    let text = "metrics = \"unix:/run/m\"\nstats = \"/run/s\"\ntotals-every = 60\n[[rule]]\n";
+    let text = "metrics = \"unix:/run/m\"\nstats = \"/run/s\"\nlog-totals = \"1m\"\n\
+                log-level = \"warning\"\n[[rule]]\n";
     fs::write(&file, text).unwrap();
-    let told = load(&file, false).unwrap().telling;
-    assert_eq!(told.metrics, "unix:/run/m".parse().ok());
-    assert_eq!(told.stats.as_deref(), Some(Path::new("/run/s")));
-    assert_eq!(told.totals_every, Some(60));
-    let found = mistakes("metrics = \"0.0.0.0:1\"\ntotals-every = 0\n[[rule]]\n");
-    assert!(
-        found[0].starts_with("1:11: `0.0.0.0:1`; expected \"unix:/PATH\""),
-        "{found:?}"
-    );
-    assert!(
-        found[1].starts_with("2:16: `0`; expected a whole number from 1 on"),
-        "{found:?}"
-    );
+    let output = load(&file, false).unwrap().output;
+    assert_eq!(output.metrics, "unix:/run/m".parse().ok());
+    assert_eq!(output.stats.as_deref(), Some(Path::new("/run/s")));
+    assert_eq!(output.log_totals, Some(Duration::from_secs(60)));
+    assert_eq!(output.log_level, Some(LogLevel::Warning));
+    let found =
+        mistakes("metrics = \"0.0.0.0:1\"\nlog-totals = 60\nlog-level = \"all\"\n[[rule]]\n");
+    let expected = [
+        "1:11: `0.0.0.0:1`; expected \"unix:/PATH\"",
+        "2:14: invalid duration `60`: add a unit",
+        "3:13: `all`; expected \"error\" or \"warning\"",
+    ];
+    for (expected, found) in expected.iter().zip(&found) {
+        assert!(found.starts_with(expected), "{found}\nnot {expected}");
+    }
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
 }
 
 #[test]
-fn a_target_without_the_level_that_takes_it_is_a_mistake() {
+fn target_without_adaptive_level_is_a_mistake() {
     assert_eq!(
-        mistakes("[[rule]]\ntarget = 1\n"),
-        ["2:10: `target` is for level = \"adaptive\"; give that, too, or remove it"]
+        mistakes("[[rule]]\ntarget = \"1%\"\n"),
+        ["2:10: `target` needs level = \"adaptive\"; set that as well, or remove it"]
     );
-    let of_all = "[defaults]\ntarget = 1\n[[rule]]\nlevel = \"adaptive\"\n[[rule]]\n";
-    assert_eq!(read_text(of_all).unwrap().len(), 2);
+    let in_defaults = "[defaults]\ntarget = \"1%\"\n[[rule]]\nlevel = \"adaptive\"\n[[rule]]\n";
+    assert_eq!(read_text(in_defaults).unwrap().len(), 2);
 }
 
 #[test]
-fn a_target_of_all_rules_that_none_takes_is_a_mistake() {
-    let idle = ["2:10: `target` is for level = \"adaptive\"; give that, too, or remove it"];
+fn target_in_defaults_that_no_rule_uses_is_a_mistake() {
+    let unused = ["2:10: `target` needs level = \"adaptive\"; set that as well, or remove it"];
     for rules in [
         "[[rule]]\n",
-        "[[rule]]\nmode = \"leave-alone\"\n[[rule]]\nmode = \"allow\"\n",
+        "[[rule]]\nmode = \"never\"\n[[rule]]\nmode = \"on-request\"\n",
     ] {
-        let text = format!("[defaults]\ntarget = 1\n{rules}");
-        assert_eq!(mistakes(text), idle, "{rules}");
+        let text = format!("[defaults]\ntarget = \"1%\"\n{rules}");
+        assert_eq!(mistakes(text), unused, "{rules}");
     }
     assert_eq!(
-        mistakes("[defaults]\ntarget = 1\n[[rule]]\nports = 0\n").len(),
+        mistakes("[defaults]\ntarget = \"1%\"\n[[rule]]\nport = 0\n").len(),
         1
     );
-    let adaptive = "[defaults]\ntarget = 1\nlevel = \"adaptive\"\n[[rule]]\n";
+    let adaptive = "[defaults]\ntarget = \"1%\"\nlevel = \"adaptive\"\n[[rule]]\n";
     assert_eq!(read_text(adaptive).unwrap().len(), 1);
 }

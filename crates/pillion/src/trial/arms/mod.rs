@@ -4,157 +4,164 @@ use pillion_bpf::{Arm, Observation};
 use pillion_stats::measure::Measure;
 use serde::Serialize;
 
-use crate::trial::estimate::{FEWEST, Sample, generator};
-use crate::trial::record::{FEWEST_SEGMENTS, Setting, Unit};
-use crate::trial::sequential_test::{FIRST, chances, due_at, threshold};
-use crate::trial::{Estimate, Look, MEASURES, Of, Record, Summary, Verdict};
+use crate::trial::estimate::{MIN_UNITS, Sample, seeded_rng};
+use crate::trial::sequential_test::{
+    FIRST_ANALYSIS_SEGMENTS, next_analysis_at, randomisation_test, threshold,
+};
+use crate::trial::state::{MIN_SEGMENTS, Setting, Unit};
+use crate::trial::{Estimate, Formula, InterimAnalysis, MEASURES, Summary, TrialState, Verdict};
 
-/// Units that a trial compares at most; later ones are drawn, and their connections counted alone.
-const MOST_UNITS: usize = 10_000;
+/// Maximum number of units that a trial compares. Later units are assigned, and only their
+/// connections are counted.
+const MAX_UNITS: usize = 10_000;
 
-/// A share, as of [`Setting::bundled_ppm`], is of this.
+/// Denominator of [`Setting::bundled_ppm`].
 const MILLION: u64 = 1_000_000;
 
-/// The least share with which an arm of as many units as there can be has those that a look takes.
-const LEAST_PPM: u32 = (FEWEST * MILLION as usize).div_ceil(MOST_UNITS) as u32;
+/// Minimum share with which an arm of [`MAX_UNITS`] units reaches the size for an interim analysis.
+const MIN_PPM: u32 = (MIN_UNITS * MILLION as usize).div_ceil(MAX_UNITS) as u32;
 
-/// Shares, of a million, with which a trial can come to look.
-pub const SHARES_PPM: RangeInclusive<u32> = LEAST_PPM..=MILLION as u32 - LEAST_PPM;
+/// Accepted shares of the bundled arm, in parts per million.
+pub const SHARE_RANGE_PPM: RangeInclusive<u32> = MIN_PPM..=MILLION as u32 - MIN_PPM;
 
-/// What has to be there before a trial looks for the first time.
+/// Minimum data for the first interim analysis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FirstLook {
-    /// Segments, in both arms together; fewer at the end of a time that was said before.
+pub struct FirstAnalysis {
+    /// Segments in both arms together. The analysis at the end of `--duration` needs fewer.
     pub segments: u64,
     /// Units that are compared, in both arms together.
     pub units: u64,
-    /// Segments with which a unit is compared.
+    /// Minimum number of segments of a unit to be compared.
     pub segments_each: u64,
 }
 
 impl Setting {
-    /// What a trial's first look takes.
+    /// Returns the minimum data for the first interim analysis.
     #[must_use]
-    pub fn first_look(&self) -> FirstLook {
-        FirstLook {
-            segments: FIRST,
-            units: fewest_units(self.bundled_ppm),
-            segments_each: FEWEST_SEGMENTS,
+    pub fn first_analysis(&self) -> FirstAnalysis {
+        FirstAnalysis {
+            segments: FIRST_ANALYSIS_SEGMENTS,
+            units: min_units(self.bundled_ppm),
+            segments_each: MIN_SEGMENTS,
         }
     }
 }
 
-/// Two arms, compared while they go on.
+/// Trial with two arms, compared while it runs.
 #[derive(Debug)]
 pub struct Trial {
-    record: Record,
-    /// What was observed of connections that go on.
+    state: TrialState,
+    /// Observations of connections that are still open, by unit.
     present: Vec<(u64, Unit)>,
 }
 
-/// What a trial says so far.
+/// Results of a trial so far.
 #[derive(Debug, Clone, Serialize)]
 pub struct Results {
-    /// The verdict of the looks so far.
+    /// Verdict of the interim analyses so far.
     pub verdict: Verdict,
-    /// The looks so far.
-    pub looks: Vec<Look>,
-    /// The bundled arm.
+    /// Interim analyses so far.
+    pub interim_analyses: Vec<InterimAnalysis>,
+    /// Results of the bundled arm.
     pub bundled: ArmResults,
-    /// The plain arm.
+    /// Results of the plain arm.
     pub plain: ArmResults,
-    /// Each measure of both arms.
+    /// Comparison of each measure.
     pub measures: Vec<Comparison>,
-    /// Connections of units that were too many to be compared.
+    /// Connections of units beyond [`MAX_UNITS`].
     pub left_out: u64,
 }
 
-/// What one arm has.
+/// Results of one arm.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ArmResults {
-    /// Units.
+    /// Number of units.
     pub units: u64,
-    /// How many of these have sent enough to be compared.
+    /// Units with enough segments to be compared.
     pub compared: u64,
-    /// The units together.
+    /// Sum of the units.
     #[serde(flatten)]
     pub summary: Summary,
 }
 
-/// A measure of both arms, with intervals over units.
+/// Measure in both arms, with intervals over units.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
-    /// The measure.
-    pub measure: Measure<Of>,
-    /// The measure of the bundled arm.
+    /// Name, unit and formula.
+    pub measure: Measure<Formula>,
+    /// Estimate for the bundled arm.
     pub bundled: Option<Estimate>,
-    /// The measure of the plain arm.
+    /// Estimate for the plain arm.
     pub plain: Option<Estimate>,
-    /// The bundled arm's less the plain one's.
+    /// Bundled arm minus plain arm.
     pub difference: Option<Estimate>,
 }
 
 impl Trial {
-    /// A trial that goes on where its record ends.
+    /// Creates a trial that continues from this state.
     #[must_use]
-    pub fn new(record: Record) -> Self {
+    pub fn new(state: TrialState) -> Self {
         Self {
-            record,
+            state,
             present: Vec::new(),
         }
     }
 
-    /// Takes what was observed of all connections so far, and of those that have ended since the
-    /// last time.
-    pub fn take(&mut self, observations: &[Observation]) {
+    /// Replaces the observations of open connections, and adds those of connections that have ended
+    /// since the last call.
+    pub fn update(&mut self, observations: &[Observation]) {
         self.present.clear();
-        let units = observations.iter().map(|seen| seen.unit);
-        self.record.make_room(units, MOST_UNITS);
-        for seen in observations {
+        let units = observations.iter().map(|observation| observation.unit);
+        self.state.free_slots(units, MAX_UNITS);
+        for observation in observations {
             let unit = Unit {
-                arm: seen.arm,
-                summary: seen.into(),
+                arm: observation.arm,
+                summary: observation.into(),
             };
-            if seen.has_ended {
-                self.record.add(seen.unit, &unit, MOST_UNITS);
+            if observation.has_ended {
+                self.state.add(observation.unit, &unit, MAX_UNITS);
             } else {
-                // Its place is not to depend on when its connections end.
-                self.record.give_place(seen.unit, seen.arm, MOST_UNITS);
-                self.present.push((seen.unit, unit));
+                // The slot must not depend on the order in which connections end.
+                self.state
+                    .reserve_slot(observation.unit, observation.arm, MAX_UNITS);
+                self.present.push((observation.unit, unit));
             }
         }
     }
 
-    /// The record, with the connections that go on as they are now.
+    /// Returns the state, with the open connections as observed last.
     #[must_use]
-    pub fn record(&self) -> Record {
-        let mut record = self.record.clone();
+    pub fn state(&self) -> TrialState {
+        let mut state = self.state.clone();
         for (unit, present) in &self.present {
-            record.add(*unit, present, MOST_UNITS);
+            state.add(*unit, present, MAX_UNITS);
         }
-        record
+        state
     }
 
-    /// How long it has observed so far, in milliseconds.
+    /// Returns the time observed so far, in milliseconds.
     #[must_use]
     pub fn observed_ms(&self) -> u64 {
-        self.record.observed_ms
+        self.state.observed_ms
     }
 
-    /// It has observed so long by now.
-    pub fn has_observed(&mut self, ms: u64) {
-        self.record.observed_ms = ms;
+    /// Sets the time observed so far, in milliseconds.
+    pub fn set_observed_ms(&mut self, ms: u64) {
+        self.state.observed_ms = ms;
     }
 
-    /// Looks at the trial if a look is due, or if `is_last`, and says what came of it. That it is
-    /// the last one must have been planned before: who ends a trial when it looks good finds what
-    /// is not there.
-    pub fn look(&mut self, is_last: bool) -> Option<Look> {
-        let units = self.record().units;
+    /// Analyses the trial if an analysis is due or `is_last` is set, and returns its result. Set
+    /// `is_last` only at a planned end: stopping when the numbers look good biases the result.
+    pub fn analyse_if_due(&mut self, is_last: bool) -> Option<InterimAnalysis> {
+        let units = self.state().units;
         let segments = units.values().map(|unit| unit.summary.segments);
         let segments = segments.fold(0, u64::saturating_add);
-        let last = self.record.looks.last().map(|look| look.segments);
-        let is_due = segments >= due_at(last) || is_last && Some(segments) > last;
+        let last = self
+            .state
+            .interim_analyses
+            .last()
+            .map(|analysis| analysis.segments);
+        let is_due = segments >= next_analysis_at(last) || is_last && Some(segments) > last;
         if self.verdict() != Verdict::Undecided || !is_due {
             return None;
         }
@@ -162,60 +169,61 @@ impl Trial {
         let values: Vec<_> = compared
             .map(|Unit { arm, summary }| (*arm, summary.late_us as f64 / summary.segments as f64))
             .collect();
-        // Who is cut short may never send enough for the comparison above.
-        let ended = |unit: &&Unit| is_compared(&unit.summary) || unit.summary.cut > 0;
-        let cuts = units.values().filter(ended);
+        // A unit whose connections end early may never have enough segments for the comparison
+        // above.
+        let has_outcome = |unit: &&Unit| is_compared(&unit.summary) || unit.summary.cut > 0;
+        let cuts = units.values().filter(has_outcome);
         let cuts: Vec<_> = cuts
             .filter_map(|unit| Some((unit.arm, unit.summary.cut_share()?)))
             .collect();
-        // To wait until so many are there would have the draw decide when it is looked.
-        if (values.len() as u64) < fewest_units(self.record.setting.bundled_ppm) {
+        // Waiting for more units would make the time of the analysis depend on the assignment.
+        if (values.len() as u64) < min_units(self.state.setting.bundled_ppm) {
             return None;
         }
-        let number = self.record.looks.len() + 1;
-        let seed = self.record.key[0] ^ number as u64;
-        let threshold = threshold(number);
-        let random = &mut generator(seed);
-        let late = chances(&values, threshold, random);
-        let cut = chances(&cuts, threshold, random);
-        let look = Look {
+        let ordinal = self.state.interim_analyses.len() + 1;
+        let seed = self.state.key[0] ^ ordinal as u64;
+        let threshold = threshold(ordinal);
+        let rng = &mut seeded_rng(seed);
+        let late = randomisation_test(&values, threshold, rng);
+        let cut = randomisation_test(&cuts, threshold, rng);
+        let analysis = InterimAnalysis {
             segments,
             units: values.len() as u64,
-            chance_of_better: late.of_lower,
-            chance_of_worse: late.of_higher,
-            chance_of_more_cut: cut.of_higher,
+            chance_of_better: late.lower,
+            chance_of_worse: late.higher,
+            chance_of_more_cut: cut.higher,
             threshold,
         };
-        self.record.looks.push(look);
-        Some(look)
+        self.state.interim_analyses.push(analysis);
+        Some(analysis)
     }
 
-    /// What the looks so far decided.
+    /// Returns the verdict of the interim analyses so far.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let last = self.record.looks.last();
-        last.map_or(Verdict::Undecided, Look::verdict)
+        let last = self.state.interim_analyses.last();
+        last.map_or(Verdict::Undecided, InterimAnalysis::verdict)
     }
 
-    /// Whether nothing more is to be observed: it is decided, or the time is over that was said for it.
+    /// Returns true if the trial has a verdict or has reached its planned duration.
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        let planned_ms = self.record.setting.duration_ms;
+    pub fn is_finished(&self) -> bool {
+        let planned_ms = self.state.setting.duration_ms;
         self.verdict() != Verdict::Undecided
-            || planned_ms.is_some_and(|planned_ms| self.record.observed_ms >= planned_ms)
+            || planned_ms.is_some_and(|planned_ms| self.state.observed_ms >= planned_ms)
     }
 
-    /// What the trial says so far.
+    /// Returns the results so far.
     #[must_use]
     pub fn results(&self) -> Results {
-        let record = self.record();
+        let state = self.state();
         let [bundled, plain] = [Arm::Bundled, Arm::Plain].map(|arm| {
-            let of_arm = record.units.values().filter(|unit| unit.arm == arm);
+            let of_arm = state.units.values().filter(|unit| unit.arm == arm);
             of_arm.map(|unit| &unit.summary).collect::<Vec<_>>()
         });
-        let mut random = generator(record.key[1]);
-        let fewest = bundled.len().min(plain.len());
-        let arms = [&bundled, &plain].map(|units| Sample::new(units, fewest, &mut random));
+        let mut rng = seeded_rng(state.key[1]);
+        let smaller_arm = bundled.len().min(plain.len());
+        let arms = [&bundled, &plain].map(|units| Sample::new(units, smaller_arm, &mut rng));
         let measures = MEASURES.map(|measure| compare(measure, &arms)).into();
         let compared = [&bundled, &plain].map(|units| {
             let compared = units.iter().filter(|unit| is_compared(unit));
@@ -225,11 +233,11 @@ impl Trial {
         let [bundled, plain] = [(bundled, compared[0]), (plain, compared[1])].map(ArmResults::from);
         Results {
             verdict: self.verdict(),
-            looks: record.looks,
+            interim_analyses: state.interim_analyses,
             bundled,
             plain,
             measures,
-            left_out: record.left_out,
+            left_out: state.left_out,
         }
     }
 }
@@ -244,19 +252,20 @@ impl From<(Sample, u64)> for ArmResults {
     }
 }
 
-/// Whether a unit has sent enough for its lateness to say anything.
+/// Returns true if a unit has enough segments for its lateness to be compared.
 fn is_compared(unit: &Summary) -> bool {
-    unit.segments >= FEWEST_SEGMENTS
+    unit.segments >= MIN_SEGMENTS
 }
 
-/// The fewest units of which the draw can be expected to put enough into each arm.
-fn fewest_units(bundled_ppm: u32) -> u64 {
+/// Returns the minimum number of units with which both arms can be expected to have
+/// [`MIN_UNITS`].
+fn min_units(bundled_ppm: u32) -> u64 {
     let bundled = u64::from(bundled_ppm);
     let smaller = bundled.min(MILLION.saturating_sub(bundled));
-    (FEWEST as u64 * MILLION).div_ceil(smaller.max(1))
+    (MIN_UNITS as u64 * MILLION).div_ceil(smaller.max(1))
 }
 
-fn compare(measure: Measure<Of>, [bundled, plain]: &[Sample; 2]) -> Comparison {
+fn compare(measure: Measure<Formula>, [bundled, plain]: &[Sample; 2]) -> Comparison {
     Comparison {
         measure,
         bundled: bundled.estimate(measure.of),

@@ -1,4 +1,4 @@
-//! Small processes beside pillion.
+//! Helper processes.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -10,34 +10,33 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, fork};
 
-/// Starts a process that blocks all signals, has no file of pillion's except `kept`, and ends when
-/// `work` returns.
-pub fn start<F: AsRawFd>(name: &CStr, kept: F, work: impl FnOnce(F)) -> io::Result<Pid> {
-    // SAFETY: this process has a single thread, so the child may do as it likes.
+/// Starts a process that blocks all signals, has only `file` open, and exits when `work` returns.
+pub fn start<F: AsRawFd>(name: &CStr, file: F, work: impl FnOnce(F)) -> io::Result<Pid> {
+    // SAFETY: this process has a single thread.
     match unsafe { fork() }? {
         ForkResult::Parent { child } => Ok(child),
         ForkResult::Child => {
             run_as(name, || {
-                keep_only(&kept);
-                work(kept);
+                close_all_except(&file);
+                work(file);
             });
-            // SAFETY: leaves without running what the parent registered for its exit.
+            // SAFETY: exits without running the parent's exit handlers.
             unsafe { libc::_exit(0) }
         }
     }
 }
 
-/// Starts a process that blocks all signals, shares pillion's table of file descriptors (also files
-/// that are opened later), and ends when `work` returns.
-pub fn start_sharing(name: &CStr, work: impl FnOnce()) -> io::Result<Pid> {
-    const STACK: usize = 1 << 20;
+/// Starts a process that blocks all signals, shares pillion's file descriptor table (files opened later
+/// included), and exits when `work` returns.
+pub fn spawn_sharing_files(name: &CStr, work: impl FnOnce()) -> io::Result<Pid> {
+    const STACK_SIZE: usize = 1 << 20;
     let mut work = Some(work);
     let run = || {
         run_as(name, work.take().expect("clone calls it once"));
         0
     };
-    let mut stack = vec![0; STACK];
-    // SAFETY: this process has a single thread, so the child may do as it likes; its memory is a copy.
+    let mut stack = vec![0; STACK_SIZE];
+    // SAFETY: this process has a single thread, and the child's memory is a copy.
     let child = unsafe {
         clone(
             Box::new(run),
@@ -56,7 +55,7 @@ fn run_as(name: &CStr, work: impl FnOnce()) {
 }
 
 /// Replaces the standard streams by `/dev/null`.
-pub fn leave_standard_streams() {
+pub fn discard_standard_streams() {
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         let _ = dup2_stdin(&null);
         let _ = dup2_stdout(&null);
@@ -64,14 +63,14 @@ pub fn leave_standard_streams() {
     }
 }
 
-fn keep_only(kept: &impl AsRawFd) {
-    leave_standard_streams();
-    let kept = kept.as_raw_fd().cast_unsigned();
-    // SAFETY: nothing in this process uses the other descriptors again.
+fn close_all_except(file: &impl AsRawFd) {
+    discard_standard_streams();
+    let fd = file.as_raw_fd().cast_unsigned();
+    // SAFETY: this process does not use the other descriptors.
     unsafe {
-        if kept > 3 {
-            libc::close_range(3, kept - 1, 0);
+        if fd > 3 {
+            libc::close_range(3, fd - 1, 0);
         }
-        libc::close_range(kept + 1, u32::MAX, 0);
+        libc::close_range(fd + 1, u32::MAX, 0);
     }
 }
