@@ -1,4 +1,4 @@
-//! How many packets a path carries, and how exactly it keeps the delay. Needs root.
+//! Measures the packet rate of a path, and the error of its delay. Needs root.
 //!
 //! `cargo bench -p pillion-lab --bench path`, with `-- --json` for machines.
 
@@ -18,7 +18,7 @@ use pillion_lab::path::{DelayError, PathConfig};
 use serde_json::{Value, json};
 
 const PAYLOAD: usize = 120;
-/// Share of the packets that may be missing at a rate that is sustained, 0 to 1.
+/// Largest share of packets that may be missing at a sustained rate, 0 to 1.
 const TOLERANCE: f64 = 0.001;
 
 fn main() {
@@ -37,21 +37,21 @@ fn main() {
     }
 }
 
-/// One run of packets at a fixed rate.
+/// A run of packets at a fixed rate.
 struct Trial {
     offered_pps: f64,
     received_pps: f64,
     sustained: bool,
-    /// The share of a core that the path's thread used.
+    /// Share of a core that the path's thread used.
     cores: f64,
-    /// The path's own record of its lateness.
+    /// The path's own record of its delay error.
     error: DelayError,
     /// Time from send to receive, less the delay, in microseconds.
     excess: Histogram<u64>,
 }
 
-/// The highest rate sustained for two seconds, found by doubling and then by halving the interval.
-/// A rate has three attempts, for a neighbour's burst of work must not end the search.
+/// Finds the highest rate sustained for two seconds, by doubling and then halving the interval.
+/// Each rate has three attempts, so that a busy neighbour does not end the search.
 fn packet_rate() -> Trial {
     let attempt = |pps| {
         let mut trials = (0..3).map(|_| Trial::run(pps, 10, Duration::from_secs(2)));
@@ -80,7 +80,7 @@ impl Trial {
             backward: delay(delay_ms),
             seed: 1,
         });
-        // A longer queue before the path would hide that it falls behind.
+        // A longer queue before the path would hide that the path is too slow.
         hosts.run(0, || ip("link set path0 txqueuelen 500"));
         let [from, to] = [hosts.socket(0), hosts.socket(1)];
         let cpu_before = path_cpu();
@@ -142,9 +142,9 @@ fn summary(errors: &Histogram<u64>) -> DelayError {
     }
 }
 
-/// Sends at `pps`, each packet stamped with its time since `start`, in bursts of what is due each
-/// millisecond: a sleep per packet would need more precision than a thread without a core of its
-/// own has. Returns the packets sent.
+/// Sends at `pps`, each packet with its time since `start`. Sends in bursts once a millisecond: a
+/// sleep per packet would need more precision than a thread without its own core has. Returns the
+/// number of packets sent.
 fn send(socket: &UdpSocket, start: Instant, pps: f64, length: Duration) -> u64 {
     let mut payload = [0; PAYLOAD];
     let mut sent = 0;
@@ -161,7 +161,8 @@ fn send(socket: &UdpSocket, start: Instant, pps: f64, length: Duration) -> u64 {
     sent
 }
 
-/// Receives until nothing comes for half a second; how long each packet took beyond `delay`.
+/// Receives until the socket is silent for half a second. Returns the delay of each packet beyond
+/// `delay`, in microseconds.
 fn receive(socket: &UdpSocket, start: Instant, delay: Duration) -> Histogram<u64> {
     socket
         .set_read_timeout(Some(Duration::from_millis(500)))
@@ -176,7 +177,7 @@ fn receive(socket: &UdpSocket, start: Instant, delay: Duration) -> Histogram<u64
     excess
 }
 
-/// The CPU time of the path's thread, of which there is one at a time.
+/// Returns the CPU time of the path's thread; the process runs one path at a time.
 fn path_cpu() -> Duration {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let nanoseconds = tasks.filter_map(|task| {

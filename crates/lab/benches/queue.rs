@@ -1,5 +1,5 @@
-//! What watching a queue costs: time in each of the probe's programs, and packets per second
-//! through a queue with and without the probe. As root: `cargo bench -p pillion-lab --bench queue`.
+//! Measures the cost of the queue probe: time in each of its programs, and packets per second
+//! through a queue with and without it. As root: `cargo bench -p pillion-lab --bench queue`.
 
 use std::net::UdpSocket;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -15,20 +15,20 @@ use pillion_lab::queue::{Recording, Target};
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_secs(1);
 
-/// The cases: a name, and the device that is watched, if one is.
+/// The cases: a name, and the observed device if there is one.
 const CASES: [(&str, Option<&str>); 3] = [
-    ("not watched", None),
-    ("another is watched", Some("v2")),
-    ("watched", Some("v0")),
+    ("not observed", None),
+    ("other device observed", Some("v2")),
+    ("observed", Some("v0")),
 ];
 
 fn main() {
-    // `cargo test --benches` only wants to know that it builds.
+    // `cargo test --benches` only checks that the benchmark builds.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
     if !nix::unistd::Uid::effective().is_root() {
-        println!("left out: benchmarks of the queue probe need root");
+        println!("skipped: benchmarks of the queue probe need root");
         return;
     }
     make_devices();
@@ -36,7 +36,7 @@ fn main() {
     programs();
 }
 
-/// Makes the devices in a network namespace of this process's own. Packets leave by `v0`, through a
+/// Creates the devices in a new network namespace of this process. Packets leave by `v0`, through a
 /// queue.
 fn make_devices() {
     unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
@@ -59,7 +59,7 @@ fn make_devices() {
     }
 }
 
-fn watch(device: &str, seen: &Arc<AtomicU64>) -> Recording {
+fn observe(device: &str, seen: &Arc<AtomicU64>) -> Recording {
     let target = Target::find(device).expect("the device");
     let seen = Arc::clone(seen);
     let count = move |_| {
@@ -69,19 +69,19 @@ fn watch(device: &str, seen: &Arc<AtomicU64>) -> Recording {
     Recording::start(&target, count).expect("the probe")
 }
 
-/// Packets per second, of 100 bytes of payload, from one thread.
+/// Sends packets with 100 bytes of payload from one thread. Returns packets per second.
 fn send() -> f64 {
     let socket = UdpSocket::bind("10.79.0.1:7000").expect("a socket");
     socket.connect("10.79.0.2:7001").expect("a route");
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut sent = 0u32;
-    while begun.elapsed() < ROUND {
+    while start.elapsed() < ROUND {
         for _ in 0..100 {
             let _ = socket.send(&[7; 100]);
         }
         sent += 100;
     }
-    f64::from(sent) / begun.elapsed().as_secs_f64()
+    f64::from(sent) / start.elapsed().as_secs_f64()
 }
 
 fn throughput() {
@@ -89,7 +89,7 @@ fn throughput() {
     let seen = Arc::new(AtomicU64::new(0));
     for _ in 0..ROUNDS {
         for ((_, device), rates) in CASES.iter().zip(&mut rates) {
-            let recording = device.map(|device| watch(device, &seen));
+            let recording = device.map(|device| observe(device, &seen));
             rates.push(send());
             recording.map_or(Ok(()), Recording::stop).expect("it stops");
         }
@@ -103,14 +103,14 @@ fn throughput() {
     for ((name, _), rates) in CASES.iter().zip(&rates) {
         let ratios = sorted(rates.iter().zip(&plain).map(|(rate, plain)| rate / plain));
         let median = sorted(rates.iter().copied())[ROUNDS / 2];
-        let [least, middle, most] = [0, ROUNDS / 2, ROUNDS - 1].map(|place| ratios[place]);
-        println!("{name:<20} {median:>16.0} {least:>8.3} {middle:>5.3} {most:>5.3}");
+        let [min, mid, max] = [0, ROUNDS / 2, ROUNDS - 1].map(|index| ratios[index]);
+        println!("{name:<20} {median:>16.0} {min:>8.3} {mid:>5.3} {max:>5.3}");
     }
     println!("packets seen: {}", seen.load(Ordering::Relaxed));
 }
 
-/// Prints what each program costs, as the kernel counts it, its own two readings of the clock
-/// included.
+/// Prints the cost of each program as the kernel counts it; this includes two clock readings per
+/// run.
 fn programs() {
     // SAFETY: a plain system call; the result is checked.
     let counting = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
@@ -119,12 +119,12 @@ fn programs() {
         "{}",
         std::io::Error::from_raw_os_error(-counting)
     );
-    // SAFETY: a new file descriptor that nobody else owns.
+    // SAFETY: a new file descriptor without another owner.
     let _counting = unsafe { OwnedFd::from_raw_fd(counting) };
     for device in ["v0", "v2"] {
-        let recording = watch(device, &Arc::default());
+        let recording = observe(device, &Arc::default());
         let packets = send() * ROUND.as_secs_f64();
-        println!("\n{packets:.0} packets by v0, and {device} is watched");
+        println!("\n{packets:.0} packets by v0, and {device} is observed");
         println!("{:<20} {:>10} {:>10}", "program", "runs", "ns a run");
         let is_ours = |info: &ProgramInfo| info.name.as_encoded_bytes().starts_with(b"queue_");
         for info in ProgInfoIter::default().filter(is_ours) {

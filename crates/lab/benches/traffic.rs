@@ -1,9 +1,9 @@
-//! Through loopback, 120 B each, a line for each of these:
+//! Benchmarks through loopback with messages of 120 B; each prints one line:
 //!
-//! * What a message costs: 20 streams at unlimited pace. The schedule asks for far more than can
-//!   be sent, so both ends are never idle.
-//! * How exactly messages are handed over: 1,000 streams, a message each 100 ms, for ten seconds,
-//!   by two threads of the sender beside one of the receiver.
+//! * Cost of a message: 20 streams at unlimited pace. The schedule exceeds the possible rate, so
+//!   both ends are always busy.
+//! * Punctuality of messages: 1,000 streams, a message every 100 ms, for ten seconds, on two sender
+//!   threads and one receiver thread.
 
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 use pillion_lab::traffic::{Distribution, Group, Kind, ReceiveConfig, Receiver, Sender, Traffic};
 
-static NEVER: AtomicBool = AtomicBool::new(false);
+static NO_STOP: AtomicBool = AtomicBool::new(false);
 
-/// Processor time of the calling thread, in nanoseconds.
+/// Returns the processor time of the calling thread, in nanoseconds.
 fn cpu_ns() -> f64 {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
     time.tv_sec() as f64 * 1e9 + time.tv_nsec() as f64
@@ -53,11 +53,11 @@ fn cost() {
     let started = Instant::now();
     let receiving = thread::spawn(|| {
         let before = cpu_ns();
-        let received = receiver.run(&NEVER).expect("nothing stands in the way");
+        let received = receiver.run(&NO_STOP).expect("the receiver runs");
         (received.report, cpu_ns() - before)
     });
     let before = cpu_ns();
-    let sent = sender.run(&NEVER).expect("the receiver listens");
+    let sent = sender.run(&NO_STOP).expect("the receiver listens");
     let sender_ns = cpu_ns() - before;
     let (report, receiver_ns) = receiving.join().expect("the receiver does not panic");
     let seconds = started.elapsed().as_secs_f64();
@@ -96,17 +96,17 @@ fn lateness() {
         ..Traffic::new(receiver.local_addr(), group)
     })
     .expect("the configuration is valid");
-    let receiving = thread::spawn(move || receiver.run(&NEVER).expect("nothing is in the way"));
-    let sent = sender.run(&NEVER).expect("the receiver listens");
+    let receiving = thread::spawn(move || receiver.run(&NO_STOP).expect("the receiver runs"));
+    let sent = sender.run(&NO_STOP).expect("the receiver listens");
     let report = receiving
         .join()
         .expect("the receiver does not panic")
         .report;
     assert_eq!((sent.failed, report.corrupt, report.incomplete), (0, 0, 0));
-    let late = sent.send_error_us;
+    let lateness_us = sent.send_error_us;
     println!(
-        "{} messages of 120 B, {STREAMS} streams, each 100 ms, 2 threads: handed over late by \
+        "{} messages of 120 B, {STREAMS} streams, every 100 ms, 2 threads: handed over late by \
          p50 {:.0}, p99 {:.0}, max {:.0} us",
-        sent.messages, late.p50, late.p99, late.max,
+        sent.messages, lateness_us.p50, lateness_us.p99, lateness_us.max,
     );
 }

@@ -1,9 +1,8 @@
 use std::env;
 use std::path::PathBuf;
 
-/// The folder for what takes long to make or to fetch: the one that the variable names, else
-/// `pillion/<kind>` in the user's cache (XDG Base Directory Specification), and in `/var/cache`
-/// where there is no home.
+/// Returns the cache folder of this kind: the one that `variable` names, otherwise `pillion/<kind>`
+/// in the user's cache (XDG Base Directory Specification). Without a home it is in `/var/cache`.
 #[must_use]
 pub fn cache(kind: &str, variable: &str) -> PathBuf {
     path(variable).unwrap_or_else(|| {
@@ -15,7 +14,7 @@ pub fn cache(kind: &str, variable: &str) -> PathBuf {
     })
 }
 
-/// A path in the environment; an empty one is none.
+/// Returns a path from the environment; `None` if the variable is empty or unset.
 pub(crate) fn path(variable: &str) -> Option<PathBuf> {
     let value = env::var_os(variable).filter(|value| !value.is_empty())?;
     Some(PathBuf::from(value))

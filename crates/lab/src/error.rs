@@ -6,25 +6,25 @@ use crate::settings::experiment::Contradiction;
 use crate::traffic::{ConfigError, ReceiveError, SendError};
 use pillion_cli::settings::BadInput;
 
-/// Why the lab could not do what was asked.
+/// An error of the lab.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A network namespace could not be made or entered.
+    /// A network namespace cannot be created or entered.
     #[error("network namespace of host {name}: {source}; the lab needs root")]
     Namespace {
-        /// The name of the namespace's host.
+        /// The host in the testbed.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A command of the testbed failed.
     #[error("{host}: {command}: {reason}")]
     Command {
-        /// The command, with its arguments.
+        /// The command with its arguments.
         command: String,
-        /// The host that the command ran on.
+        /// The host on which it ran.
         host: String,
-        /// What the command said.
+        /// The command's error message.
         reason: String,
     },
     /// The path between two hosts failed.
@@ -33,110 +33,111 @@ pub enum Error {
     /// The receiver failed.
     #[error(transparent)]
     Receive(#[from] ReceiveError),
-    /// The parts of a run contradict each other.
+    /// The settings of a run contradict each other.
     #[error(transparent)]
     Contradiction(#[from] Contradiction),
     /// A run's traces cannot be read.
     #[error(transparent)]
     Trace(#[from] crate::analysis::OpenError),
-    /// An experiment's file has mistakes.
+    /// An experiment's file is invalid.
     #[error(transparent)]
     Input(#[from] BadInput),
-    /// The traffic of an experiment cannot be.
+    /// The traffic of an experiment is invalid.
     #[error(transparent)]
     Traffic(#[from] ConfigError),
-    /// A parameter of the kernel cannot have this value.
+    /// The kernel rejected the value of a sysctl.
     #[error("{host}: sysctl {setting}: {source}")]
     Sysctl {
-        /// The host whose parameter it is.
+        /// The host of the sysctl.
         host: String,
-        /// The parameter and the value.
+        /// The sysctl with its value.
         setting: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The running kernel cannot do what the run asks for.
+    /// The running kernel lacks a feature that the run needs.
     #[error(
-        "this kernel, {kernel}, is without {what}; the lab kernel has it: `make lab-kernel`, then `--engine virtual`"
+        "this kernel ({kernel}) lacks {feature}: use the lab kernel with `make lab-kernel`, then \
+         `--engine virtual`"
     )]
-    Lacks {
-        /// What the kernel is without.
-        what: String,
+    Unsupported {
+        /// The missing feature.
+        feature: String,
         /// The kernel's release.
         kernel: String,
     },
-    /// The streams could not be sent.
+    /// The streams cannot be sent.
     #[error(transparent)]
     Send(#[from] SendError),
-    /// The bundler could not be put to work.
+    /// pillion cannot bundle the streams.
     #[error(transparent)]
     Bundler(#[from] pillion_bpf::Error),
-    /// The bottleneck's queue could not be watched.
+    /// The bottleneck's queue cannot be observed.
     #[error(transparent)]
     Queue(#[from] crate::queue::Error),
-    /// The streams' sockets could not be sampled.
+    /// The streams' sockets cannot be sampled.
     #[error(transparent)]
     Sockets(#[from] crate::sockets::Error),
-    /// A file of a run cannot be used.
+    /// A file of a run cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A run that was whole cannot be read any more.
-    #[error("{why}; remove {}, and the same command makes the run again", run.display())]
+    /// A complete run cannot be read any longer.
+    #[error("{reason}; remove {}, and the same command repeats the run", run.display())]
     Damaged {
         /// The run's folder.
         run: PathBuf,
-        /// What is wrong.
-        why: Box<Error>,
+        /// The error of the damaged file.
+        reason: Box<Error>,
     },
-    /// Another process makes the same.
-    #[error("{}: another process makes {what} just now; wait for its end, or name another folder", path.display())]
+    /// Another process holds the lock.
+    #[error("{}: another process makes {resource}: wait until it exits, or name another folder", path.display())]
     Busy {
-        /// The folder.
+        /// The locked folder or file.
         path: PathBuf,
-        /// What is being made.
-        what: &'static str,
+        /// The thing that the lock protects, as in `this run`.
+        resource: &'static str,
     },
-    /// There is no such experiment or run.
-    #[error("{name}: no experiment or run of {}; `pillion-lab list` names them", store.display())]
+    /// The store has no such experiment or run.
+    #[error("unknown experiment or run `{name}` in {}: list them with `pillion-lab list`", store.display())]
     NotStored {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// The store in which it was looked for.
+        /// The store.
         store: PathBuf,
     },
-    /// The caller had the run stopped.
+    /// The caller stopped the run.
     #[error("stopped")]
     Stopped,
-    /// The run ended, but cannot be trusted.
-    #[error("the run is void: {0}")]
-    Void(String),
-    /// Any other failure of a system call.
+    /// The run finished, but its results are invalid.
+    #[error("the run is invalid: {0}")]
+    Invalid(String),
+    /// Any other system call failed.
     #[error("{action}: {source}")]
     System {
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// Whether what was asked for has to change, rather than the machine that it was asked of.
+    /// Whether the caller has to change the request, rather than the machine.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
         match self {
             Self::Contradiction(_)
             | Self::Input(_)
             | Self::Traffic(_)
-            | Self::Lacks { .. }
+            | Self::Unsupported { .. }
             | Self::NotStored { .. }
             | Self::Sysctl { .. } => true,
-            // These are not among the causes of an error that only hands them on.
+            // `transparent` errors skip these in the chain of causes.
             Self::Send(error) => error.is_bad_input(),
             Self::Receive(error) => error.is_bad_input(),
             Self::Bundler(error) => error.is_bad_input(),
@@ -145,7 +146,7 @@ impl Error {
         }
     }
 
-    /// The error of something done with a file, for `map_err`.
+    /// Returns a function for `map_err` that adds the file's path.
     pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::File {
@@ -160,9 +161,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_handed_on_is_bad_input_if_it_says_so() {
-        let said = Error::from(ReceiveError::NoStreams);
-        assert!(said.is_bad_input());
+    fn wrapped_error_keeps_is_bad_input() {
+        let error = Error::from(ReceiveError::NoStreams);
+        assert!(error.is_bad_input());
         let source = io::ErrorKind::OutOfMemory.into();
         let action = "do something";
         assert!(!Error::System { action, source }.is_bad_input());

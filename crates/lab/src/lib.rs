@@ -1,8 +1,8 @@
-//! The lab: testbeds on this host, and what is run on them.
+//! Lab: testbeds on this host and in the lab kernel, and the experiments on them.
 //!
-//! The `live` engine is this host's own kernel: hosts are network namespaces, joined by
-//! paths in user space. Nothing is simulated, and nothing stays behind: namespaces have no
-//! names and devices no persistence, so both end with the process.
+//! The `live` engine uses this host's own kernel: hosts are network namespaces, joined by paths in
+//! user space. Nothing is simulated. Nothing remains after a run: namespaces have no names and
+//! devices are not persistent, so both disappear with the process.
 
 pub mod analysis;
 mod cache;
@@ -13,7 +13,7 @@ pub mod engine;
 mod error;
 pub mod grid;
 mod hash;
-mod hold;
+mod lock;
 mod measure_ref;
 mod netns;
 pub mod path;
@@ -29,16 +29,16 @@ pub mod testbed;
 pub mod traffic;
 
 pub use cache::cache;
-pub use demo::{Demo, Setting, Side, demo_page, demo_table};
+pub use demo::{Demo, DemoSettings, GroupOutcome, demo_page, demo_table};
 pub use error::Error;
 pub use measure_ref::{MeasureError, MeasureRef};
 pub use netns::Namespace;
 pub use run_key::{Part, RunKey, Selector};
 
-/// The program's name, which is in front of its messages.
+/// Name of the program, the prefix of its log lines.
 pub const PROGRAM: &str = "pillion-lab";
 
-/// The release of the running kernel.
+/// Returns the release of the running kernel.
 fn kernel_release() -> String {
     nix::sys::utsname::uname()
         .map(|name| name.release().to_string_lossy().into_owned())

@@ -1,5 +1,5 @@
 //! `pillion-lab`: experiments, traffic, analysis of traces.
-// `println!` and `eprintln!` panic if they cannot write; `print` does not.
+// `println!` and `eprintln!` panic if they cannot write; `print` returns an error.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod commands;
@@ -11,6 +11,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use pillion_cli::exit::is;
 use pillion_cli::help::{CompletionsArgs, ManArgs};
+use pillion_cli::log::{self, LogLevel};
 use pillion_cli::{VERSION, exit, help};
 use pillion_lab::PROGRAM;
 use pillion_lab::engine::{self, EngineError};
@@ -19,8 +20,8 @@ use pillion_trace::input::InputError;
 
 use commands::*;
 
-/// Experiments with TCP thin streams, and their tools: traffic, a queue probe, records of sockets, and
-/// the analysis of packet traces.
+/// Experiments with TCP thin streams, and their tools: traffic generator, queue probe, socket
+/// samples, and the analysis of packet traces.
 #[derive(Parser)]
 #[command(name = PROGRAM, version = VERSION, max_term_width = 100)]
 struct Cli {
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
         Ok(Cli { command }) => command,
         Err(refusal) => return help::explain(PROGRAM, &refusal),
     };
+    log::start(PROGRAM, LogLevel::default());
     let result = command.execute();
     result.unwrap_or_else(|error| exit::explain(PROGRAM, &error, is_bad_input))
 }
@@ -101,12 +103,12 @@ fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
-    use pillion_tests::documented::check_commands;
+    use pillion_tests::doc_commands::check_commands;
 
     use super::*;
 
     #[test]
-    fn commands_and_options_of_the_documentation_exist() {
+    fn documented_commands_and_options_exist() {
         let count = check_commands(&Cli::command());
         assert!(count > 40, "{count}");
     }

@@ -12,16 +12,16 @@ use pillion_trace::measure::{Fairness, Handshakes, Loss, Volume};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// Delivery latency of messages, from writing to reading.
+/// Delivery latency of messages, from write to read.
 pub(crate) const DELIVERY_LATENCY: &str = "delivery_latency_ms";
-/// Jain's index over the streams of all groups, of their goodput relative to what each is due.
+/// Jain's index over the streams of all groups: goodput relative to the optimum.
 pub(crate) const JAIN_OF_ALL: &str = "jain_index_of_all_relative_to_optimum";
-/// The share of drops in the quarter of the inter-transmission time that has most.
+/// Share of drops in the quarter of the inter-transmission time with most drops.
 pub(crate) const DROPPED_IN_STEP: &str = "dropped_in_step_share";
-/// The slowest message of each second.
+/// Slowest message of each second.
 pub(crate) const SLOWEST_DELIVERY: &str = "slowest_delivery_ms";
 
-/// Rates over the time of sending: of a group, of each stream, and in slices of a second.
+/// Rates over the time of sending: of a group, of each stream, and per second.
 pub(crate) const RATES: [&str; 4] = [
     "sent_throughput_bit_per_s",
     "acked_goodput_bit_per_s",
@@ -29,7 +29,7 @@ pub(crate) const RATES: [&str; 4] = [
     "received_goodput_bit_per_s",
 ];
 
-/// Distributions of what applications wrote and read.
+/// Distributions of messages that applications wrote and read.
 pub(crate) const MESSAGE_DISTRIBUTIONS: [&str; 5] = [
     "message_bytes",
     "message_gap_ms",
@@ -39,29 +39,28 @@ pub(crate) const MESSAGE_DISTRIBUTIONS: [&str; 5] = [
 ];
 
 /// Number of stored quantiles below the tail, in steps of 0.1 %.
-pub(crate) const BODY: usize = 1000;
+pub(crate) const QUANTILE_STEPS: usize = 1000;
 
-/// The shares of a distribution at which its quantiles are kept: the body in steps of a thousandth, the
-/// tail more finely.
+/// Returns the shares at which quantiles are stored: in steps of 0.001, more finely in the tail.
 pub(crate) fn levels() -> impl Iterator<Item = f64> {
-    let body = (0..BODY).map(|step| step as f64 / BODY as f64);
+    let body = (0..QUANTILE_STEPS).map(|step| step as f64 / QUANTILE_STEPS as f64);
     body.chain([0.9995, 0.9999, 1.0])
 }
 
 const OF_STREAMS: &str = " of streams";
 const OF_SLICES: &str = " of slices";
 
-/// A measure of a group of streams in a run.
+/// Measure of a group of streams in a run.
 ///
-/// | named as in | what |
+/// | form | value |
 /// |---|---|
-/// | `lost_data_packets_share` | a single value of `analyse --json`, of all streams together |
-/// | `ack_latency_ms` | a distribution of `analyse --json`, or of what applications wrote and read |
-/// | `ack_latency_ms p97`, `… mean`, `… above 150`, `… between 285 and 315`, `… in steps of 30 above 155` | a statistic of it |
-/// | `lost_data_packets_share of streams`, `ack_latency_ms p50 of streams` | a single value, or a median, of each stream alone |
-/// | `… of streams p90`, `… of streams jain` | a statistic of these, or Jain's index |
-/// | `received_goodput_bit_per_s of slices`, `… of slices of 30 s` | a rate, or `slowest_delivery_ms`, in each slice of a second or more |
-/// | `… of slices p100`, `… of slices off 10000000` | a percentile of these, or their mean distance from a rate, relative to it |
+/// | `lost_data_packets_share` | single value of `analyse --json`, over all streams |
+/// | `ack_latency_ms` | distribution of `analyse --json`, or of messages |
+/// | `ack_latency_ms p97`, `… mean`, `… above 150`, `… between 285 and 315`, `… in steps of 30 above 155` | statistic of a distribution |
+/// | `lost_data_packets_share of streams`, `ack_latency_ms p50 of streams` | single value, or median, of each stream |
+/// | `… of streams p90`, `… of streams jain` | percentile over streams, or Jain's index |
+/// | `received_goodput_bit_per_s of slices`, `… of slices of 30 s` | rate, or `slowest_delivery_ms`, in each slice of a second or more |
+/// | `… of slices p100`, `… of slices off 10000000` | percentile over slices, or mean relative distance from a rate |
 /// | `redundant_bytes`, `messages_per_s`, `voice_rating at 150`, `voice_mos best`, `typing_stalls_per_1000 back 75` | computed from others |
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasureRef {
@@ -72,34 +71,34 @@ pub struct MeasureRef {
 /// A parsed measure.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Kind {
-    /// A single value of this name.
+    /// Single value with this name.
     Value(String),
-    /// A distribution of this name: all of it, or a statistic.
+    /// Distribution with this name: all of it, or a statistic.
     Distribution(String, Option<DistributionStatistic>),
-    /// The value of this name of each stream: all of them, or a statistic.
+    /// Value with this name per stream: all of them, or a statistic.
     Streams(String, Option<StreamStatistic>),
-    /// The rate of this name in slices of so many seconds: all of them, or a statistic.
+    /// Rate with this name in slices of this many seconds: all of them, or a statistic.
     Slices(String, usize, Option<SliceStatistic>),
     RedundantBytes,
     MessagesPerSecond,
-    /// ITU-T G.107's rating factor.
+    /// Rating factor R of ITU-T G.107.
     VoiceRating(PlayOut),
-    /// The mean opinion score that follows from it.
+    /// Mean opinion score of the same rating.
     VoiceOpinion(PlayOut),
-    /// Keystrokes of a thousand whose echo stalls, where the way back takes so many milliseconds.
+    /// Keystrokes of 1,000 whose echo stalls; the way back takes this long, in milliseconds.
     TypingStalls(f64),
 }
 
-/// A statistic of values of which quantiles are kept.
+/// Statistic of a distribution with stored quantiles.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Statistic {
-    /// The quantile at this share.
+    /// Quantile at this share.
     Percentile(f64),
-    /// The share of values above a bound.
+    /// Share of values above a bound.
     Above(f64),
-    /// The share of values above the first bound that do not exceed the second.
+    /// Share of values above the first bound and at most the second.
     Between(f64, f64),
-    /// How much the values above a bound lie in steps of a height, from 0 to 1.
+    /// Regularity of steps of this height among the values above a bound, 0 to 1.
     InSteps { height: f64, above: f64 },
 }
 
@@ -118,54 +117,54 @@ pub(crate) enum StreamStatistic {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum SliceStatistic {
-    /// The quantile at this share.
+    /// Quantile at this share.
     Percentile(f64),
-    /// The mean distance from this rate, relative to it.
+    /// Mean distance from this rate, relative to it.
     Off(f64),
 }
 
-/// The play-out time of a voice stream's receiver.
+/// Play-out time of a voice stream.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum PlayOut {
-    /// Milliseconds.
+    /// Milliseconds after speaking.
     At(f64),
-    /// The one with the best rating.
+    /// Time with the best rating.
     Best,
 }
 
 impl MeasureRef {
-    /// The measure as it was named.
+    /// Returns the measure's name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// True if a group of a run has one value of it.
+    /// Returns whether a group of a run has one value.
     pub(crate) fn is_value(&self) -> bool {
         !(self.is_distribution() || self.is_of_slices())
     }
 
-    /// True if it is a whole distribution, or the values of all streams.
+    /// Returns whether the measure is a whole distribution, or the values of all streams.
     pub(crate) fn is_distribution(&self) -> bool {
         matches!(self.kind, Kind::Distribution(_, None)) || self.is_of_streams()
     }
 
-    /// True if it is the values of all streams.
+    /// Returns whether the measure is the values of all streams.
     pub(crate) fn is_of_streams(&self) -> bool {
         matches!(self.kind, Kind::Streams(_, None))
     }
 
-    /// True if it is a rate in each second, as a series draws it.
+    /// Returns whether the measure is a rate per second, for kind `series`.
     pub(crate) fn is_of_seconds(&self) -> bool {
         matches!(self.kind, Kind::Slices(_, 1, None))
     }
 
-    /// True if it is a rate in each slice.
+    /// Returns whether the measure is a rate per slice.
     pub(crate) fn is_of_slices(&self) -> bool {
         matches!(self.kind, Kind::Slices(_, _, None))
     }
 
-    /// True if it is an index of fairness.
+    /// Returns whether the measure is a fairness index.
     pub(crate) fn is_index(&self) -> bool {
         match &self.kind {
             Kind::Streams(_, Some(StreamStatistic::Jain)) => true,
@@ -174,7 +173,7 @@ impl MeasureRef {
         }
     }
 
-    /// The unit of its values.
+    /// Returns the unit of the values.
     #[must_use]
     pub fn unit(&self) -> Unit {
         match &self.kind {
@@ -197,7 +196,7 @@ impl MeasureRef {
     }
 }
 
-/// The unit that stands at the end of a name.
+/// Returns the unit at the end of a name.
 fn unit_of_name(name: &str) -> Unit {
     let name = name.split(' ').next().unwrap_or(name);
     match name {
@@ -209,14 +208,14 @@ fn unit_of_name(name: &str) -> Unit {
     }
 }
 
-/// The known name that is most similar to this one (Jaro and Winkler).
+/// Returns the most similar known name (Jaro-Winkler).
 pub(crate) fn nearest<T: AsRef<str>>(name: &str, known: impl Iterator<Item = T>) -> Option<T> {
     let alike = known.map(|known| (strsim::jaro_winkler(name, known.as_ref()), known));
     let nearest = alike.max_by(|(one, _), (other, _)| one.total_cmp(other));
     nearest.map(|(_, known)| known)
 }
 
-/// An unknown measure or statistic, with the nearest name.
+/// Error for an unknown measure or statistic, with the nearest name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MeasureError(String);
@@ -232,9 +231,9 @@ impl MeasureError {
         })
     }
 
-    fn statistic(asked: &str, of: &str, known: &str) -> Self {
+    fn statistic(suffix: &str, of: &str, known: &str) -> Self {
         Self(format!(
-            "unknown statistic `{asked}` of `{of}`; known: {known}"
+            "unknown statistic `{suffix}` of `{of}`; known: {known}"
         ))
     }
 }
@@ -243,13 +242,13 @@ impl FromStr for MeasureRef {
     type Err = MeasureError;
 
     fn from_str(text: &str) -> Result<Self, MeasureError> {
-        let kind = if let Some((name, asked)) = split(text, OF_SLICES) {
-            of_slices(name, asked)?
-        } else if let Some((name, asked)) = split(text, OF_STREAMS) {
-            of_streams(name, asked)?
+        let kind = if let Some((name, suffix)) = split(text, OF_SLICES) {
+            of_slices(name, suffix)?
+        } else if let Some((name, suffix)) = split(text, OF_STREAMS) {
+            of_streams(name, suffix)?
         } else {
-            let (name, asked) = text.split_once(' ').unwrap_or((text, ""));
-            of_group(name, asked)?
+            let (name, suffix) = text.split_once(' ').unwrap_or((text, ""));
+            of_group(name, suffix)?
         };
         Ok(Self {
             text: text.to_owned(),
@@ -258,7 +257,7 @@ impl FromStr for MeasureRef {
     }
 }
 
-/// Splits a name at these words; `None` unless they end it or a space follows.
+/// Splits a name at these words; `None` unless they end the name or a space follows.
 fn split<'a>(text: &'a str, words: &str) -> Option<(&'a str, &'a str)> {
     let (before, behind) = text.split_once(words)?;
     match behind {
@@ -267,38 +266,40 @@ fn split<'a>(text: &'a str, words: &str) -> Option<(&'a str, &'a str)> {
     }
 }
 
-fn of_group(name: &str, asked: &str) -> Result<Kind, MeasureError> {
+fn of_group(name: &str, suffix: &str) -> Result<Kind, MeasureError> {
     const STATISTICS: &str = "p0 to p100 in steps of 0.1, p99.95, p99.99, mean, above X, between X and Y, \
                               in steps of X above Y";
     let or_unknown = |known: &str, of: Option<Kind>| {
-        of.ok_or_else(|| MeasureError::statistic(asked, name, known))
+        of.ok_or_else(|| MeasureError::statistic(suffix, name, known))
     };
     let is_distribution =
         distributions().any(|it| it.name == name) || MESSAGE_DISTRIBUTIONS.contains(&name);
     match name {
-        "redundant_bytes" => or_unknown("none", asked.is_empty().then_some(Kind::RedundantBytes)),
-        "messages_per_s" => or_unknown("none", asked.is_empty().then_some(Kind::MessagesPerSecond)),
-        "voice_rating" => or_unknown("at MS, best", play_out(asked).map(Kind::VoiceRating)),
-        "voice_mos" => or_unknown("at MS, best", play_out(asked).map(Kind::VoiceOpinion)),
+        "redundant_bytes" => or_unknown("none", suffix.is_empty().then_some(Kind::RedundantBytes)),
+        "messages_per_s" => {
+            or_unknown("none", suffix.is_empty().then_some(Kind::MessagesPerSecond))
+        }
+        "voice_rating" => or_unknown("at MS, best", play_out(suffix).map(Kind::VoiceRating)),
+        "voice_mos" => or_unknown("at MS, best", play_out(suffix).map(Kind::VoiceOpinion)),
         "typing_stalls_per_1000" => or_unknown(
             "back MS",
-            asked
+            suffix
                 .strip_prefix("back ")
                 .and_then(number)
                 .map(Kind::TypingStalls),
         ),
-        _ if is_distribution && asked.is_empty() => Ok(Kind::Distribution(name.to_owned(), None)),
+        _ if is_distribution && suffix.is_empty() => Ok(Kind::Distribution(name.to_owned(), None)),
         _ if is_distribution => {
-            let statistic = match asked {
+            let statistic = match suffix {
                 "mean" => Some(DistributionStatistic::Mean),
-                _ => statistic(asked).map(DistributionStatistic::Of),
+                _ => statistic(suffix).map(DistributionStatistic::Of),
             };
             let of = statistic.map(|it| Kind::Distribution(name.to_owned(), Some(it)));
             or_unknown(STATISTICS, of)
         }
         _ if VALUES.contains(name) => or_unknown(
             "none",
-            asked.is_empty().then(|| Kind::Value(name.to_owned())),
+            suffix.is_empty().then(|| Kind::Value(name.to_owned())),
         ),
         _ => {
             let distributions = distributions()
@@ -321,28 +322,28 @@ const DERIVED: [&str; 5] = [
     "typing_stalls_per_1000",
 ];
 
-fn of_streams(name: &str, asked: &str) -> Result<Kind, MeasureError> {
+fn of_streams(name: &str, suffix: &str) -> Result<Kind, MeasureError> {
     let medians = || distributions().map(|it| format!("{} p50", it.name));
     if !STREAM_VALUES.contains(name) && !medians().any(|it| it == name) {
         let known = STREAM_VALUES.iter().cloned().chain(medians());
         return Err(MeasureError::unknown("measure of streams", name, known));
     }
-    let asked = match asked {
+    let suffix = match suffix {
         "" => None,
         "jain" => Some(StreamStatistic::Jain),
         _ => {
             let refused = || {
                 let of = format!("{name}{OF_STREAMS}");
                 let known = "p0 to p100 in steps of 0.1, above X, between X and Y, jain";
-                MeasureError::statistic(asked, &of, known)
+                MeasureError::statistic(suffix, &of, known)
             };
-            Some(StreamStatistic::Of(statistic(asked).ok_or_else(refused)?))
+            Some(StreamStatistic::Of(statistic(suffix).ok_or_else(refused)?))
         }
     };
-    Ok(Kind::Streams(name.to_owned(), asked))
+    Ok(Kind::Streams(name.to_owned(), suffix))
 }
 
-fn of_slices(name: &str, asked: &str) -> Result<Kind, MeasureError> {
+fn of_slices(name: &str, suffix: &str) -> Result<Kind, MeasureError> {
     let known = || RATES.into_iter().chain([SLOWEST_DELIVERY]);
     if !known().any(|it| it == name) {
         return Err(MeasureError::unknown("measure of slices", name, known()));
@@ -350,20 +351,20 @@ fn of_slices(name: &str, asked: &str) -> Result<Kind, MeasureError> {
     let refused = || {
         let of = format!("{name}{OF_SLICES}");
         MeasureError::statistic(
-            asked,
+            suffix,
             &of,
             "p0 to p100, off RATE; behind `of 30 s ` for wider slices",
         )
     };
-    let (seconds, what) = match asked.strip_prefix("of ") {
-        None => (1, asked),
+    let (seconds, what) = match suffix.strip_prefix("of ") {
+        None => (1, suffix),
         Some(wider) => {
             let (seconds, what) = split(wider, " s").ok_or_else(refused)?;
             let seconds = seconds.parse().ok().filter(|it| *it > 0);
             (seconds.ok_or_else(refused)?, what)
         }
     };
-    let asked = match what.strip_prefix("off ") {
+    let suffix = match what.strip_prefix("off ") {
         _ if what.is_empty() => None,
         Some(rate) => {
             let rate = number(rate).filter(|it| *it > 0.0);
@@ -373,41 +374,41 @@ fn of_slices(name: &str, asked: &str) -> Result<Kind, MeasureError> {
             percentile(what).ok_or_else(refused)?,
         )),
     };
-    Ok(Kind::Slices(name.to_owned(), seconds, asked))
+    Ok(Kind::Slices(name.to_owned(), seconds, suffix))
 }
 
-fn statistic(asked: &str) -> Option<Statistic> {
-    if let Some(share) = percentile(asked) {
-        let is_kept = levels().any(|level| (level - share).abs() < 1e-9);
-        return is_kept.then_some(Statistic::Percentile(share));
+fn statistic(suffix: &str) -> Option<Statistic> {
+    if let Some(share) = percentile(suffix) {
+        let is_stored = levels().any(|level| (level - share).abs() < 1e-9);
+        return is_stored.then_some(Statistic::Percentile(share));
     }
-    if let Some(bound) = asked.strip_prefix("above ") {
+    if let Some(bound) = suffix.strip_prefix("above ") {
         return number(bound).map(Statistic::Above);
     }
-    if let Some(bounds) = asked.strip_prefix("between ") {
+    if let Some(bounds) = suffix.strip_prefix("between ") {
         let (low, high) = bounds.split_once(" and ")?;
         let (low, high) = (number(low)?, number(high)?);
         return (low <= high).then_some(Statistic::Between(low, high));
     }
-    let (height, bound) = asked.strip_prefix("in steps of ")?.split_once(" above ")?;
+    let (height, bound) = suffix.strip_prefix("in steps of ")?.split_once(" above ")?;
     let height = number(height).filter(|it| *it > 0.0)?;
     let above = number(bound)?;
     Some(Statistic::InSteps { height, above })
 }
 
-fn play_out(asked: &str) -> Option<PlayOut> {
-    match asked.strip_prefix("at ") {
+fn play_out(suffix: &str) -> Option<PlayOut> {
+    match suffix.strip_prefix("at ") {
         Some(at) => number(at).map(PlayOut::At),
-        None => (asked == "best").then_some(PlayOut::Best),
+        None => (suffix == "best").then_some(PlayOut::Best),
     }
 }
 
-/// A number from 0 on that is finite.
+/// Parses a finite number of at least 0.
 fn number(text: &str) -> Option<f64> {
     within(text, 0.0..=f64::MAX)
 }
 
-/// The share of a percentile, as in `p97`.
+/// Parses a percentile, as in `p97`, and returns its share.
 fn percentile(text: &str) -> Option<f64> {
     let percent = within(text.strip_prefix('p')?, 0.0..=100.0)?;
     Some(percent / 100.0)
@@ -417,13 +418,13 @@ fn within(text: &str, range: RangeInclusive<f64>) -> Option<f64> {
     text.parse().ok().filter(|number| range.contains(number))
 }
 
-/// Names of the single values of each stream.
+/// Names of the single values per stream.
 static STREAM_VALUES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let counts = names(&Volume::default()).chain(names(&Loss::default()));
     counts.chain(RATES.map(str::to_owned)).collect()
 });
 
-/// Names of the single values of a group.
+/// Names of the single values per group.
 static VALUES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let of_group = names(&Handshakes::default()).chain(names(&Fairness::default()));
     let added = [JAIN_OF_ALL, DROPPED_IN_STEP].map(str::to_owned);
@@ -435,7 +436,7 @@ static VALUES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
         .collect()
 });
 
-/// The fields that are numbers, where known.
+/// Returns the names of numeric fields.
 fn names<T: Serialize>(of: &T) -> impl Iterator<Item = String> + use<T> {
     let fields = match serde_json::to_value(of) {
         Ok(Value::Object(fields)) => fields,
@@ -468,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_name_is_refused_with_the_nearest() {
+    fn unknown_measure_is_rejected_with_nearest() {
         assert_eq!(
             refused("ack_latncy_ms p97"),
             "unknown measure `ack_latncy_ms`; the nearest is `ack_latency_ms`"
@@ -485,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_statistic_is_refused() {
+    fn unknown_statistic_is_rejected() {
         for text in [
             "ack_latency_ms p-1",
             "ack_latency_ms p101",

@@ -10,28 +10,29 @@ use std::thread;
 use nix::sched::{CloneFlags, unshare};
 use pillion_bpf::host::network_namespace;
 
-/// A network namespace without a name: it exists as long as something refers to it, and
-/// so is gone when this process is, however it ends.
+/// An unnamed network namespace. It exists as long as something refers to it, so it disappears with
+/// this process in any case.
 #[derive(Debug, Clone)]
 pub struct Namespace(Arc<OwnedFd>);
 
 impl Namespace {
-    /// Makes an empty namespace: it has a loopback device alone, and that is down.
+    /// Creates a namespace with only a loopback device, which is down.
     ///
     /// # Errors
-    /// The kernel's, EPERM without CAP_SYS_ADMIN.
+    ///
+    /// The kernel's, such as EPERM without CAP_SYS_ADMIN.
     pub fn create() -> io::Result<Self> {
-        let made = thread::spawn(|| {
+        let thread = thread::spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET)?;
             File::open("/proc/thread-self/ns/net").map(OwnedFd::from)
         });
-        let fd = made
+        let fd = thread
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("the thread failed")))?;
         Ok(Self(Arc::new(fd)))
     }
 
-    /// The path of a file that refers to the namespace, as long as this process lives.
+    /// Returns the path of a file that refers to the namespace while this process runs.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()).into()
@@ -40,7 +41,8 @@ impl Namespace {
     /// Starts a thread inside the namespace.
     ///
     /// # Errors
-    /// The kernel's, of entering the namespace, from the thread's result.
+    ///
+    /// The thread's result has the kernel's error if it cannot enter the namespace.
     pub fn spawn<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -52,18 +54,20 @@ impl Namespace {
         })
     }
 
-    /// Runs `work` inside the namespace and waits for its result.
+    /// Runs `work` inside the namespace, and waits for its result.
     ///
     /// # Errors
-    /// The kernel's, of entering the namespace.
+    ///
+    /// The kernel's, if the namespace cannot be entered.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         network_namespace::enter(&self.0, work)
     }
 
-    /// Runs a command inside the namespace to its end, with `input` to read.
+    /// Runs a command inside the namespace until it exits, with `input` as its standard input.
     ///
     /// # Errors
-    /// The kernel's, of entering the namespace and of starting the command.
+    ///
+    /// The kernel's, if the namespace cannot be entered or the command cannot be started.
     pub fn run(&self, program: &str, arguments: &[&str], input: &str) -> io::Result<Output> {
         let mut command = Command::new(program);
         command.args(arguments);
@@ -73,19 +77,20 @@ impl Namespace {
         });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let input = input.to_owned();
-        // A thread enters, not the child between fork and exec: so no memory needs copying.
+        // A thread enters the namespace, not the child between fork and exec, so that no memory is
+        // copied.
         self.enter(move || {
             let mut child = command.spawn()?;
             if let Some(mut stdin) = child.stdin.take() {
-                // One that ends early says why.
+                // A command that exits early reports its reason itself.
                 let _ = stdin.write_all(input.as_bytes());
             }
             child.wait_with_output()
         })?
     }
 
-    /// A command that will run inside the namespace, and be asked to end (SIGTERM) when the thread
-    /// that starts it ends.
+    /// Returns a command that will run inside the namespace. It receives SIGTERM when the thread
+    /// that starts it exits.
     #[must_use]
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let namespace = self.clone();

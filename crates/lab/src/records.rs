@@ -1,14 +1,13 @@
-//! Files of records: CSV, compressed by zstd where their names end in `.zst`.
+//! Files of records: CSV, compressed with zstd if the name ends in `.zst`.
 //!
-//! The heading has the names of the record's fields, which are those in JSON; what is not known is
-//! left empty. So that it follows from the fields, it comes with the first record: a file without
-//! records is empty.
+//! The header contains the names of the record's fields, which are the same in JSON. Unknown values
+//! are empty. The header is written with the first record, so a file without records is empty.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 
-use pillion_bpf::host::atomic_file::Replacement;
+use pillion_bpf::host::atomic_file::AtomicFile;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -16,33 +15,33 @@ fn is_compressed(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "zst")
 }
 
-/// Mebibytes that a line may have; a record takes some hundred bytes.
-const MOST_MEBIBYTES: usize = 1;
+/// Maximum line length in mebibytes; a record has some hundred bytes.
+const MAX_LINE_MEBIBYTES: usize = 1;
 
-/// Bytes with lines that a record may have. What is no file of records may have none at all, and would
-/// be held in memory as one.
-pub(crate) struct Lines<R> {
+/// Reader that limits the length of lines. A file of another type may have no line ends, and would
+/// be loaded into memory as one record.
+pub(crate) struct LineLimit<R> {
     from: R,
-    /// Bytes of the last line, as far as they were read.
+    /// Bytes read of the last line.
     length: usize,
 }
 
-impl<R: Read> Lines<R> {
+impl<R: Read> LineLimit<R> {
     pub fn of(from: R) -> Self {
         Self { from, length: 0 }
     }
 }
 
-impl<R: Read> Read for Lines<R> {
+impl<R: Read> Read for LineLimit<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.from.read(buffer)?;
         let read = buffer[..count].iter();
         self.length = match read.rev().position(|byte| matches!(byte, b'\n' | b'\r')) {
-            Some(behind) => behind,
+            Some(trailing) => trailing,
             None => self.length + count,
         };
-        if self.length > MOST_MEBIBYTES << 20 {
-            let what = format!("a line is longer than {MOST_MEBIBYTES} MiB, as no record is");
+        if self.length > MAX_LINE_MEBIBYTES << 20 {
+            let what = format!("line longer than {MAX_LINE_MEBIBYTES} MiB: not a file of records");
             return Err(io::Error::new(ErrorKind::InvalidData, what));
         }
         Ok(count)
@@ -52,18 +51,18 @@ impl<R: Read> Read for Lines<R> {
 /// Why records cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The system's reason, or that of the decompression.
+    /// The error of the system, or of the decompression.
     #[error(transparent)]
     Io(io::Error),
-    /// The compressed file ends before it is whole.
-    #[error("cut off; the records before that are whole")]
-    Cut,
-    /// A line is not what it should be.
+    /// The compressed file is truncated.
+    #[error("truncated file; the records before the end are complete")]
+    Truncated,
+    /// A line is invalid.
     #[error("line {line}: {what}")]
     Line {
-        /// The line, counted from 1; the heading is the first one.
+        /// Line number from 1; the header is line 1.
         line: u64,
-        /// What is wrong with it.
+        /// The reason.
         what: String,
     },
 }
@@ -71,8 +70,8 @@ pub enum ReadError {
 /// Reads a file of records, one at a time.
 ///
 /// # Errors
-/// [`ReadError`] where there is no such file, or its heading cannot be read; each record may be an error as well, and is then
-/// the last one.
+/// [`ReadError`] if the file does not exist or its header is invalid. Each record may also be an
+/// error, and is then the last item.
 pub fn read<T: DeserializeOwned>(
     path: &Path,
 ) -> Result<impl Iterator<Item = Result<T, ReadError>> + use<T>, ReadError> {
@@ -81,8 +80,8 @@ pub fn read<T: DeserializeOwned>(
         true => Box::new(zstd::Decoder::new(file).map_err(ReadError::Io)?),
         false => Box::new(file),
     };
-    let mut reader = csv::Reader::from_reader(Lines::of(from));
-    // Asked for a record at once, it would take a heading that cannot be read for no records.
+    let mut reader = csv::Reader::from_reader(LineLimit::of(from));
+    // Without this call, the reader would treat an invalid header as a file without records.
     reader.headers()?;
     let mut records = reader.into_deserialize();
     let mut ended = false;
@@ -101,7 +100,9 @@ impl From<csv::Error> for ReadError {
             _ => error.to_string(),
         };
         match error.into_kind() {
-            csv::ErrorKind::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => Self::Cut,
+            csv::ErrorKind::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Self::Truncated
+            }
             csv::ErrorKind::Io(error) => Self::Io(error),
             _ => Self::Line { line, what },
         }
@@ -109,48 +110,48 @@ impl From<csv::Error> for ReadError {
 }
 
 /// Writes a file of records.
-pub struct Writer(csv::Writer<To>);
+pub struct Writer(csv::Writer<Output>);
 
 #[allow(clippy::large_enum_variant)]
-enum To {
-    /// The file is written as it is.
-    Plain(Place),
-    /// The file is compressed by zstd's fastest level: records are much alike.
-    Compressed(zstd::Encoder<'static, Place>),
+enum Output {
+    /// The file is not compressed.
+    Plain(Destination),
+    /// The file is compressed with zstd's fastest level: records are much alike.
+    Compressed(zstd::Encoder<'static, Destination>),
 }
 
-/// Where the file's bytes go.
-enum Place {
-    Itself(File),
-    Beside(Replacement),
+/// Destination of the file's bytes.
+enum Destination {
+    Direct(File),
+    Atomic(AtomicFile),
 }
 
 impl Writer {
-    /// Makes the file; one that is there is emptied.
+    /// Creates the file, or truncates an existing one.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn create(path: &Path) -> io::Result<Self> {
-        Self::to(path, Place::Itself(File::create(path)?))
+        Self::to(path, Destination::Direct(File::create(path)?))
     }
 
-    /// Makes a file that takes the place of one that is there once it is finished; until then, that
-    /// one stays as it is.
+    /// Creates a file that replaces the existing one when it is finished; until then, the existing
+    /// file remains unchanged.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn replacing(path: &Path) -> io::Result<Self> {
-        let place = match Replacement::begin(path)? {
-            Some(new) => Place::Beside(new),
-            None => Place::Itself(File::options().write(true).open(path)?),
+        let destination = match AtomicFile::begin(path)? {
+            Some(new) => Destination::Atomic(new),
+            None => Destination::Direct(File::options().write(true).open(path)?),
         };
-        Self::to(path, place)
+        Self::to(path, destination)
     }
 
-    fn to(path: &Path, place: Place) -> io::Result<Self> {
+    fn to(path: &Path, destination: Destination) -> io::Result<Self> {
         let to = match is_compressed(path) {
-            true => To::Compressed(zstd::Encoder::new(place, 1)?),
-            false => To::Plain(place),
+            true => Output::Compressed(zstd::Encoder::new(destination, 1)?),
+            false => Output::Plain(destination),
         };
         Ok(Self(csv::Writer::from_writer(to)))
     }
@@ -158,59 +159,59 @@ impl Writer {
     /// Adds records, all of one type.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn write(&mut self, records: impl IntoIterator<Item: Serialize>) -> io::Result<()> {
         let mut records = records.into_iter();
         Ok(records.try_for_each(|record| self.0.serialize(record))?)
     }
 
-    /// Writes what of the file is still held back, and ends it.
+    /// Writes the buffered rest of the file and closes it.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn finish(mut self) -> io::Result<()> {
         self.0.flush()?;
         let to = self.0.into_inner();
-        let place = match to.map_err(|error| io::Error::other(error.to_string()))? {
-            To::Plain(place) => place,
-            To::Compressed(encoder) => encoder.finish()?,
+        let destination = match to.map_err(|error| io::Error::other(error.to_string()))? {
+            Output::Plain(destination) => destination,
+            Output::Compressed(encoder) => encoder.finish()?,
         };
-        match place {
-            Place::Itself(_) => Ok(()),
-            Place::Beside(new) => new.finish(),
+        match destination {
+            Destination::Direct(_) => Ok(()),
+            Destination::Atomic(new) => new.finish(),
         }
     }
 }
 
-impl Write for To {
+impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(place) => place.write(bytes),
+            Self::Plain(destination) => destination.write(bytes),
             Self::Compressed(encoder) => encoder.write(bytes),
         }
     }
 
-    /// Leaves what the encoder holds back where it is: a block of its own would be compressed less.
+    /// Does not flush the encoder's buffer: a separate block would compress worse.
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Plain(place) => place.flush(),
+            Self::Plain(destination) => destination.flush(),
             Self::Compressed(_) => Ok(()),
         }
     }
 }
 
-impl Write for Place {
+impl Write for Destination {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Itself(file) => file.write(bytes),
-            Self::Beside(new) => new.write(bytes),
+            Self::Direct(file) => file.write(bytes),
+            Self::Atomic(new) => new.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Itself(file) => file.flush(),
-            Self::Beside(new) => new.flush(),
+            Self::Direct(file) => file.flush(),
+            Self::Atomic(new) => new.flush(),
         }
     }
 }
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn records_survive_a_file_plain_and_compressed() {
+    fn records_round_trip_plain_and_compressed() {
         let folder = tempfile::tempdir().unwrap();
         let [plain, compressed] = ["a.csv", "a.csv.zst"].map(|name| folder.path().join(name));
         let text = written(&plain);
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_the_fields_of_json() {
+    fn columns_match_json_fields() {
         let folder = tempfile::tempdir().unwrap();
         let text = String::from_utf8(written(&folder.path().join("a.csv"))).unwrap();
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named_with_its_line_and_ends_the_reading() {
+    fn invalid_line_is_named_and_ends_reading() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.csv");
         let good = "at_ns,peer,state,rtt_us\n1,10.0.0.1:1,fin-wait1,2\n";
@@ -323,34 +324,34 @@ mod tests {
         let path = folder.path().join("a.csv.zst");
         let whole = written(&path);
         fs::write(&path, &whole[..whole.len() - 8]).unwrap();
-        assert!(matches!(read_all(&path), Err(ReadError::Cut)));
+        assert!(matches!(read_all(&path), Err(ReadError::Truncated)));
         fs::write(&path, good).unwrap();
         assert!(matches!(read_all(&path), Err(ReadError::Io(_))));
         assert!(read_all(&folder.path().join("b")).is_err());
     }
 
     #[test]
-    fn a_file_stays_as_it_is_until_the_one_that_replaces_it_is_whole() {
+    fn file_is_unchanged_until_replacement_is_finished() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["a.csv", "a.csv.zst"] {
             let path = folder.path().join(name);
             let old = written(&path);
-            let begun = || {
+            let started = || {
                 let mut new = Writer::replacing(&path).unwrap();
                 new.write([&records()[0]]).unwrap();
                 assert_eq!(fs::read(&path).unwrap(), old);
                 new
             };
-            drop(begun());
+            drop(started());
             assert_eq!(fs::read(&path).unwrap(), old);
-            begun().finish().unwrap();
+            started().finish().unwrap();
             assert_eq!(read_all(&path).unwrap(), records()[..1]);
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]
-    fn what_has_no_lines_is_refused_before_it_fills_the_memory() {
+    fn endless_line_is_rejected_at_size_limit() {
         let folder = tempfile::tempdir().unwrap();
         let [plain, compressed] = ["a.csv", "a.csv.zst"].map(|name| folder.path().join(name));
         let zeros = vec![0; 8 << 20];
@@ -358,7 +359,7 @@ mod tests {
         fs::write(&compressed, zstd::encode_all(&zeros[..], 1).unwrap()).unwrap();
         for path in [plain, compressed] {
             let error = read_all(&path).unwrap_err().to_string();
-            assert_eq!(error, "a line is longer than 1 MiB, as no record is");
+            assert_eq!(error, "line longer than 1 MiB: not a file of records");
         }
     }
 }

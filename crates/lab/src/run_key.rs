@@ -1,39 +1,41 @@
-//! Names of runs, such as `plain,loss=2,seed=1`: the variant, the values of what is varied, and the seed.
+//! Names of runs, such as `plain,loss=2,seed=1`: the variant, the varied values, and the seed.
 
 use std::fmt;
 
 use serde::Deserialize;
 
+use crate::settings::parse_time_ms;
+
 const SEED: &str = "seed";
 
-/// A part of a run's name: a variant, as `plain`, or the value of a parameter, as `loss=2`.
+/// Part of a run's name: a variant, as in `plain`, or the value of a parameter, as in `loss=2`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Part {
     text: String,
-    /// The length of the parameter's name; `None` of a variant.
+    /// Length of the parameter's name; `None` for a variant.
     key: Option<usize>,
 }
 
 impl Part {
-    /// The part as it is written.
+    /// Returns the part's text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The parameter that the part is a value of; `None` of a variant.
+    /// Returns the parameter's name; `None` for a variant.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.key.map(|length| &self.text[..length])
     }
 
-    /// The value of the parameter; `None` of a variant.
+    /// Returns the parameter's value; `None` for a variant.
     #[must_use]
     pub fn value(&self) -> Option<&str> {
         self.key.map(|length| &self.text[length + 1..])
     }
 
-    /// True if the part is the seed.
+    /// Returns whether the part is the seed.
     #[must_use]
     pub fn is_seed(&self) -> bool {
         self.key() == Some(SEED)
@@ -55,7 +57,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// A parsed run name.
+/// Parsed name of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunKey {
     text: String,
@@ -63,33 +65,35 @@ pub struct RunKey {
 }
 
 impl RunKey {
-    /// The run's name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The parts of the name, in its order.
+    /// Returns the parts in the order of the name.
     pub fn parts(&self) -> impl Iterator<Item = &Part> {
         self.parts.iter()
     }
 
-    /// The parts without the seed: equal for all repetitions of a run.
+    /// Returns the parts without the seed: equal for all repetitions of a run.
     pub fn without_seed(&self) -> impl Iterator<Item = &Part> {
         self.parts().filter(|part| !part.is_seed())
     }
 
-    /// True if the run has this part in its name.
+    /// Returns whether the name has this part.
     #[must_use]
     pub fn has(&self, part: &Part) -> bool {
         self.parts.contains(part)
     }
 
-    /// The numeric value of a parameter, of `30:3` the first number; `None` if it is absent or no number.
+    /// Returns a parameter's value as a number, of `30ms:3ms` the first one; times are in
+    /// milliseconds. `None` if the run has no such parameter, or its value is not a number.
     #[must_use]
     pub fn number(&self, parameter: &str) -> Option<f64> {
         let part = self.parts().find(|part| part.key() == Some(parameter))?;
-        part.value()?.split(':').next()?.parse().ok()
+        let first = part.value()?.split(':').next()?;
+        first.parse().ok().or_else(|| parse_time_ms(first).ok())
     }
 }
 
@@ -108,7 +112,7 @@ impl fmt::Display for RunKey {
     }
 }
 
-/// The parts that give a parameter a value in the names of these runs, each once, in the runs' order.
+/// Returns the parts that set a parameter, without duplicates, in the order of the runs.
 pub fn values<'a>(runs: impl IntoIterator<Item = &'a RunKey>, of: &str) -> Vec<&'a Part> {
     let mut values = Vec::new();
     let parts = runs.into_iter().flat_map(RunKey::parts);
@@ -120,7 +124,7 @@ pub fn values<'a>(runs: impl IntoIterator<Item = &'a RunKey>, of: &str) -> Vec<&
     values
 }
 
-/// Selects the runs that have all of these parts, as in `plain,loss=10`; empty: all runs.
+/// Selector of runs that have all of these parts, as in `plain,loss=10`; empty: all runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
 pub struct Selector(Vec<Part>);
@@ -146,19 +150,19 @@ impl FromIterator<Part> for Selector {
 }
 
 impl Selector {
-    /// Whether a run is one of them.
+    /// Returns whether the selector matches a run.
     #[must_use]
-    pub fn takes(&self, run: &RunKey) -> bool {
+    pub fn matches(&self, run: &RunKey) -> bool {
         self.0.iter().all(|part| run.has(part))
     }
 
-    /// Selects the runs that both select.
+    /// Combines two selectors: the result matches runs that both match.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         Self([self.parts(), other.parts()].concat())
     }
 
-    /// The selector with one part replaced by another.
+    /// Replaces one part by another.
     #[must_use]
     pub fn replacing(&self, part: &Part, by: &Part) -> Self {
         let parts = self.0.iter();
@@ -166,7 +170,7 @@ impl Selector {
         replaced.cloned().collect()
     }
 
-    /// The parts of names.
+    /// Returns the parts.
     #[must_use]
     pub fn parts(&self) -> &[Part] {
         &self.0
@@ -184,28 +188,28 @@ impl fmt::Display for Selector {
 mod tests {
     use super::*;
 
-    const RUN: &str = "plain,loss=2,itt=30:3,seed=1";
+    const RUN: &str = "plain,loss=2,itt=30ms:3ms,seed=1";
 
     #[test]
-    fn run_has_the_parts_of_its_name_whole() {
-        let takes = |selector: &str| Selector::from(selector).takes(&RunKey::from(RUN));
-        assert!(takes("loss=2, plain"));
-        assert!(takes(""));
+    fn selector_matches_whole_parts_only() {
+        let matches = |selector: &str| Selector::from(selector).matches(&RunKey::from(RUN));
+        assert!(matches("loss=2, plain"));
+        assert!(matches(""));
         for other in ["loss", "loss=22", "lain", "2"] {
-            assert!(!takes(&format!("plain,{other}")), "{other}");
+            assert!(!matches(&format!("plain,{other}")), "{other}");
         }
     }
 
     #[test]
-    fn runs_that_differ_by_their_seed_are_alike_without() {
+    fn without_seed_drops_seed_only() {
         let run = RunKey::from(RUN);
         let without: Vec<_> = run.without_seed().map(Part::as_str).collect();
-        assert_eq!(without, ["plain", "loss=2", "itt=30:3"]);
+        assert_eq!(without, ["plain", "loss=2", "itt=30ms:3ms"]);
         assert!(!Part::from("seeds=3").is_seed());
     }
 
     #[test]
-    fn numbers_are_found_by_what_they_are_of() {
+    fn number_is_first_value_of_parameter() {
         let number = |name: &str, of| RunKey::from(name).number(of);
         assert_eq!(number(RUN, "loss"), Some(2.0));
         assert_eq!(number(RUN, "itt"), Some(30.0));
@@ -215,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_once_each_as_runs_have_them() {
+    fn values_are_unique_in_order_of_runs() {
         let runs = ["plain,n=8,seed=1", "n=2,plain", "n=8,seed=2", "plain"].map(RunKey::from);
         let of = |key| -> Vec<_> { values(&runs, key).into_iter().map(Part::as_str).collect() };
         assert_eq!(of("n"), ["n=8", "n=2"]);

@@ -1,4 +1,4 @@
-//! Images of the virtual engine, without the kernel that would boot them.
+//! Images of the virtual engine, without a kernel that boots them.
 
 use std::env;
 use std::fs;
@@ -22,12 +22,12 @@ fn holds(image: &[u8], text: &str) -> bool {
 }
 
 #[test]
-fn the_same_contents_give_the_same_image_bit_for_bit() {
+fn equal_contents_give_identical_image() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     let mut images = Vec::new();
     for _ in 0..2 {
-        // Anew: another inode, another time.
+        // A new file with another inode and another time.
         let _ = fs::remove_file(&file);
         fs::write(&file, "content").unwrap();
         let mut image = Image::new(&this_test()).unwrap();
@@ -52,9 +52,9 @@ fn the_same_contents_give_the_same_image_bit_for_bit() {
 }
 
 #[test]
-fn a_program_is_packed_without_what_debuggers_read() {
+fn program_is_packed_without_debug_sections() {
     let program = this_test();
-    // In two parts, for this file is in the program as well.
+    // In two parts, because the program contains this file's text as well.
     let section = ["\0.debug", "info\0"].join("_");
     assert!(holds(&fs::read(&program).unwrap(), &section));
     let image = bytes(&Image::new(&program).unwrap());
@@ -62,19 +62,19 @@ fn a_program_is_packed_without_what_debuggers_read() {
 }
 
 #[test]
-fn paths_that_leave_the_image_or_are_none_are_refused() {
+fn invalid_image_paths_are_rejected() {
     let mut image = Image::new(&this_test()).unwrap();
     for path in ["", "/", "file", "/a/../../b", "./a"] {
-        let refused = image.add_file(Path::new("/etc/passwd"), path);
+        let result = image.add_file(Path::new("/etc/passwd"), path);
         assert!(
-            matches!(refused, Err(EngineError::File { .. })),
-            "{path:?}: {refused:?}"
+            matches!(result, Err(EngineError::File { .. })),
+            "{path:?}: {result:?}"
         );
     }
 }
 
 #[test]
-fn programs_that_the_host_does_not_have_are_named_together() {
+fn missing_programs_are_listed_together() {
     let mut image = Image::new(&this_test()).unwrap();
     let names = ["sh", "no-such-program", "/nor/this"].map(String::from);
     let missing = image.add_programs(&names).unwrap_err();
@@ -85,8 +85,8 @@ fn programs_that_the_host_does_not_have_are_named_together() {
 }
 
 #[test]
-fn a_file_that_is_no_program_is_refused_by_name() {
+fn non_executable_program_is_rejected_by_name() {
     let mut image = Image::new(&this_test()).unwrap();
-    let refused = image.add_program(Path::new("/etc/passwd")).unwrap_err();
-    assert_eq!(refused.to_string(), "/etc/passwd: not an executable file");
+    let result = image.add_program(Path::new("/etc/passwd")).unwrap_err();
+    assert_eq!(result.to_string(), "/etc/passwd: not an executable file");
 }

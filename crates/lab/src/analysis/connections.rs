@@ -1,4 +1,4 @@
-//! Connections of a trace: which are chosen, and a list of them.
+//! Filters the connections of a trace, and lists them.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -6,27 +6,29 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use pillion_trace::{
-    Acked, Ahead, Arrived, Connection, Direction, Endpoint, Fate, Observer, Outcome, Range, Sent,
+    ArrivedPacket, ClockOffset, Connection, ConnectionOutcome, Direction, Disposition, Endpoint,
+    Observer, Range, ReceivedAck, SentPacket,
 };
 use serde::Serialize;
 
-/// The connections that are looked at: those that fit each kind of condition given. Without any, all.
+/// A filter of connections. A connection has to match each kind of condition that is given; an
+/// empty filter matches all.
 #[derive(Debug, Clone, Default)]
-pub struct Choice {
-    /// Those with an end at one of these addresses.
+pub struct ConnectionFilter {
+    /// Networks that may contain either address.
     pub addresses: Vec<IpNet>,
-    /// Those with an end at one of these ports.
+    /// Ranges that may contain either port.
     pub ports: Vec<RangeInclusive<u16>>,
-    /// Those with one of these numbers.
+    /// Connection numbers, counted from 1.
     pub connections: Vec<u64>,
 }
 
-impl Choice {
-    fn takes(&self, connection: &Connection) -> bool {
+impl ConnectionFilter {
+    fn matches(&self, connection: &Connection) -> bool {
         if self.addresses.is_empty() && self.ports.is_empty() && self.connections.is_empty() {
             return true;
         }
-        let fits = |end: Endpoint| {
+        let matches_end = |end: Endpoint| {
             let end = SocketAddr::from(end);
             let network = |network: &IpNet| network.contains(&end.ip());
             let port = |ports: &RangeInclusive<u16>| ports.contains(&end.port());
@@ -35,166 +37,175 @@ impl Choice {
                 self.ports.is_empty() || self.ports.iter().any(port),
             )
         };
-        let (one, other) = (fits(connection.originator), fits(connection.responder));
+        let (one, other) = (
+            matches_end(connection.originator),
+            matches_end(connection.responder),
+        );
         (one.0 || other.0)
             && (one.1 || other.1)
             && (self.connections.is_empty() || self.connections.contains(&connection.number))
     }
 }
 
-/// Tells an observer of chosen connections alone. They keep their numbers.
+/// An observer that passes on only the events of connections that match a filter. Connection
+/// numbers do not change.
 #[derive(Debug)]
-pub struct Chosen<O> {
-    choice: Choice,
-    /// Numbers that were chosen, and that no connection has had so far.
-    unseen: BTreeSet<u64>,
-    /// Who is told.
+pub struct FilteredObserver<O> {
+    filter: ConnectionFilter,
+    /// Numbers of the filter that no connection has had so far.
+    unmatched_numbers: BTreeSet<u64>,
+    /// The observer that receives the events.
     pub observer: O,
 }
 
-impl<O> Chosen<O> {
-    /// Tells `observer` of the connections that fit this choice.
-    pub fn new(choice: Choice, observer: O) -> Self {
+impl<O> FilteredObserver<O> {
+    /// Passes the events of matching connections to `observer`.
+    pub fn new(filter: ConnectionFilter, observer: O) -> Self {
         Self {
-            unseen: choice.connections.iter().copied().collect(),
-            choice,
+            unmatched_numbers: filter.connections.iter().copied().collect(),
+            filter,
             observer,
         }
     }
 
-    /// The lowest number that was chosen and that no connection of the traces has, once all have
-    /// finished. One whose connection does not fit the choice otherwise is not missing.
+    /// Returns the lowest number in the filter that no connection of the traces has. Call it after
+    /// all connections have finished. A connection that fails another condition of the filter is
+    /// not missing.
     #[must_use]
     pub fn missing(&self) -> Option<u64> {
-        self.unseen.first().copied()
+        self.unmatched_numbers.first().copied()
     }
 }
 
-impl<O: Observer> Observer for Chosen<O> {
-    fn clocks(&mut self, ahead: Ahead) {
+impl<O: Observer> Observer for FilteredObserver<O> {
+    fn clocks(&mut self, ahead: ClockOffset) {
         self.observer.clocks(ahead);
     }
 
-    fn arrived(&mut self, connection: &Connection, arrived: &Arrived) {
-        if self.choice.takes(connection) {
+    fn arrived(&mut self, connection: &Connection, arrived: &ArrivedPacket) {
+        if self.filter.matches(connection) {
             self.observer.arrived(connection, arrived);
         }
     }
 
-    fn sent(&mut self, connection: &Connection, sent: &Sent) {
-        if self.choice.takes(connection) {
+    fn sent(&mut self, connection: &Connection, sent: &SentPacket) {
+        if self.filter.matches(connection) {
             self.observer.sent(connection, sent);
         }
     }
 
-    fn acked(&mut self, connection: &Connection, acked: &Acked) {
-        if self.choice.takes(connection) {
+    fn acked(&mut self, connection: &Connection, acked: &ReceivedAck) {
+        if self.filter.matches(connection) {
             self.observer.acked(connection, acked);
         }
     }
 
     fn range(&mut self, connection: &Connection, direction: Direction, range: &Range) {
-        if self.choice.takes(connection) {
+        if self.filter.matches(connection) {
             self.observer.range(connection, direction, range);
         }
     }
 
-    fn fate(&mut self, connection: &Connection, fate: &Fate) {
-        if self.choice.takes(connection) {
-            self.observer.fate(connection, fate);
+    fn disposition(&mut self, connection: &Connection, disposition: &Disposition) {
+        if self.filter.matches(connection) {
+            self.observer.disposition(connection, disposition);
         }
     }
 
     fn finished(&mut self, connection: &Connection) {
-        self.unseen.remove(&connection.number);
-        if self.choice.takes(connection) {
+        self.unmatched_numbers.remove(&connection.number);
+        if self.filter.matches(connection) {
             self.observer.finished(connection);
         }
     }
 }
 
-/// A connection, in short.
+/// A summary of one connection.
 #[derive(Debug, Clone, Serialize)]
-pub struct Listed {
-    /// The connection's number, 1 for the first in the trace.
+pub struct ListedConnection {
+    /// The connection's number, counted from 1.
     pub connection: u64,
-    /// Who opened it.
+    /// The end that opened the connection.
     pub opened_by: SocketAddr,
-    /// The end that it was opened to.
+    /// The end that accepted the connection.
     pub to: SocketAddr,
-    /// The connection's first packet, in seconds since the trace's first.
-    pub begin_s: f64,
-    /// From the connection's first packet to its last, in seconds.
+    /// The time of the connection's first packet, in seconds since the trace's first.
+    pub start_s: f64,
+    /// The time from the connection's first packet to its last, in seconds.
     pub duration_s: f64,
-    /// What became of the attempt to connect.
-    pub handshake: Outcome,
-    /// What was sent by who opened it.
+    /// The result of the handshake.
+    pub handshake: ConnectionOutcome,
+    /// Packets from the end that opened the connection.
     pub there: ListedDirection,
-    /// What the other end sent.
+    /// Packets from the other end.
     pub back: ListedDirection,
 }
 
-/// One direction of a connection, in short.
+/// A summary of one direction of a connection.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListedDirection {
     /// All packets that were sent.
     pub packets: u64,
-    /// Bytes of payload, sent for the first time.
+    /// Payload bytes, without those sent again.
     pub new_bytes: u64,
-    /// Packets with new and old bytes.
+    /// Packets with both new and old bytes.
     pub bundled_packets: u64,
-    /// Packets with old bytes alone.
+    /// Packets with only old bytes.
     pub retransmitted_packets: u64,
-    /// Packets that were lost on the way; only with a trace at the receiver that shows it.
+    /// Packets lost in transit; known only with a receiver's trace that shows the connection.
     pub lost_packets: Option<u64>,
 }
 
-/// Lists all connections. Each comes with its beginning, in nanoseconds since 1970.
+/// An observer that lists all connections, each with its start time in nanoseconds since 1970.
 #[derive(Debug, Default)]
-pub struct List(Vec<(i64, Listed)>);
+pub struct ConnectionList(Vec<(i64, ListedConnection)>);
 
-impl List {
-    /// All connections by number, of a trace that begins then, in nanoseconds since 1970.
+impl ConnectionList {
+    /// Returns all connections by number. `start_ns` is the start of the trace, in nanoseconds
+    /// since 1970.
     #[must_use]
-    pub fn finish(self, begin_ns: i64) -> Vec<Listed> {
-        let since = |at_ns: i64| at_ns.saturating_sub(begin_ns) as f64 / 1e9;
-        let connections = self.0.into_iter().map(|(first_ns, listed)| Listed {
-            begin_s: since(first_ns),
-            ..listed
-        });
-        let mut connections: Vec<Listed> = connections.collect();
+    pub fn finish(self, start_ns: i64) -> Vec<ListedConnection> {
+        let seconds_since_start = |at_ns: i64| at_ns.saturating_sub(start_ns) as f64 / 1e9;
+        let connections = self
+            .0
+            .into_iter()
+            .map(|(first_ns, listed)| ListedConnection {
+                start_s: seconds_since_start(first_ns),
+                ..listed
+            });
+        let mut connections: Vec<ListedConnection> = connections.collect();
         connections.sort_by_key(|listed| listed.connection);
         connections
     }
 }
 
-impl Observer for List {
+impl Observer for ConnectionList {
     fn finished(&mut self, connection: &Connection) {
         let seconds = |ns: i64| ns as f64 / 1e9;
-        let listed = Listed {
+        let listed = ListedConnection {
             connection: connection.number,
             opened_by: connection.originator.into(),
             to: connection.responder.into(),
-            begin_s: 0.0,
+            start_s: 0.0,
             duration_s: seconds(connection.duration_ns()),
             handshake: connection.outcome(),
-            there: ListedDirection::of(connection, Direction::Forward),
-            back: ListedDirection::of(connection, Direction::Backward),
+            there: ListedDirection::new(connection, Direction::Forward),
+            back: ListedDirection::new(connection, Direction::Backward),
         };
         self.0.push((connection.first_ns, listed));
     }
 }
 
 impl ListedDirection {
-    fn of(connection: &Connection, direction: Direction) -> Self {
+    fn new(connection: &Connection, direction: Direction) -> Self {
         let half = connection.half_connection(direction);
-        let passage = connection.passage(direction);
+        let delivery_stats = connection.delivery_stats(direction);
         Self {
             packets: half.counts.packets,
             new_bytes: half.counts.new_bytes,
             bundled_packets: half.counts.bundled_packets,
             retransmitted_packets: half.counts.retransmitted_packets,
-            lost_packets: passage.map(|passage| passage.lost_packets),
+            lost_packets: delivery_stats.map(|delivery_stats| delivery_stats.lost_packets),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What packet traces and runs tell: results as summaries, figures and pages, the story of one
-//! byte, and runs side by side.
+//! The analysis of packet traces and lab runs. It produces summaries, figures, HTML pages,
+//! histories of single bytes and comparisons of runs.
 //!
-//! [`Traces`] are read once, by one observer: [`pillion_trace::measure::Meter`] measures them,
-//! [`List`] lists their connections, [`Witness`] keeps what concerns one byte, [`writes`] what an
-//! application wrote. [`Chosen`] tells an observer of some connections alone. A [`Summary`] puts
-//! results into words and tables, and [`report`] into a page. [`runs`] compares what came of an
-//! experiment. Nothing is printed here.
+//! [`Traces`] are read once, by one observer. [`pillion_trace::measure::Meter`] measures them,
+//! [`ConnectionList`] lists connections, [`ByteObserver`] records the history of a byte, and
+//! [`writes`] restores an application's writes. [`FilteredObserver`] restricts an observer to some
+//! connections. A [`Summary`] formats results as text and tables, and [`report`] as a page.
+//! [`runs`] compares the runs of an experiment. No function here prints.
 
 mod connections;
 mod explain;
@@ -17,9 +17,12 @@ mod summary;
 mod traces;
 pub mod writes;
 
-pub use connections::{Choice, Chosen, List, Listed, ListedDirection};
+pub use connections::{
+    ConnectionFilter, ConnectionList, FilteredObserver, ListedConnection, ListedDirection,
+};
 pub use explain::{
-    Arrived, Copied, Event, Seen, SequenceNumber, Story, Target, TargetError, Waited, What, Witness,
+    BlockedRange, ByteObserver, CopyReason, Event, EventKind, PacketDisposition, SequenceNumber,
+    Target, TargetError, Timeline, TraceSide,
 };
 pub use summary::{Summary, outcome};
-pub use traces::{ExplainError, Observed, OpenError, Trace, Traces, unread};
+pub use traces::{ExplainError, Observation, OpenError, Trace, Traces, unread_packet_notes};

@@ -1,19 +1,20 @@
-//! What latency is to people: how a call sounds, and how often typing stalls.
+//! The effect of latency on people: quality of calls, and stalls while typing.
 
-/// How often typing on another computer stalls.
+/// Stalls while typing on a remote computer.
 pub mod typing {
-    /// A response that takes longer, in ms, is no longer crisp but noticed, and annoys by and by
-    /// (N. Tolia, D. Andersen, M. Satyanarayanan: Quantifying Interactive User Experience on Thin
-    /// Clients, IEEE Computer 39(3), 2006, table 1).
+    /// Response time in ms up to which a response feels crisp. Slower ones are noticed, and later
+    /// annoying (N. Tolia, D. Andersen, M. Satyanarayanan: Quantifying Interactive User Experience
+    /// on Thin Clients, IEEE Computer 39(3), 2006, table 1).
     pub const CRISP_MS: f64 = 150.0;
 
-    /// How late a keystroke may come to the other computer, in ms, if its echo takes this long back.
+    /// Returns the maximum delivery latency of a keystroke in ms, if its echo takes `way_back_ms`.
     #[must_use]
     pub fn bound_ms(way_back_ms: f64) -> f64 {
         CRISP_MS - way_back_ms
     }
 
-    /// Of 1,000 keystrokes, how many stall, if this share of them comes later than [`bound_ms`].
+    /// Returns the number of stalls per 1,000 keystrokes, if `late_share` of them take longer than
+    /// [`bound_ms`].
     #[must_use]
     pub fn stalls_per_1000(late_share: f64) -> f64 {
         1000.0 * late_share
@@ -24,7 +25,7 @@ pub mod typing {
         use super::*;
 
         #[test]
-        fn what_the_way_back_takes_is_lost_to_the_way_there() {
+        fn return_path_delay_reduces_typing_bound() {
             assert_eq!(bound_ms(65.0), 85.0);
             assert_eq!(stalls_per_1000(0.012), 12.0);
         }
@@ -33,30 +34,31 @@ pub mod typing {
 
 /// The quality of a call by the E-model (ITU-T G.107, 2015).
 ///
-/// All of the model's parameters but delay and loss have their default values (its table 3), and echo
-/// is cancelled, so that a rating is what is left of [`BEST`] when delay and loss have been taken
-/// off. Frames that come too late to be played are lost ones, and losses are taken to be independent.
+/// All parameters except delay and loss have their default values (table 3), and echo is cancelled.
+/// The rating is therefore 93.2 minus the impairments by delay and loss. A frame that is too late to
+/// be played counts as lost, and losses count as independent.
 pub mod voice {
     /// The rating without delay and loss, with all default values (section 7.7).
     pub const BEST: f64 = 93.2;
 
-    /// The delay from which on it is noticed, in ms (mT of table 3).
+    /// The smallest delay that is noticed, in ms (mT of table 3).
     const NOTICED_MS: f64 = 100.0;
 
-    /// How well G.711 with concealment of lost frames bears independent losses (Bpl; ITU-T G.113,
-    /// appendix I); its impairment without loss (Ie) is 0.
+    /// The robustness of G.711 with loss concealment against independent losses (Bpl; ITU-T G.113,
+    /// appendix I). Its impairment without loss (Ie) is 0.
     const ROBUSTNESS: f64 = 25.1;
 
-    /// The rating R of a call: 0 to [`BEST`], or less than 0 where nothing is understood.
+    /// Returns the rating R of a call, at most [`BEST`]. It is negative if speech is
+    /// incomprehensible.
     ///
-    /// Sound is heard so long after it was spoken, in ms, and this share of it, 0 to 1, was lost or came
-    /// later.
+    /// `mouth_to_ear_ms` is the time from speech to sound. `lost_share`, from 0 to 1, includes
+    /// frames that are too late.
     #[must_use]
     pub fn rating(mouth_to_ear_ms: f64, lost_share: f64) -> f64 {
         BEST - by_delay(mouth_to_ear_ms) - by_loss(lost_share)
     }
 
-    /// The mean opinion score of callers (MOS-CQE), 1 (bad) to 4.5, that goes with a rating (annex B).
+    /// Converts a rating to the mean opinion score (MOS-CQE), from 1 (bad) to 4.5 (annex B).
     #[must_use]
     pub fn opinion(rating: f64) -> f64 {
         let r = rating.clamp(0.0, 100.0);
@@ -64,7 +66,7 @@ pub mod voice {
         opinion.max(1.0)
     }
 
-    /// The impairment by too long a delay, Idd (equations 7-27 and 7-28).
+    /// Returns the impairment by delay, Idd (equations 7-27 and 7-28).
     fn by_delay(mouth_to_ear_ms: f64) -> f64 {
         if mouth_to_ear_ms <= NOTICED_MS {
             return 0.0;
@@ -74,7 +76,7 @@ pub mod voice {
         25.0 * (root(doublings) - 3.0 * root(doublings / 3.0) + 2.0)
     }
 
-    /// The impairment by losses, Ie-eff (equation 7-29) with Ie 0 and BurstR 1.
+    /// Returns the impairment by losses, Ie-eff (equation 7-29) with Ie 0 and BurstR 1.
     fn by_loss(lost_share: f64) -> f64 {
         let percent = lost_share * 100.0;
         95.0 * percent / (percent + ROBUSTNESS)
@@ -89,7 +91,7 @@ pub mod voice {
         }
 
         #[test]
-        fn opinions_are_those_of_table_b_1() {
+        fn opinion_scores_match_table_b_1() {
             for (rating, expected) in [
                 (90.0, 4.34),
                 (80.0, 4.03),
@@ -104,10 +106,10 @@ pub mod voice {
             assert_eq!(opinion(120.0), 4.5);
         }
 
-        /// From the model with all its parameters, as an implementation of the whole of it
-        /// (github.com/manucorporat/e-model) gives them for Ta and Ppl with Bpl 25.1 and default values.
+        /// The expected values come from an implementation with all parameters
+        /// (github.com/manucorporat/e-model), with Ta, Ppl, Bpl 25.1 and otherwise default values.
         #[test]
-        fn ratings_are_those_of_the_whole_model() {
+        fn ratings_match_full_e_model() {
             for (delay_ms, lost_percent, expected) in [
                 (0.0, 0.0, 93.206),
                 (100.0, 0.0, 93.206),

@@ -1,15 +1,15 @@
-//! The report: one HTML page.
+//! The report of `analyse --html`: one HTML page.
 
 use pillion_stats::measure::{Unit, share};
 use pillion_stats::report::{Axis, Column, Fact, Figure, Line, Page, Part, Scale, Table, number};
-use pillion_trace::measure::catalogue::{self, Distributed};
+use pillion_trace::measure::catalogue::{self, DistributionMeasure};
 use pillion_trace::measure::{Distribution, Measures, Rates};
 use serde_json::json;
 
 use crate::analysis::summary::{outcome, value};
-use crate::analysis::{Summary, unread};
+use crate::analysis::{Summary, unread_packet_notes};
 
-/// Everything that a summary has, with figures.
+/// Returns a page with all tables of a summary, and with figures.
 #[must_use]
 pub fn page(summary: &Summary) -> Page {
     let mut parts: Vec<Part> = latency(summary);
@@ -38,7 +38,7 @@ fn lead(summary: &Summary) -> String {
         number::millis(ns.map(|ns| ns as f64 / 1e6))
     };
     if latency.is_empty() {
-        return "No data was sent and acknowledged.".to_owned();
+        return "The trace has no acknowledged data.".to_owned();
     }
     format!(
         "Half of all byte ranges {what} within {} ms of being sent; one in a hundred took longer \
@@ -60,10 +60,10 @@ fn method(summary: &Summary) -> Vec<Fact> {
             number::count(counts.tcp)
         );
         facts.push(Fact::new(format!("trace at the {end}"), text));
-        for told in unread(counts) {
+        for note in unread_packet_notes(counts) {
             facts.push(Fact::new(
-                "not read",
-                format!("{}: {told}", trace.file_name()),
+                "not analysed",
+                format!("{}: {note}", trace.file_name()),
             ));
         }
         for warning in trace.input.warnings() {
@@ -79,9 +79,9 @@ fn method(summary: &Summary) -> Vec<Fact> {
             .into_iter()
             .map(|note| Fact::new("note", note)),
     );
-    let direction = "of each connection the one in which more new bytes went";
+    let direction = "the direction of a connection with more new bytes";
     facts.push(Fact::new("main direction", direction));
-    let fact = |measure: Distributed| Fact::new(measure.label, measure.meaning);
+    let fact = |measure: DistributionMeasure| Fact::new(measure.label, measure.meaning);
     facts.push(fact(catalogue::ACK_LATENCY));
     if summary.traces.len() > 1 {
         facts.push(fact(catalogue::TRANSPORT_LATENCY));
@@ -91,25 +91,25 @@ fn method(summary: &Summary) -> Vec<Fact> {
     facts
 }
 
-/// Latency, its tail.
+/// Returns the figures of latency tails.
 fn latency(summary: &Summary) -> Vec<Part> {
     let mut parts = Vec::new();
-    let application = Wanted {
+    let application = FigureSpec {
         measure: catalogue::APPLICATION_LATENCY,
-        title: "When the receiver could read",
+        title: "Delivery to the application",
         quantity: "delivery latency",
         share: "share of byte ranges that took longer",
     };
-    let acked = Wanted {
+    let acked = FigureSpec {
         measure: catalogue::ACK_LATENCY,
-        title: "When the sender knew",
+        title: "Acknowledgement at the sender",
         quantity: catalogue::ACK_LATENCY.label,
         ..application
     };
-    for wanted in [application, acked] {
-        let figure = wanted.tail(summary).map(|figure| Figure {
-            caption: "At each latency, the share of the byte ranges that took longer, on a log \
-                      scale: the lower and the further left, the better."
+    for spec in [application, acked] {
+        let figure = spec.tail(summary).map(|figure| Figure {
+            caption: "The share of byte ranges that took longer than each latency, on a log \
+                      scale. Lower and further left is better."
                 .to_owned(),
             ..figure
         });
@@ -118,62 +118,63 @@ fn latency(summary: &Summary) -> Vec<Part> {
     parts
 }
 
-/// RTT and queueing delay.
+/// Returns the figures of RTT and queueing delay.
 fn delays(summary: &Summary) -> Vec<Part> {
-    let rtt = Wanted {
+    let rtt = FigureSpec {
         measure: catalogue::RTT,
         title: "Round-trip time",
         quantity: catalogue::RTT.label,
-        share: "share of samples that took no longer",
+        share: "share of samples up to this time",
     };
-    let queueing = Wanted {
+    let queueing = FigureSpec {
         measure: catalogue::DELAY_VARIATION,
         title: "Queueing delay",
         quantity: catalogue::DELAY_VARIATION.label,
-        share: "share of packets that took no longer",
+        share: "share of packets up to this delay",
     };
-    let figures = [rtt, queueing].map(|wanted| wanted.body(summary));
+    let figures = [rtt, queueing].map(|spec| spec.body(summary));
     figures.into_iter().flatten().map(Part::from).collect()
 }
 
 /// A figure of one measure.
 #[derive(Clone, Copy)]
-struct Wanted {
-    measure: Distributed,
+struct FigureSpec {
+    measure: DistributionMeasure,
     title: &'static str,
     quantity: &'static str,
     share: &'static str,
 }
 
-impl Wanted {
-    /// Of each group; of all where there are none, and then, of delivery, at both layers.
+impl FigureSpec {
+    /// Returns one series per group. Without groups, all connections are one series; application
+    /// latency then also has one for the transport layer.
     fn series<'a>(&self, summary: &'a Summary) -> Vec<(&'a str, &'a Distribution)> {
         let delay = &summary.results.all.main.delay;
         let has_groups = !summary.results.groups.is_empty();
-        let found: Vec<_> =
-            if !has_groups && self.measure.name == catalogue::APPLICATION_LATENCY.name {
-                let layers = [
-                    ("application", &delay.application),
-                    ("transport", &delay.transport),
-                ];
-                layers.into_iter().collect()
-            } else {
-                let together = summary.together().skip(usize::from(has_groups));
-                let found =
-                    together.map(|(label, together)| (label, (self.measure.of)(&together.main)));
-                found.collect()
-            };
-        let some = |(_, distribution): &(&str, &Distribution)| !distribution.is_empty();
-        found.into_iter().filter(some).collect()
+        let series: Vec<_> = if !has_groups
+            && self.measure.name == catalogue::APPLICATION_LATENCY.name
+        {
+            let layers = [
+                ("application", &delay.application),
+                ("transport", &delay.transport),
+            ];
+            layers.into_iter().collect()
+        } else {
+            let results = summary.all_and_groups().skip(usize::from(has_groups));
+            let series = results.map(|(label, results)| (label, (self.measure.of)(&results.main)));
+            series.collect()
+        };
+        let is_nonempty = |(_, distribution): &(&str, &Distribution)| !distribution.is_empty();
+        series.into_iter().filter(is_nonempty).collect()
     }
 
     fn tail(&self, summary: &Summary) -> Option<Figure> {
         let series = self.series(summary);
-        let most = series
+        let max_count = series
             .iter()
             .map(|(_, distribution)| distribution.len())
             .max()?;
-        let smallest = 10_f64.powf((1.0 / most as f64).log10().floor());
+        let smallest = 10_f64.powf((1.0 / max_count as f64).log10().floor());
         let lines = series.iter().map(|(label, distribution)| {
             let curve = distribution.complement();
             let first = curve.first().map(|&(ns, _)| (ms(ns), 1.0));
@@ -229,14 +230,14 @@ fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-/// Rates, packets in flight and loss, slice by slice.
+/// Returns the figures of rates, packets in flight and loss, by time slices.
 fn over_time(summary: &Summary) -> Vec<Part> {
     let all = &summary.results.all.main;
     if all.slices.rates().nth(1).is_none() {
         return Vec::new();
     }
     let slices = format!(
-        "In slices of {} s; the last one may be cut short by the end of the trace.",
+        "In slices of {} s. The last one may be incomplete.",
         summary.results.slice_s
     );
     let figures = [
@@ -251,12 +252,12 @@ fn over_time(summary: &Summary) -> Vec<Part> {
     captioned.map(Part::from).collect()
 }
 
-/// Of each group, or of all in more detail where there are none.
+/// Returns the goodput of each group. Without groups, the figure has all rates of all connections.
 fn rates(summary: &Summary) -> Figure {
     let groups = &summary.results.groups;
     let goodput = |rates: &Rates| Some(rates.acked_goodput_bit_per_s / 1e3);
     if !groups.is_empty() {
-        let lines = summary.together().skip(1);
+        let lines = summary.all_and_groups().skip(1);
         let lines = lines.map(|(name, group)| line(name, &group.main, goodput));
         return figure(
             "Goodput",
@@ -282,12 +283,12 @@ fn rates(summary: &Summary) -> Figure {
 
 fn in_flight(all: &Measures) -> Figure {
     let lines = vec![
-        line("most", all, |rates| {
+        line("maximum", all, |rates| {
             Some(rates.in_flight_packets_max.into())
         }),
         line("mean", all, |rates| rates.in_flight_packets_mean),
     ];
-    figure("Packets in flight of a connection", "packets", "", lines)
+    figure("Packets in flight per connection", "packets", "", lines)
 }
 
 fn losses(all: &Measures, with_receiver: bool) -> Figure {
@@ -303,7 +304,7 @@ fn losses(all: &Measures, with_receiver: bool) -> Figure {
     }
     figure(
         "Loss and retransmission",
-        "of the packets with payload",
+        "share of packets with payload",
         "%",
         lines,
     )
@@ -326,35 +327,35 @@ fn figure(title: &str, quantity: &str, unit: &str, lines: Vec<Line>) -> Figure {
     }
 }
 
-/// A level for each slice.
+/// Returns a step line with one level per slice.
 fn line(label: &str, measures: &Measures, of: impl Fn(&Rates) -> Option<f64>) -> Line {
     let width_s = measures.slices.width_s();
     let mut points = Vec::new();
     let mut end = None;
     for rates in measures.slices.rates() {
         if let Some(level) = of(&rates) {
-            points.push((rates.begin_s, level));
-            end = Some((rates.begin_s + width_s, level));
+            points.push((rates.start_s, level));
+            end = Some((rates.start_s + width_s, level));
         }
     }
     points.extend(end);
     Line::step(label, points)
 }
 
-/// More would make a page that no browser likes to show.
-const MOST: usize = 500;
+/// Maximum number of connections in the table; browsers are slow with more.
+const MAX_ROWS: usize = 500;
 
 fn connections_table(summary: &Summary) -> Table {
     let connections = &summary.results.connections;
     let caption = match connections.len() {
-        ..=MOST => "Each connection, in its main direction".to_owned(),
-        all => format!("The first {MOST} of {all} connections, each in its main direction"),
+        ..=MAX_ROWS => "Connections, in their main direction".to_owned(),
+        all => format!("The first {MAX_ROWS} of {all} connections, in their main direction"),
     };
     let columns = [
         Column::right(""),
         Column::left("sender"),
         Column::left("receiver"),
-        Column::right("begin").unit("s"),
+        Column::right("start").unit("s"),
         Column::right("duration").unit("s"),
         Column::left("handshake"),
         Column::right("new bytes"),
@@ -365,16 +366,16 @@ fn connections_table(summary: &Summary) -> Table {
         Column::right("p99").unit("ms"),
     ];
     let mut table = Table::new(caption, columns);
-    for single in connections.iter().take(MOST) {
+    for single in connections.iter().take(MAX_ROWS) {
         let (main, counts) = (&single.main, &single.main.sent.counts);
         let lost = main.loss.as_deref();
-        let lost = lost.map(|loss| number::count(loss.passage.lost_data_packets));
+        let lost = lost.map(|loss| number::count(loss.delivery_stats.lost_data_packets));
         let latency = |q| value(main.latency.ack_latency.quantile(q), Unit::Milliseconds);
         table.row([
             single.number.to_string(),
             single.sender.to_string(),
             single.receiver.to_string(),
-            number::seconds(single.begin_s),
+            number::seconds(single.start_s),
             number::seconds(single.duration_s),
             outcome(single.outcome).to_owned(),
             number::count(counts.new_bytes),

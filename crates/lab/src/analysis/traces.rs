@@ -1,38 +1,38 @@
-//! Reads the packet traces of one or both ends, and says what in them could not be used.
+//! Reads the packet traces of one or both ends, and describes packets that could not be used.
 
 use std::net::IpAddr;
 use std::path::Path;
 
 use pillion_stats::report::number::count;
-use pillion_trace::input::{self, Counts, Input, InputError, Progress, Warning};
-use pillion_trace::pair::{self, Finding, Options};
+use pillion_trace::input::{self, Input, InputCounts, InputError, Progress, Warning};
+use pillion_trace::pair::{self, PairOptions, PairSummary};
 use pillion_trace::{Analysis, Endpoint, Observer, Packet, Period};
 use thiserror::Error;
 
-/// Traces about to be read: of the sender of the data, and of its receiver if there is one.
+/// Opened traces: the sender's, and optionally the receiver's.
 pub struct Traces {
     sender: Trace,
     receiver: Option<Trace>,
-    options: Options,
+    options: PairOptions,
 }
 
-/// A trace, and what it gave.
+/// An opened trace.
 pub struct Trace {
-    /// What the file is called.
+    /// The file's path, or `standard input`.
     pub name: String,
-    /// The trace's packets.
+    /// The trace's packets, counts and warnings.
     pub input: Input,
-    /// When the trace's first TCP packet was captured, in nanoseconds since 1970.
-    begin_ns: Option<i64>,
+    /// The time of the first TCP packet, in nanoseconds since 1970.
+    start_ns: Option<i64>,
 }
 
-/// What reading traces gave.
-pub struct Observed<O> {
-    /// Who was told all of it.
+/// The result of reading traces.
+pub struct Observation<O> {
+    /// The observer that received all events.
     pub observer: O,
-    /// Of two traces.
-    pub finding: Option<Finding>,
-    /// Sender first.
+    /// How both traces relate; `None` with one trace.
+    pub finding: Option<PairSummary>,
+    /// The traces after reading; the sender's is first.
     pub traces: Vec<Trace>,
 }
 
@@ -47,17 +47,18 @@ impl Trace {
         Ok(Self {
             name,
             input,
-            begin_ns: None,
+            start_ns: None,
         })
     }
 
-    /// When its first TCP packet was captured, in nanoseconds since 1970.
+    /// Returns the time of the first TCP packet, in nanoseconds since 1970; 0 if the trace has
+    /// none.
     #[must_use]
-    pub fn begin_ns(&self) -> i64 {
-        self.begin_ns.unwrap_or_default()
+    pub fn start_ns(&self) -> i64 {
+        self.start_ns.unwrap_or_default()
     }
 
-    /// What the file is called, without its folder.
+    /// Returns the file's name without its folder.
     #[must_use]
     pub fn file_name(&self) -> &str {
         let file = Path::new(&self.name).file_name();
@@ -75,17 +76,18 @@ impl Iterator for Trace {
 
     fn next(&mut self) -> Option<Packet> {
         let packet = self.input.next()?;
-        self.begin_ns.get_or_insert(packet.at_ns);
+        self.start_ns.get_or_insert(packet.at_ns);
         Some(packet)
     }
 }
 
 impl Traces {
     /// Opens the trace of the sender and that of the receiver; `-` is standard input. `addresses`
-    /// are those that the network translates, as the receiver's trace shows them and as the
-    /// sender's does. `same_clock`: both were taken by one clock.
+    /// are pairs for address translation: the address in the receiver's trace, and in the sender's.
+    /// `same_clock` means that one clock took both.
     ///
     /// # Errors
+    ///
     /// [`OpenError`], with the file's name.
     pub fn open(
         sender: &Path,
@@ -100,28 +102,29 @@ impl Traces {
         Ok(Self {
             sender: Trace::open(sender)?,
             receiver: receiver.map(Trace::open).transpose()?,
-            options: Options {
+            options: PairOptions {
                 addresses,
                 period,
                 same_clock,
-                ..Options::default()
+                ..PairOptions::default()
             },
         })
     }
 
-    /// Opens one trace, to be read as a whole.
+    /// Opens one trace, without a restriction of its period.
     ///
     /// # Errors
+    ///
     /// [`InputError`], with the file's name.
-    pub fn one(path: &Path) -> Result<Self, InputError> {
+    pub fn open_single(path: &Path) -> Result<Self, InputError> {
         Ok(Self {
             sender: Trace::open(path)?,
             receiver: None,
-            options: Options::default(),
+            options: PairOptions::default(),
         })
     }
 
-    /// How far reading has come, of each trace.
+    /// Returns handles to the read progress of each trace.
     #[must_use]
     pub fn progress(&self) -> Vec<Progress> {
         let traces = [Some(&self.sender), self.receiver.as_ref()];
@@ -129,8 +132,8 @@ impl Traces {
         traces.map(|trace| trace.input.progress().clone()).collect()
     }
 
-    /// Reads them to their ends.
-    pub fn observe<O: Observer>(mut self, observer: O) -> Observed<O> {
+    /// Reads all traces to their ends.
+    pub fn observe<O: Observer>(mut self, observer: O) -> Observation<O> {
         let (observer, finding) = match &mut self.receiver {
             Some(receiver) => {
                 let sender = &mut self.sender;
@@ -138,7 +141,7 @@ impl Traces {
                 (observer, Some(finding))
             }
             None => {
-                let mut analysis = Analysis::of(observer, self.options.period);
+                let mut analysis = Analysis::with_period(observer, self.options.period);
                 for packet in &mut self.sender {
                     analysis.packet(&packet);
                 }
@@ -146,7 +149,7 @@ impl Traces {
             }
         };
         let traces = [Some(self.sender), self.receiver];
-        Observed {
+        Observation {
             observer,
             finding,
             traces: traces.into_iter().flatten().collect(),
@@ -154,18 +157,19 @@ impl Traces {
     }
 }
 
-impl<O> Observed<O> {
-    /// Whether a trace broke off or is damaged, so that this is of the rest.
+impl<O> Observation<O> {
+    /// Whether a trace is truncated or damaged, so that the result covers only a part.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
         self.traces.iter().any(|trace| trace.damage().is_some())
     }
 
-    /// What reading gave, if all of each trace was read.
+    /// Returns the result if no trace is truncated or damaged.
     ///
     /// # Errors
+    ///
     /// [`OpenError::Damaged`].
-    pub fn whole(self) -> Result<Self, OpenError> {
+    pub fn require_undamaged(self) -> Result<Self, OpenError> {
         let damaged = self.traces.iter().find_map(|trace| {
             let warning = trace.damage()?.clone();
             let name = trace.name.clone();
@@ -179,103 +183,101 @@ fn is_standard_input(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Why traces cannot be read.
+/// The reason why traces cannot be read.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// Both are to come from one stream.
-    #[error("both traces cannot come from standard input; name a file for one")]
+    /// Both traces would be read from standard input.
+    #[error("both traces cannot come from standard input: name a file for one")]
     OneInput,
-    /// One cannot be read, or is none.
+    /// A file cannot be read, or has an unknown format.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// One broke off or is damaged, where nothing but the whole of it will do.
+    /// A trace is truncated or damaged, and a complete one is required.
     #[error("{name}: {warning}")]
     Damaged {
-        /// What the file is called.
+        /// The file's path.
         name: String,
-        /// The first damage, and where.
+        /// The first damage, with its offset.
         warning: Warning,
     },
 }
 
-/// Why there is nothing to tell of a byte.
+/// The reason why a byte has no history.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExplainError {
-    /// There are fewer connections.
-    #[error("there is no connection {connection} in the trace; --list shows {connections}")]
+    /// The trace has fewer connections.
+    #[error("unknown connection {connection}: the trace has {connections}; list them with --list")]
     NoConnection {
-        /// The one that was asked for.
+        /// The requested connection.
         connection: u64,
-        /// How many there are.
+        /// The number of connections in the trace.
         connections: u64,
     },
-    /// The stream does not have the byte.
+    /// The trace does not show the byte.
     #[error(
-        "the trace shows no such byte of connection {connection} from {sender}; it shows {there}",
-        there = shown(*.bytes)
+        "the trace does not show this byte of connection {connection} from {sender}: it shows \
+         {available}",
+        available = byte_range_text(*.bytes)
     )]
     NoByte {
         /// The connection's number.
         connection: u64,
-        /// Whose stream it is.
+        /// The end that sends the stream.
         sender: Endpoint,
         /// The last byte that the trace shows, counted from 1; 0 if it shows none.
         bytes: i64,
     },
 }
 
-fn shown(bytes: i64) -> String {
+fn byte_range_text(bytes: i64) -> String {
     match bytes {
         ..=0 => "none".to_owned(),
         bytes => format!("bytes 1 to {bytes}"),
     }
 }
 
-/// Packets of a trace that are in no number, or not wholly, each kind in a sentence; what is no TCP is
-/// nothing to tell of, unless it is all that there is.
+/// Describes packets that are excluded from the results, one sentence per reason. Packets without
+/// TCP are described only if the trace has no others.
 #[must_use]
-pub fn unread(counts: &Counts) -> Vec<String> {
+pub fn unread_packet_notes(counts: &InputCounts) -> Vec<String> {
     let all = count(counts.packets);
-    let told = |number: u64, what: &str| {
-        (number > 0).then(|| format!("of {all} packets, {} {what}", count(number)))
+    let note = |number: u64, what: &str| {
+        (number > 0).then(|| format!("{} of {all} packets {what}", count(number)))
     };
     let sentences = [
-        told(
+        note(
             counts.cut,
-            "were captured too short for the TCP header, and are in no number; capture 128 bytes of \
+            "were truncated within the TCP header, and are not counted: capture 128 bytes of \
              each, as with `tcpdump -s 128`",
         ),
-        told(
+        note(
             counts.options_cut,
-            "were captured too short for the TCP options, so that timestamps and SACK blocks may be \
-             missing; capture 128 bytes of each, as with `tcpdump -s 128`",
+            "were truncated within the TCP options, so that timestamps and SACK blocks may be \
+             missing: capture 128 bytes of each, as with `tcpdump -s 128`",
         ),
-        told(
-            counts.damaged,
-            "contradict themselves or their length, and are in no number",
-        ),
-        told(
+        note(counts.damaged, "are damaged, and are not counted"),
+        note(
             counts.fragments,
-            "are fragments without the TCP header, whose payload is in no number",
+            "are fragments without the TCP header, whose payload is not counted",
         ),
     ];
-    let others = (counts.tcp == 0).then(|| without_tcp(counts)).flatten();
-    sentences.into_iter().flatten().chain(others).collect()
+    let non_tcp = (counts.tcp == 0).then(|| non_tcp_note(counts)).flatten();
+    sentences.into_iter().flatten().chain(non_tcp).collect()
 }
 
-/// What there is in a trace without TCP.
-fn without_tcp(counts: &Counts) -> Option<String> {
+/// Describes the packets of a trace without TCP.
+fn non_tcp_note(counts: &InputCounts) -> Option<String> {
     let kinds = [
-        (counts.not_ip, "are no IP, as in MPLS and PPPoE"),
-        (counts.not_tcp, "have something else in IP, as tunnels do"),
-        (counts.other_link, "are of a link layer that is not read"),
+        (counts.not_ip, "are not IP, as in MPLS and PPPoE"),
+        (counts.not_tcp, "are not TCP, as in tunnels"),
+        (counts.other_link, "have an unsupported link type"),
     ];
     let kinds = kinds.into_iter().filter(|(number, _)| *number > 0);
     let kinds: Vec<_> = kinds
         .map(|(number, what)| format!("{} {what}", count(number)))
         .collect();
     let all = count(counts.packets);
-    (!kinds.is_empty()).then(|| format!("of {all} packets none is TCP: {}", kinds.join(", ")))
+    (!kinds.is_empty()).then(|| format!("none of {all} packets is TCP: {}", kinds.join(", ")))
 }
 
 #[cfg(test)]
@@ -283,21 +285,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_trace_that_breaks_off_the_whole_is_not_to_be_had() {
+    fn truncated_trace_is_an_error_if_all_is_required() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("cut.pcap");
         let mut bytes = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
-        // Version 2.4, zone, accuracy, length, Ethernet; then a part of a record.
+        // Version 2.4, zone, accuracy, length, Ethernet; then a truncated record.
         bytes.extend([2, 0, 4, 0]);
         bytes.extend([0; 8]);
         bytes.extend([0, 0, 1, 0, 1, 0, 0, 0]);
         let observed = |bytes: &[u8]| {
             std::fs::write(&file, bytes).unwrap();
-            Traces::one(&file).unwrap().observe(())
+            Traces::open_single(&file).unwrap().observe(())
         };
-        assert!(observed(&bytes).whole().is_ok());
+        assert!(observed(&bytes).require_undamaged().is_ok());
         bytes.extend([0; 10]);
-        let error = observed(&bytes).whole().err().unwrap().to_string();
+        let error = observed(&bytes)
+            .require_undamaged()
+            .err()
+            .unwrap()
+            .to_string();
         assert!(
             error.contains("cut.pcap") && error.contains("ends within a record"),
             "{error}"
@@ -305,46 +311,49 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_no_number_is_told_by_its_reason() {
-        let counts = Counts {
+    fn uncounted_packets_are_reported_by_reason() {
+        let counts = InputCounts {
             packets: 12_000,
             tcp: 11_000,
             not_tcp: 500,
             cut: 490,
             fragments: 10,
-            ..Counts::default()
+            ..InputCounts::default()
         };
-        let told = unread(&counts);
-        assert_eq!(told.len(), 2, "{told:?}");
+        let note = unread_packet_notes(&counts);
+        assert_eq!(note.len(), 2, "{note:?}");
         assert!(
-            told[0].contains("490 were captured too short for the TCP header"),
-            "{told:?}"
+            note[0].contains("490 of 12\u{a0}000 packets were truncated within the TCP header"),
+            "{note:?}"
         );
-        assert!(told[1].contains("10 are fragments"), "{told:?}");
-        let whole = Counts {
+        assert!(
+            note[1].contains("10 of 12\u{a0}000 packets are fragments"),
+            "{note:?}"
+        );
+        let complete = InputCounts {
             packets: 2,
             tcp: 1,
             not_ip: 1,
-            ..Counts::default()
+            ..InputCounts::default()
         };
-        assert!(unread(&whole).is_empty());
+        assert!(unread_packet_notes(&complete).is_empty());
     }
 
     #[test]
-    fn a_trace_without_tcp_says_what_else_there_is() {
-        let counts = Counts {
+    fn trace_without_tcp_reports_other_packets() {
+        let counts = InputCounts {
             packets: 3,
             not_ip: 1,
             not_tcp: 2,
-            ..Counts::default()
+            ..InputCounts::default()
         };
         assert_eq!(
-            unread(&counts),
+            unread_packet_notes(&counts),
             [
-                "of 3 packets none is TCP: 1 are no IP, as in MPLS and PPPoE, 2 have something else in \
-                 IP, as tunnels do"
+                "none of 3 packets is TCP: 1 are not IP, as in MPLS and PPPoE, 2 are not TCP, as \
+                 in tunnels"
             ]
         );
-        assert!(unread(&Counts::default()).is_empty());
+        assert!(unread_packet_notes(&InputCounts::default()).is_empty());
     }
 }

@@ -1,63 +1,63 @@
-//! The writes of an application, as the trace of its connection shows them.
+//! Restores the writes of an application from a trace of its connection.
 
 use std::fmt;
 use std::time::Duration;
 
 use pillion_stats::report::number;
 use pillion_stats::report::number::counted;
-use pillion_trace::{Connection, Direction, Endpoint, Observer, Sent};
+use pillion_trace::{Connection, Direction, Endpoint, Observer, SentPacket};
 use thiserror::Error;
 
-/// A connection and what its main sender wrote.
+/// A connection, and the writes of its main sender.
 #[derive(Debug, Clone)]
-pub struct Written {
+pub struct ConnectionWrites {
     /// The connection.
-    pub connection: Sender,
-    /// The writes, in the order of the stream.
+    pub connection: SendingConnection,
+    /// The writes, in stream order.
     pub writes: Vec<Write>,
 }
 
-/// A connection with data, at its end.
+/// A finished connection with data.
 #[derive(Debug, Clone, Copy)]
-pub struct Sender {
-    /// The connection's number.
+pub struct SendingConnection {
+    /// The connection's number, counted from 1.
     pub number: u64,
-    /// Who sent most.
+    /// The main sender: the end that sent more new bytes.
     pub sender: Endpoint,
-    /// To whom.
+    /// The other end.
     pub receiver: Endpoint,
     direction: Direction,
-    /// New payload that the main sender sent.
+    /// New payload bytes from the main sender.
     pub bytes: u64,
-    /// Payload of the main sender that was acknowledged, and that the trace does not show as sent.
+    /// Payload bytes of the main sender that were acknowledged, but that the trace does not show.
     pub missing_bytes: u64,
-    /// Of the largest segment that its receiver takes.
+    /// The maximum segment size that the receiver announced.
     mss: Option<u16>,
 }
 
-/// Keeps what one connection sent.
+/// An observer that stores the segments of one connection.
 #[derive(Debug)]
-pub struct Writes {
-    wanted: Option<u64>,
-    /// Whose segments are kept: the one wanted, else the first that has any.
-    kept: Option<u64>,
+pub struct WriteObserver {
+    requested: Option<u64>,
+    /// The connection whose segments are stored: the requested one, otherwise the first with data.
+    stored_connection: Option<u64>,
     segments: Vec<(Direction, Segment)>,
-    senders: Vec<Sender>,
+    senders: Vec<SendingConnection>,
 }
 
-impl Observer for Writes {
-    fn sent(&mut self, connection: &Connection, sent: &Sent) {
+impl Observer for WriteObserver {
+    fn sent(&mut self, connection: &Connection, sent: &SentPacket) {
         if !sent.class.carries_data() || sent.new_bytes == 0 {
             return;
         }
-        if *self.kept.get_or_insert(connection.number) != connection.number {
+        if *self.stored_connection.get_or_insert(connection.number) != connection.number {
             return;
         }
         let segment = Segment {
             at_ns: sent.at_ns,
-            begin: sent.end.saturating_sub_unsigned(sent.new_bytes),
+            start: sent.end.saturating_sub_unsigned(sent.new_bytes),
             end: sent.end,
-            payload: u32::try_from(sent.end - sent.begin).unwrap_or(u32::MAX),
+            payload: u32::try_from(sent.end - sent.start).unwrap_or(u32::MAX),
             push: sent.push,
         };
         self.segments.push((sent.direction, segment));
@@ -73,7 +73,7 @@ impl Observer for Writes {
             Direction::Backward => (connection.responder, connection.originator),
         };
         let counts = &connection.half_connection(direction).counts;
-        self.senders.push(Sender {
+        self.senders.push(SendingConnection {
             number: connection.number,
             sender,
             receiver,
@@ -85,44 +85,46 @@ impl Observer for Writes {
     }
 }
 
-impl Writes {
-    /// Those of the connection with this number, which may be left open where only one has data.
+impl WriteObserver {
+    /// Creates an observer of the connection with this number. `None` selects the only connection
+    /// with data.
     #[must_use]
-    pub fn of(wanted: Option<u64>) -> Self {
+    pub fn new(requested: Option<u64>) -> Self {
         Self {
-            wanted,
-            kept: wanted,
+            requested,
+            stored_connection: requested,
             segments: Vec::new(),
             senders: Vec::new(),
         }
     }
 
-    /// What the one connection that is meant wrote; segments are put together to writes of at most
+    /// Returns the writes of the selected connection. Segments are joined to writes of at most
     /// `max_size` bytes.
     ///
     /// # Errors
-    /// [`WritesError`], with the connections there are, if none of them is meant.
-    pub fn written(self, max_size: u32) -> Result<Written, WritesError> {
-        let connection = match (self.wanted, &self.senders[..]) {
+    ///
+    /// [`WritesError`], with a list of connections, if the selection does not match exactly one.
+    pub fn finish(self, max_size: u32) -> Result<ConnectionWrites, WritesError> {
+        let connection = match (self.requested, &self.senders[..]) {
             (_, []) => return Err(WritesError::NoData),
-            (Some(wanted), senders) => {
-                let found = senders.iter().find(|it| it.number == wanted);
-                *found.ok_or_else(|| WritesError::no_connection(wanted, senders))?
+            (Some(requested), senders) => {
+                let matching = senders.iter().find(|it| it.number == requested);
+                *matching.ok_or_else(|| WritesError::no_connection(requested, senders))?
             }
-            (None, &[only]) => only,
-            (None, senders) => return Err(WritesError::several(senders)),
+            (None, &[single]) => single,
+            (None, senders) => return Err(WritesError::ambiguous(senders)),
         };
         let segments = self.segments.into_iter();
         let segments = segments.filter(|(direction, _)| *direction == connection.direction);
         let segments = segments.map(|(_, segment)| segment).collect();
-        Ok(Written {
-            writes: join(segments, connection.mss, max_size),
+        Ok(ConnectionWrites {
+            writes: reassemble(segments, connection.mss, max_size),
             connection,
         })
     }
 }
 
-impl fmt::Display for Sender {
+impl fmt::Display for SendingConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = number::bytes(self.bytes as f64);
         let (sender, receiver) = (self.sender, self.receiver);
@@ -130,7 +132,7 @@ impl fmt::Display for Sender {
     }
 }
 
-impl fmt::Display for Written {
+impl fmt::Display for ConnectionWrites {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = number::count(self.writes.len() as u64);
         write!(f, "{count} writes of connection {}", self.connection)?;
@@ -138,7 +140,7 @@ impl fmt::Display for Written {
             0 => Ok(()),
             missing => {
                 let missing = number::bytes(missing as f64);
-                write!(f, "; the trace misses {missing}, which are left out")
+                write!(f, "; the trace lacks {missing}, which are omitted")
             }
         }
     }
@@ -147,9 +149,9 @@ impl fmt::Display for Written {
 /// One write of an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Write {
-    /// The time since the write before began to be sent; none of the first.
+    /// Time since the start of the previous write; 0 for the first.
     pub gap: Duration,
-    /// Its bytes.
+    /// Size in bytes.
     pub size: u32,
 }
 
@@ -157,44 +159,48 @@ pub struct Write {
 #[derive(Debug, Clone, Copy)]
 struct Segment {
     at_ns: i64,
-    /// Positions of the new bytes.
-    begin: i64,
+    /// Positions of the new bytes; `end` is exclusive.
+    start: i64,
     end: i64,
     payload: u32,
     push: bool,
 }
 
-/// The largest payload of one packet on any link in use.
-const LARGEST_SEGMENT: u32 = 9216;
+/// The largest payload of a packet on common links, in bytes.
+const MAX_SEGMENT: u32 = 9216;
 
-/// Puts together what was cut, to at most `max_size` bytes. A segment as large as the connection's are
-/// that lacks the PSH flag was cut from a write that goes on (RFC 9293, section 3.9.1.2: PSH marks the
-/// end of one). A bundle and a retransmission bring no more than their new bytes. Writes that TCP
-/// joined, as Nagle's algorithm does, stay one.
-fn join(mut segments: Vec<Segment>, mss: Option<u16>, max_size: u32) -> Vec<Write> {
-    segments.sort_by_key(|segment| segment.begin);
-    // What is larger was not cut yet where the trace was taken.
-    let most = mss.map_or(LARGEST_SEGMENT, u32::from);
+/// Joins the segments of each write, to at most `max_size` bytes. A segment of the connection's
+/// full size without PSH continues in the next one (RFC 9293, section 3.9.1.2: PSH marks the end of
+/// a write). Bundles and retransmissions contribute only their new bytes. Writes that TCP joined,
+/// as with Nagle's algorithm, remain one.
+fn reassemble(mut segments: Vec<Segment>, mss: Option<u16>, max_size: u32) -> Vec<Write> {
+    segments.sort_by_key(|segment| segment.start);
+    // Larger packets were captured before segmentation.
+    let max_payload = mss.map_or(MAX_SEGMENT, u32::from);
     let sizes = segments.iter().map(|segment| segment.payload);
-    let full = sizes.filter(|size| *size <= most).max().unwrap_or(most);
+    let full_size = sizes
+        .filter(|size| *size <= max_payload)
+        .max()
+        .unwrap_or(max_payload);
     let mut writes: Vec<(i64, u32)> = Vec::new();
-    let mut goes_on_at = None;
+    let mut continues_at = None;
     for segment in segments {
-        let size = u32::try_from(segment.end - segment.begin).unwrap_or(u32::MAX);
+        let size = u32::try_from(segment.end - segment.start).unwrap_or(u32::MAX);
         match writes.last_mut() {
-            Some((_, whole))
-                if goes_on_at == Some(segment.begin) && whole.saturating_add(size) <= max_size =>
+            Some((_, size_so_far))
+                if continues_at == Some(segment.start)
+                    && size_so_far.saturating_add(size) <= max_size =>
             {
-                *whole += size;
+                *size_so_far += size;
             }
             _ => writes.push((segment.at_ns, size)),
         }
-        let is_cut = !segment.push && segment.payload >= full;
-        goes_on_at = is_cut.then_some(segment.end);
+        let continues = !segment.push && segment.payload >= full_size;
+        continues_at = continues.then_some(segment.end);
     }
     let mut last = writes.first().map_or(0, |(at_ns, _)| *at_ns);
     let gaps = writes.into_iter().map(|(at_ns, size)| {
-        // A part that the trace shows late is no step back.
+        // A late segment does not make the gap negative.
         let gap = u64::try_from(at_ns.saturating_sub(last)).unwrap_or(0);
         last = last.max(at_ns);
         Write {
@@ -205,56 +211,56 @@ fn join(mut segments: Vec<Segment>, mss: Option<u16>, max_size: u32) -> Vec<Writ
     gaps.collect()
 }
 
-/// How many connections are named at most.
-const MOST: usize = 20;
+/// Maximum number of connections in an error message.
+const MAX_LISTED: usize = 20;
 
-/// Why a trace does not tell what was written.
+/// The reason why a trace has no writes to return.
 #[derive(Debug, Clone, Error)]
 pub enum WritesError {
-    /// No connection has any data.
-    #[error("no TCP connection with data; nothing to replay")]
+    /// No connection has data.
+    #[error("no TCP connection with data: nothing to replay")]
     NoData,
-    /// The connection that is wanted has none, or is not there.
-    #[error("no connection {wanted} with data; {}", choose(senders))]
+    /// The requested connection has no data, or does not exist.
+    #[error("no connection {requested} with data: {}", choose_hint(senders))]
     NoConnection {
-        /// The number of the connection that is wanted.
-        wanted: u64,
-        /// The connections with data, by their numbers.
-        senders: Vec<Sender>,
+        /// The requested connection's number.
+        requested: u64,
+        /// The connections with data, by number.
+        senders: Vec<SendingConnection>,
     },
-    /// None is wanted of several.
-    #[error("{} with data; {}", counted(senders.len() as u64, "connection"), choose(senders))]
-    Several {
-        /// The connections with data, by their numbers.
-        senders: Vec<Sender>,
+    /// Several connections have data, and none was requested.
+    #[error("{} with data: {}", counted(senders.len() as u64, "connection"), choose_hint(senders))]
+    Ambiguous {
+        /// The connections with data, by number.
+        senders: Vec<SendingConnection>,
     },
 }
 
 impl WritesError {
-    fn no_connection(wanted: u64, senders: &[Sender]) -> Self {
+    fn no_connection(requested: u64, senders: &[SendingConnection]) -> Self {
         let senders = by_number(senders);
-        Self::NoConnection { wanted, senders }
+        Self::NoConnection { requested, senders }
     }
 
-    fn several(senders: &[Sender]) -> Self {
+    fn ambiguous(senders: &[SendingConnection]) -> Self {
         let senders = by_number(senders);
-        Self::Several { senders }
+        Self::Ambiguous { senders }
     }
 }
 
-fn by_number(senders: &[Sender]) -> Vec<Sender> {
+fn by_number(senders: &[SendingConnection]) -> Vec<SendingConnection> {
     let mut senders = senders.to_vec();
     senders.sort_by_key(|sender| sender.number);
     senders
 }
 
-fn choose(senders: &[Sender]) -> String {
-    let mut text = "choose one with --connection N, of".to_owned();
-    for sender in senders.iter().take(MOST) {
+fn choose_hint(senders: &[SendingConnection]) -> String {
+    let mut text = "select one with --connection N, of".to_owned();
+    for sender in senders.iter().take(MAX_LISTED) {
         text += &format!("\n{sender}");
     }
-    if let Some(more @ 1..) = senders.len().checked_sub(MOST) {
-        text += &format!("\nand {more} more, see `pillion-lab analyse --list`");
+    if let Some(more @ 1..) = senders.len().checked_sub(MAX_LISTED) {
+        text += &format!("\nand {more} more; list them with `pillion-lab analyse --list`");
     }
     text
 }
@@ -268,12 +274,12 @@ mod tests {
     const MSS: u16 = 1000;
     const MAX_SIZE: u32 = 1 << 20;
 
-    /// What a client sends to a server, on connections told apart by the client's port.
+    /// Packets from a client to a server, on connections that differ in the client's port.
     #[derive(Default)]
     struct Script(Vec<Packet>);
 
     impl Script {
-        fn packet(&mut self, port: u16, ms: i64, begin: u32, len: u32) -> &mut Packet {
+        fn packet(&mut self, port: u16, ms: i64, start: u32, len: u32) -> &mut Packet {
             let client: std::net::SocketAddr = ([192, 0, 2, 1], port).into();
             let server: std::net::SocketAddr = ([198, 51, 100, 1], 80).into();
             let number = self.0.len() as u64 + 1;
@@ -286,7 +292,7 @@ mod tests {
                 frame_len: 54 + len,
                 header_len: 40,
                 payload_len: len,
-                seq: begin,
+                seq: start,
                 ack: Some(1),
                 flags: Flags::default(),
                 window: 500,
@@ -302,31 +308,31 @@ mod tests {
         fn open(&mut self, port: u16) -> &mut Self {
             let syn = self.packet(port, 0, 0, 0);
             (syn.flags.syn, syn.ack) = (true, None);
-            let answer = self.packet(port, 0, 0, 0);
-            std::mem::swap(&mut answer.from, &mut answer.to);
-            (answer.flags.syn, answer.mss) = (true, Some(MSS));
+            let syn_ack = self.packet(port, 0, 0, 0);
+            std::mem::swap(&mut syn_ack.from, &mut syn_ack.to);
+            (syn_ack.flags.syn, syn_ack.mss) = (true, Some(MSS));
             self.packet(port, 0, 1, 0);
             self
         }
 
-        /// From one position to another; `push` marks the end of a write.
-        fn data(&mut self, ms: i64, begin: u32, end: u32, push: bool) -> &mut Self {
-            self.packet(40_000, ms, begin, end - begin).flags.psh = push;
+        /// Sends from one position to another; `push` marks the end of a write.
+        fn data(&mut self, ms: i64, start: u32, end: u32, push: bool) -> &mut Self {
+            self.packet(40_000, ms, start, end - start).flags.psh = push;
             self
         }
 
-        fn watch(&self, wanted: Option<u64>) -> Result<Written, WritesError> {
-            let mut analysis = Analysis::new(Writes::of(wanted));
+        fn observe(&self, requested: Option<u64>) -> Result<ConnectionWrites, WritesError> {
+            let mut analysis = Analysis::new(WriteObserver::new(requested));
             for packet in &self.0 {
                 analysis.packet(packet);
             }
-            analysis.finish().written(MAX_SIZE)
+            analysis.finish().finish(MAX_SIZE)
         }
 
-        /// Milliseconds since the write before, and bytes.
+        /// Returns milliseconds since the previous write, and bytes.
         fn writes(&self) -> Vec<(u128, u32)> {
-            let written = self.watch(None).unwrap();
-            let writes = written.writes.iter();
+            let finish = self.observe(None).unwrap();
+            let writes = finish.writes.iter();
             writes
                 .map(|write| (write.gap.as_millis(), write.size))
                 .collect()
@@ -340,17 +346,17 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_what_they_were_before_tcp_cut_bundled_and_repeated_them() {
+    fn writes_are_restored_from_segments_and_bundles() {
         let mut script = opened();
         script.data(10, 1, 101, true);
-        // Bundled with the one before, then sent again.
+        // Bundled with the previous write, then retransmitted.
         script.data(40, 1, 301, true).data(90, 101, 301, true);
         // One write of 2500 B.
         script
             .data(120, 301, 1301, false)
             .data(120, 1301, 2301, false);
         script.data(130, 2301, 2801, true);
-        // A full one by itself, and the next.
+        // A write of exactly one full segment, and the next write.
         script
             .data(170, 2801, 3801, true)
             .data(190, 3801, 3802, true);
@@ -361,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_cut_yet_is_one_write_and_a_small_segment_never_goes_on() {
+    fn unsegmented_packet_is_one_write_and_small_one_ends_it() {
         let mut script = opened();
         script.data(10, 1, 4001, true).data(20, 4001, 5001, true);
         script
@@ -371,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_in_the_trace_does_not_join_what_is_around_it() {
+    fn gap_in_trace_separates_writes() {
         let mut script = opened();
         script.data(10, 1, 1001, false).data(20, 2001, 3001, false);
         script.data(30, 3001, 3101, true);
@@ -379,24 +385,24 @@ mod tests {
     }
 
     #[test]
-    fn one_of_several_connections_must_be_chosen_and_each_is_named() {
+    fn ambiguous_connection_error_lists_connections() {
         let mut script = opened();
         script.open(40_001).open(40_002).data(10, 1, 101, true);
         script.packet(40_002, 20, 1, 7);
-        let several = script.watch(None).unwrap_err();
-        let expected = "2 connections with data; choose one with --connection N, of\n\
+        let ambiguous = script.observe(None).unwrap_err();
+        let expected = "2 connections with data: select one with --connection N, of\n\
                         1: 192.0.2.1:40000 -> 198.51.100.1:80, 100\u{a0}B\n\
                         3: 192.0.2.1:40002 -> 198.51.100.1:80, 7\u{a0}B";
-        assert_eq!(several.to_string(), expected);
-        let third = script.watch(Some(3)).unwrap();
+        assert_eq!(ambiguous.to_string(), expected);
+        let third = script.observe(Some(3)).unwrap();
         assert_eq!(third.writes.len(), 1);
         assert_eq!(third.writes[0].size, 7);
-        let empty = script.watch(Some(2)).unwrap_err().to_string();
-        assert!(empty.starts_with("no connection 2 with data; choose "));
-        let none = Script::default().watch(None).unwrap_err();
+        let empty = script.observe(Some(2)).unwrap_err().to_string();
+        assert!(empty.starts_with("no connection 2 with data: select "));
+        let no_data = Script::default().observe(None).unwrap_err();
         assert_eq!(
-            none.to_string(),
-            "no TCP connection with data; nothing to replay"
+            no_data.to_string(),
+            "no TCP connection with data: nothing to replay"
         );
     }
 }

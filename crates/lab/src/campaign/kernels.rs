@@ -1,11 +1,13 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use crate::settings::experiment::Planned;
+use crate::settings::experiment::PlannedRun;
 
 use super::Campaign;
-use crate::engine::{EngineError, Failed, Image, LabKernel, Machines, run_virtually, side_by_side};
-use crate::store::Maker;
+use crate::engine::{
+    EngineError, Image, LabKernel, Machines, RunFailure, run_parallel, run_virtually,
+};
+use crate::store::Provenance;
 
 /// Lab kernels that make runs side by side.
 pub struct Kernels {
@@ -20,9 +22,9 @@ pub struct Kernels {
 impl Kernels {
     /// What makes a run; no lab kernel does where the one that the run asks for is not there.
     #[must_use]
-    pub fn maker(&self, planned: &Planned) -> Maker {
+    pub fn provenance(&self, planned: &PlannedRun) -> Provenance {
         let kernel = LabKernel::for_run(&self.machines.kernel, planned.run.kernel).ok();
-        Maker {
+        Provenance {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             lab_kernel: kernel.and_then(|it| it.hash().map(str::to_owned)),
         }
@@ -31,13 +33,22 @@ impl Kernels {
     /// Makes runs, as many at a time as there are cores. The results are in the order of the runs:
     /// the path of each run's folder, or, as in [`run_virtually`], why it is not there.
     #[must_use]
-    pub fn make_all(&self, runs: &[Planned], campaign: &Campaign) -> Vec<Result<PathBuf, Failed>> {
-        side_by_side(&self.cores, runs, |core, planned| {
+    pub fn make_all(
+        &self,
+        runs: &[PlannedRun],
+        campaign: &Campaign,
+    ) -> Vec<Result<PathBuf, RunFailure>> {
+        run_parallel(&self.cores, runs, |core, planned| {
             self.make(core, planned, campaign)
         })
     }
 
-    fn make(&self, core: usize, planned: &Planned, campaign: &Campaign) -> Result<PathBuf, Failed> {
+    fn make(
+        &self,
+        core: usize,
+        planned: &PlannedRun,
+        campaign: &Campaign,
+    ) -> Result<PathBuf, RunFailure> {
         if campaign.stop.load(Ordering::Relaxed) {
             return Err(EngineError::Stopped.into());
         }

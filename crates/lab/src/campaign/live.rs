@@ -5,12 +5,12 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::settings::experiment::{Engine, Planned};
+use crate::settings::experiment::{Engine, PlannedRun};
 
 use super::Campaign;
 use crate::Error;
-use crate::run::{How, Stage, perform};
-use crate::store::Maker;
+use crate::run::{RunOptions, Stage, perform};
+use crate::store::Provenance;
 
 /// Time between two moves of the progress line.
 const TICK: Duration = Duration::from_millis(100);
@@ -19,8 +19,8 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// What makes a run on this host's kernel: this version of pillion.
 #[must_use]
-pub fn live_maker(version: &str) -> Maker {
-    Maker {
+pub fn live_provenance(version: &str) -> Provenance {
+    Provenance {
         version: version.to_owned(),
         lab_kernel: None,
     }
@@ -30,7 +30,7 @@ pub fn live_maker(version: &str) -> Maker {
 /// The results are in the order of the runs: the path of each run's folder, or, as in [`perform`],
 /// why it is not there.
 #[must_use]
-pub fn make_all_live(runs: &[Planned], campaign: &Campaign) -> Vec<Result<PathBuf, Error>> {
+pub fn make_all_live(runs: &[PlannedRun], campaign: &Campaign) -> Vec<Result<PathBuf, Error>> {
     let made = runs
         .iter()
         .map(|planned| make(planned, campaign, false, || {}));
@@ -42,7 +42,7 @@ pub fn make_all_live(runs: &[Planned], campaign: &Campaign) -> Vec<Result<PathBu
 ///
 /// # Errors
 /// As [`perform`]; of two failures, the one that is not for the other's sake.
-pub fn make_both_live(runs: &[Planned; 2], campaign: &Campaign) -> Result<[PathBuf; 2], Error> {
+pub fn make_both_live(runs: &[PlannedRun; 2], campaign: &Campaign) -> Result<[PathBuf; 2], Error> {
     // Each run holds it until it is ready, or over.
     let awaited = Arc::new(());
     let others = Arc::downgrade(&awaited);
@@ -79,7 +79,7 @@ pub fn make_both_live(runs: &[Planned; 2], campaign: &Campaign) -> Result<[PathB
 
 /// Makes a run; `ready` is called when all is built, and may wait.
 fn make(
-    planned: &Planned,
+    planned: &PlannedRun,
     campaign: &Campaign,
     own_path: bool,
     ready: impl Fn(),
@@ -98,7 +98,7 @@ fn make(
                 thread::park_timeout(TICK);
             }
         });
-        let how = How {
+        let options = RunOptions {
             version: campaign.version,
             engine: Engine::Live,
             lab_kernel: None,
@@ -109,10 +109,10 @@ fn make(
                 Stage::Sending(_) => {
                     let _ = sending.set(Instant::now());
                 }
-                Stage::Building | Stage::Ending => {}
+                Stage::Building | Stage::Finishing => {}
             },
         };
-        let made = perform(&planned.run, &folder, &how);
+        let made = perform(&planned.run, &folder, &options);
         over.store(true, Ordering::Relaxed);
         ticker.thread().unpark();
         made

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::settings::experiment::Planned;
+use crate::settings::experiment::PlannedRun;
 
 use crate::run::folder_name;
 
 pub use kernels::Kernels;
-pub use live::{live_maker, make_all_live, make_both_live};
+pub use live::{live_provenance, make_all_live, make_both_live};
 pub use progress::{Progress, RunProgress};
 
 /// What the runs that are made together have in common.
@@ -27,12 +27,12 @@ pub struct Campaign<'a> {
     /// Set to end all of them early.
     pub stop: &'a Arc<AtomicBool>,
     /// What is to be done with each run once it is made, beside the next ones.
-    pub after: &'a (dyn Fn(&Planned) + Sync),
+    pub after: &'a (dyn Fn(&PlannedRun) + Sync),
 }
 
 impl Campaign<'_> {
     /// The path of the folder that a run is to have.
-    fn place(&self, planned: &Planned) -> PathBuf {
+    fn place(&self, planned: &PlannedRun) -> PathBuf {
         self.folder.join(folder_name(planned))
     }
 }

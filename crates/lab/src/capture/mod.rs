@@ -1,4 +1,4 @@
-//! Traces of what passes a device, in files that `pillion-lab analyse` and others read.
+//! Packet traces of a device, in files that `pillion-lab analyse` and other tools read.
 
 mod pcap;
 mod ring;
@@ -18,49 +18,50 @@ use crate::testbed::{Node, RECEIVER};
 use pcap::{Frame, Pcap};
 use ring::Ring;
 
-/// A trace being taken at a device.
+/// A running trace of a device.
 #[derive(Debug)]
 pub struct Capture {
     file: PathBuf,
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<io::Result<Captured>>,
+    thread: JoinHandle<io::Result<CaptureCounts>>,
 }
 
-/// What a trace holds.
+/// Packet counts of a trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Captured {
+pub struct CaptureCounts {
     /// IP packets to the receiver.
     pub forward: u64,
     /// IP packets from the receiver.
     pub backward: u64,
-    /// Packets other than IP's.
+    /// Packets of other protocols than IPv4.
     pub others: u64,
-    /// Packets that are missing, for want of memory or time.
+    /// Packets missing for lack of memory or time.
     pub missed: u32,
 }
 
-/// How often packets are fetched: seldom enough to cost little, often enough that thousands a
-/// second find room.
-const FETCH_EVERY: Duration = Duration::from_millis(20);
+/// Interval between two reads of the ring: rare enough to cost little, frequent enough for
+/// thousands of packets per second.
+const READ_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Capture {
-    /// Begins a trace; from now on nothing is missed without being counted.
+    /// Starts a trace. Packets missed from now on are counted.
     ///
     /// # Errors
-    /// [`Error::File`], [`Error::Namespace`]; [`Error::System`] if the device cannot be watched.
-    pub fn start(node: &Node, device: &str, snap: u32, file: &Path) -> Result<Self, Error> {
+    /// [`Error::File`], [`Error::Namespace`]; [`Error::System`] if the device's packets cannot be
+    /// read.
+    pub fn start(node: &Node, device: &str, snap_len: u32, file: &Path) -> Result<Self, Error> {
         let trace = File::create_new(file)
-            .and_then(|to| Pcap::begin(to, snap))
+            .and_then(|to| Pcap::create(to, snap_len))
             .map_err(Error::file(file))?;
         let device = device.to_owned();
-        let ring = node.enter(move || Ring::open(&device, snap as usize))?;
+        let ring = node.enter(move || Ring::open(&device, snap_len as usize))?;
         let ring = ring.map_err(|source| Error::System {
-            action: "watch a device's packets",
+            action: "capture a device's packets",
             source,
         })?;
         let stop = Arc::new(AtomicBool::new(false));
-        let ended = Arc::clone(&stop);
-        let thread = thread::spawn(move || capture(ring, trace, snap as usize, &ended));
+        let stop_flag = Arc::clone(&stop);
+        let thread = thread::spawn(move || capture(ring, trace, snap_len as usize, &stop_flag));
         Ok(Self {
             file: file.to_owned(),
             stop,
@@ -68,11 +69,11 @@ impl Capture {
         })
     }
 
-    /// Ends the trace, and says what it holds.
+    /// Stops the trace and returns its packet counts.
     ///
     /// # Errors
-    /// [`Error::File`] if not all could be written.
-    pub fn finish(self) -> Result<Captured, Error> {
+    /// [`Error::File`] if the trace could not be written completely.
+    pub fn finish(self) -> Result<CaptureCounts, Error> {
         self.stop.store(true, Ordering::Relaxed);
         let joined = self.thread.join();
         let joined = joined.unwrap_or_else(|_| Err(io::Error::other("the thread failed")));
@@ -83,35 +84,35 @@ impl Capture {
 fn capture(
     mut ring: Ring,
     mut trace: Pcap<File>,
-    snap: usize,
-    ended: &AtomicBool,
-) -> io::Result<Captured> {
-    let mut captured = Captured::default();
+    snap_len: usize,
+    stop_flag: &AtomicBool,
+) -> io::Result<CaptureCounts> {
+    let mut captured = CaptureCounts::default();
     loop {
-        // What came before the end is still taken.
-        let last = ended.load(Ordering::Relaxed);
-        let mut keep = |frame: Frame| {
+        // Packets that arrived before the stop are still stored.
+        let is_last = stop_flag.load(Ordering::Relaxed);
+        let mut store = |frame: Frame| {
             captured.count(frame.bytes);
-            let kept = frame.bytes.len().min(snap);
+            let stored = frame.bytes.len().min(snap_len);
             trace.add(Frame {
-                bytes: &frame.bytes[..kept],
+                bytes: &frame.bytes[..stored],
                 ..frame
             })
         };
-        while let Some(kept) = ring.read(&mut keep) {
-            kept?;
+        while let Some(stored) = ring.read(&mut store) {
+            stored?;
         }
-        if last {
+        if is_last {
             break;
         }
-        thread::sleep(FETCH_EVERY);
+        thread::sleep(READ_INTERVAL);
     }
     captured.missed = ring.missed()?;
     trace.finish()?;
     Ok(captured)
 }
 
-impl Captured {
+impl CaptureCounts {
     fn count(&mut self, frame: &[u8]) {
         const IPV4: &[u8] = &[8, 0];
         let is_ip = frame.get(12..14) == Some(IPV4);

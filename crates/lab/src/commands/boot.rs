@@ -1,4 +1,4 @@
-//! `pillion-lab boot`, and the options of all that runs in the lab kernel.
+//! `pillion-lab boot`, and the options of all commands that start lab kernels.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -15,43 +15,41 @@ use pillion_lab::PROGRAM;
 use pillion_lab::campaign::Kernels;
 use pillion_lab::engine::{Image, Job, LabKernel, Machines, cores, find_program};
 
-/// Run a program in a Linux kernel whose time is virtual
+/// Run a program in a Linux kernel with virtual time
 ///
-/// The kernel is User Mode Linux with time travel (`make lab-kernel` builds it): waiting costs
-/// nothing, computing takes no time, and the same program with the same seed does the same
-/// again, to the nanosecond. The program runs as root, in a kernel and file system of its own,
-/// with the host's sh, ip, tc and tcpdump (`--tool pillion` adds the service). pillion-lab needs no
-/// privileges for it, prints the program's output, and exits with its status; 124 if the time limit
-/// ended it.
+/// The kernel is User Mode Linux with time travel (`make lab-kernel` builds it). Waiting costs
+/// nothing and computing takes no time. The same program with the same seed repeats exactly, to the
+/// nanosecond. The program runs as root, in a kernel and file system of its own, with the host's
+/// sh, ip, tc and tcpdump (`--tool pillion` adds the service). pillion-lab needs no privileges,
+/// prints the program's output, and exits with its status, or with 124 after the time limit.
 #[derive(clap::Args)]
 #[command(override_usage = "pillion-lab boot [OPTIONS] -- <PROGRAM>...")]
 pub struct Args {
     #[command(flatten)]
     machine: MachineArgs,
 
-    /// Seed of every random number inside
+    /// Seed of all random numbers in the kernel
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Another program of the host to have inside, in /bin; may be given several times
+    /// Copy another program of the host to /bin; may be repeated
     #[arg(long, value_name = "NAME")]
     tool: Vec<String>,
 
-    /// A file of the host to have inside, and its path there; may be given several times
+    /// Copy a file of the host to this path; may be repeated
     #[arg(long, value_name = "FILE:PATH")]
     file: Vec<String>,
 
-    /// A variable of the program's environment; may be given several times
+    /// Set a variable of the program's environment; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// Folder of the host that gets what the program leaves in /results, as far as it came should
-    /// the kernel break down
+    /// Copy /results to this folder of the host, also after a crash of the kernel
     #[arg(long, value_name = "FOLDER")]
     results: Option<PathBuf>,
 
-    /// Seconds of virtual time after which the program is stopped
-    #[arg(long, value_name = "S", value_parser = parse_duration)]
+    /// Virtual time after which the program is stopped
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     time_limit: Option<Duration>,
 
     /// The program, by name or path, and its arguments, after `--`
@@ -65,15 +63,15 @@ impl Args {
         let own = this_program()?;
         let mut image = Image::new(&own)?;
         image.add_programs(&self.tool)?;
-        for given in &self.file {
-            let (source, path) = pair(given, ':', "--file", "FILE:PATH")?;
+        for argument in &self.file {
+            let (source, path) = pair(argument, ':', "--file", "FILE:PATH")?;
             image.add_file(source.as_ref(), path)?;
         }
         let (name, arguments) = self.program.split_first().context("a program")?;
         let found = match name.as_str() {
             PROGRAM => own,
             name => find_program(name)
-                .ok_or_else(|| BadInput(format!("{name}: no such program on this host")))?,
+                .ok_or_else(|| BadInput(format!("program not found on this host: {name}")))?,
         };
         let mut job = Job {
             program: image.add_program(&found)?,
@@ -81,8 +79,8 @@ impl Args {
             time_limit: self.time_limit,
             ..Job::default()
         };
-        for given in &self.env {
-            let (name, value) = pair(given, '=', "--env", "NAME=VALUE")?;
+        for argument in &self.env {
+            let (name, value) = pair(argument, '=', "--env", "NAME=VALUE")?;
             job.environment.insert(name.to_owned(), value.to_owned());
         }
         image.set_job(&job);
@@ -104,46 +102,48 @@ impl Args {
 }
 
 fn pair<'a>(
-    given: &'a str,
+    argument: &'a str,
     sign: char,
     option: &str,
-    manner: &str,
+    expected: &str,
 ) -> Result<(&'a str, &'a str), BadInput> {
-    given
-        .split_once(sign)
-        .ok_or_else(|| BadInput(format!("{option} {given}: not {manner}")))
+    argument.split_once(sign).ok_or_else(|| {
+        BadInput(format!(
+            "invalid {option} `{argument}`: expected {expected}"
+        ))
+    })
 }
 
-/// Options of everything that runs in the lab kernel.
+/// Options of all commands that start lab kernels.
 #[derive(Debug, Clone, clap::Args)]
 pub struct MachineArgs {
-    /// The lab kernel, or `sanitizing` for the last that was built to look for faults of its own
-    /// [default: that of PILLION_LAB_KERNEL, else the last that `make lab-kernel` built]; runs that
-    /// ask for other ticks have a kernel of their own
+    /// Lab kernel, or `sanitizing` for the latest one with sanitizers [default: PILLION_LAB_KERNEL,
+    /// or the latest one of `make lab-kernel`]; runs with another tick rate use a kernel of their
+    /// own
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
 
-    /// The lab kernel's memory in MiB; what a run leaves must fit into it [default: the `memory` of
-    /// the experiment, else 1024]
+    /// Memory of the lab kernel in MiB, including the run's results [default: `memory` of the
+    /// experiment, or 1024]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(64..=65536))]
     memory: Option<u32>,
 
-    /// Seconds of work during which virtual time may stand still
-    #[arg(long, value_name = "S", default_value = "20", value_parser = parse_duration)]
-    patience: Duration,
+    /// Stop a lab kernel whose virtual time makes no progress for this long
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_duration)]
+    stall_timeout: Duration,
 }
 
 impl MachineArgs {
-    /// What the lab kernels run on.
+    /// Returns the configuration of lab kernels.
     pub fn machines(&self) -> Result<Machines> {
         Ok(Machines {
             kernel: LabKernel::find(self.kernel.as_deref())?,
             memory_mib: self.memory,
-            patience: self.patience,
+            stall_timeout: self.stall_timeout,
         })
     }
 
-    /// Lab kernels that make runs, so many at a time, or else one on each core.
+    /// Returns lab kernels for `jobs` concurrent runs; by default one per core.
     pub fn kernels(&self, jobs: Option<NonZeroUsize>) -> Result<Kernels> {
         let mut cores = cores()?;
         cores.truncate(jobs.map_or(usize::MAX, NonZeroUsize::get));
@@ -155,12 +155,12 @@ impl MachineArgs {
     }
 }
 
-/// The path of this program, which is each lab kernel's init.
+/// Returns the path of this program, which is the init of each lab kernel.
 pub fn this_program() -> Result<PathBuf> {
     std::env::current_exe().context("find this program")
 }
 
-/// The processor core that pillion runs on just now; a lab kernel is fastest on one core.
+/// Returns the current processor core; a lab kernel is fastest on one core.
 pub fn this_core() -> Option<usize> {
     sched_getcpu().ok()
 }

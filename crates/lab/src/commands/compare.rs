@@ -9,30 +9,30 @@ use pillion_lab::analysis::runs::{
     CompareError, Comparison, DELIVERY_LATENCY, Label, Pool, all_values_table, compare,
     comparison_page, differences_table, measure, pools, values_table,
 };
-use pillion_lab::store::{Found, State, StoredRun};
+use pillion_lab::store::{RunState, StoreEntry, StoredRun};
 
 use super::store::StoreArgs;
 
-/// Set runs side by side: what each variant of an experiment gave, and how surely they differ
+/// Compare the variants of an experiment, with confidence intervals
 ///
-/// Runs that differ in nothing but their seed are taken together. At each point of the experiment's
-/// grid, each variant is compared with the baseline, group by group: the difference of each
-/// measure, with an interval that holds it with 95 % of confidence. Intervals are by bootstrap over
-/// seeds and, within each run, over streams; the same runs always give the same ones.
+/// Runs that differ only in their seed are combined. At each point of the experiment's grid, each
+/// variant is compared with the baseline, group by group: the difference of each measure, with its
+/// 95 % confidence interval. Intervals are a bootstrap over seeds and, within each run, over
+/// streams. The same runs always give the same intervals.
 ///
-/// Delivery latency is from one application's write to the other one's read, of each message; it
-/// takes runs with records. docs/lab.md explains each measure.
+/// Delivery latency is from one application's write to the other one's read, per message, and needs
+/// runs with records. docs/lab/overview.md describes each measure.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Experiments (all runs that are whole) and runs, as `pillion-lab show` takes them
+    /// Experiments (all complete runs) and runs, as for `pillion-lab show`
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
-    /// The variant that the others are compared with [default: plain, or else the first]
+    /// Variant that the others are compared with [default: plain, or the first one]
     #[arg(long, value_name = "VARIANT")]
     baseline: Option<String>,
 
-    /// Measures, by their names in JSON, separated by commas [default: all]
+    /// Measures by their names in JSON, separated by commas [default: all]
     #[arg(long, value_name = "MEASURE", value_delimiter = ',')]
     measures: Vec<String>,
 
@@ -43,28 +43,28 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Print the values, without differences, as one table in Markdown
+    /// Print values without differences, as one Markdown table
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
 
-    /// Write a report with figures as well, one HTML file that needs nothing else
+    /// Also write a report with figures to FILE, as self-contained HTML
     #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    html: Option<PathBuf>,
 }
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        // What cannot be written, or is not known, is said before many runs are read.
-        let report = self.report.as_deref();
-        let report = report.map(|file| OutputFile::page("--report", file));
+        // Check the output and the names before many runs are read.
+        let report = self.html.as_deref();
+        let report = report.map(|file| OutputFile::page("--html", file));
         let report = report.transpose()?;
         let refused = |error: CompareError| BadInput(error.to_string());
         let measures = self.measures.iter().map(|name| measure(name));
         let measures: Vec<_> = measures.collect::<Result<_, _>>().map_err(refused)?;
-        let pools = pools(labelled(&self.runs()?)?);
+        let pools = pools(label_runs(&self.runs()?)?);
         let mut comparison = compare(&pools, self.baseline.as_deref()).map_err(refused)?;
         if !measures.is_empty() {
-            comparison.keep(&measures);
+            comparison.retain_measures(&measures);
         }
         if let Some(file) = &report {
             let page = comparison_page(&self.names.join(", "), &comparison, &pools);
@@ -83,21 +83,23 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// All runs that are named and whole, each once.
+    /// Returns all complete runs of these names, without duplicates.
     fn runs(&self) -> Result<Vec<StoredRun>> {
         let store = self.store.open();
         let mut runs: Vec<StoredRun> = Vec::new();
         for name in &self.names {
             let found = match store.find(name)? {
-                Found::Made(made) => made.runs,
-                Found::Run(run) if run.state == State::Whole => vec![run],
-                Found::Run(run) => {
-                    let mistake = format!("{} is not whole; it cannot be compared", run.name);
-                    return Err(BadInput(mistake).into());
+                StoreEntry::Batch(batch) => batch.runs,
+                StoreEntry::Run(run) if run.state == RunState::Complete => vec![run],
+                StoreEntry::Run(run) => {
+                    let reason = format!("{} is incomplete and cannot be compared", run.name);
+                    return Err(BadInput(reason).into());
                 }
             };
-            let whole = found.into_iter().filter(|run| run.state == State::Whole);
-            for run in whole {
+            let complete = found
+                .into_iter()
+                .filter(|run| run.state == RunState::Complete);
+            for run in complete {
                 if runs.iter().all(|it| it.path != run.path) {
                     runs.push(run);
                 }
@@ -107,26 +109,28 @@ impl Args {
     }
 }
 
-type Labelled = Vec<(Label, Vec<pillion_lab::analysis::runs::Group>)>;
+type LabelledRuns = Vec<(Label, Vec<pillion_lab::analysis::runs::Group>)>;
 
-/// The runs with labels; runs of several experiments, or of several times of one, are told apart by
-/// these as well.
-fn labelled(runs: &[StoredRun]) -> Result<Labelled> {
+/// Labels the runs. Runs of several experiments, or of several times of one, have these in their
+/// labels.
+fn label_runs(runs: &[StoredRun]) -> Result<LabelledRuns> {
     let first = runs.first().and_then(|run| run.path.parent());
     let is_one = runs.iter().all(|run| run.path.parent() == first);
-    let labelled = runs.iter().map(|run| {
-        let mut label = Label::of(&run.name);
+    let with_labels = runs.iter().map(|run| {
+        let mut label = Label::from_run_name(&run.name);
         if !is_one {
-            let made = made(&run.path);
-            label.variant = format!("{made} {}", label.variant).trim_end().to_owned();
+            let batch_name = batch_name(&run.path);
+            label.variant = format!("{batch_name} {}", label.variant)
+                .trim_end()
+                .to_owned();
         }
         Ok((label, run.groups_with_messages()?))
     });
-    labelled.collect()
+    with_labels.collect()
 }
 
-/// Experiment and time of a run, or the folders that stand in their place.
-fn made(run: &Path) -> String {
+/// Returns the experiment and the time of a run, or the names of its parent folders.
+fn batch_name(run: &Path) -> String {
     let folders = run.ancestors().skip(1).take(2);
     let mut names: Vec<_> = folders
         .filter_map(Path::file_name)
@@ -147,12 +151,12 @@ fn print_comparison(comparison: &Comparison, pools: &[Pool]) -> Result<()> {
         }
     }
     for pool in pools {
-        if let Some(survivors) = pool.totals().survivors() {
-            print_line!("{}: {survivors}", pool.name())?;
+        if let Some(missing_note) = pool.totals().missing_note() {
+            print_line!("{}: {missing_note}", pool.name())?;
         }
     }
-    let silent = pools.iter().filter(|it| it.delivery_ms().next().is_none());
-    for pool in silent {
+    let without_records = pools.iter().filter(|it| it.delivery_ms().next().is_none());
+    for pool in without_records {
         print_line!("{}: no records, so no delivery latency", pool.name())?;
     }
     let repeated = pools.iter().filter(|pool| pool.repeats > 0);
@@ -160,7 +164,7 @@ fn print_comparison(comparison: &Comparison, pools: &[Pool]) -> Result<()> {
     let repeated: Vec<String> = repeated.collect();
     if !repeated.is_empty() {
         let repeated = repeated.join(", ");
-        print_line!("\nruns left out, for their seed changed the fate of no message: {repeated}")?;
+        print_line!("\nomitted runs, which repeat another run in every message: {repeated}")?;
     }
     Ok(())
 }

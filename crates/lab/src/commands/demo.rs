@@ -8,23 +8,23 @@ use pillion_cli::print::{print_json, print_line};
 use pillion_cli::stop;
 use pillion_lab::campaign::{Campaign, make_both_live};
 use pillion_lab::settings::experiment;
-use pillion_lab::{Demo, Error, Namespace, Setting, demo_page, demo_table};
+use pillion_lab::{Demo, DemoSettings, Error, Namespace, demo_page, demo_table};
 
-use super::board::Board;
+use super::progress_display::ProgressDisplay;
 
-/// Compare thin streams with and without bundling, on a lossy path made on this host
+/// Compare thin streams with and without bundling on a lossy path of this host
 ///
-/// Two groups of real TCP streams run side by side, each on a path of its own with the same
-/// delay and loss: one plain, one bundled. They are the runs of experiments/demo.toml, in the live
-/// engine. Prints the comparison and writes a report.
+/// Two groups of real TCP streams run at the same time, each on its own path with the same delay
+/// and loss: one plain, one bundled. They are the runs of experiments/demo.toml in the live engine.
+/// Prints the comparison and writes a report.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    demo: experiment::Demo,
+    demo: experiment::DemoOptions,
 
-    /// Where to write the report
+    /// Write the report to FILE
     #[arg(long, value_name = "FILE", default_value = "pillion-demo.html")]
-    report: PathBuf,
+    html: PathBuf,
 
     /// Print the numbers as JSON instead of the table
     #[arg(long)]
@@ -34,26 +34,26 @@ pub struct Args {
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let runs = self.demo.runs()?;
-        // Before anything is written: all that follows takes the same privilege.
+        // Before anything is written: the following steps need the same privilege.
         Namespace::create().map_err(|source| Error::Namespace {
             name: "sender".to_owned(),
             source,
         })?;
-        let report = OutputFile::page("--report", &self.report)?;
+        let report = OutputFile::page("--html", &self.html)?;
         let folder = tempfile::tempdir().context("make a temporary folder")?;
         let stop = stop::on_signal()?;
-        let board = Board::new(&runs);
+        let progress_display = ProgressDisplay::new(&runs);
         let made = make_both_live(
             &runs,
             &Campaign {
                 version: VERSION,
                 folder: folder.path(),
-                progress: &board,
+                progress: &progress_display,
                 stop: &stop,
                 after: &|_| {},
             },
         );
-        board.finish();
+        progress_display.finish();
         let [plain, pillion] = made?;
         let [_, bundled] = &runs;
         let demo = Demo::read(&bundled.run, &plain, &pillion)?;
@@ -62,7 +62,7 @@ impl Args {
             print_json(&demo)?;
             return Ok(ExitCode::SUCCESS);
         }
-        print_line!("{}", Setting::of(&demo.run))?;
+        print_line!("{}", DemoSettings::of(&demo.run))?;
         print_line!("{}", demo_table(&demo).to_text())?;
         print_line!("report: {}", report.name().display())?;
         Ok(ExitCode::SUCCESS)

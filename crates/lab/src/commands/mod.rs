@@ -1,13 +1,13 @@
-//! One file or folder for each subcommand.
+//! Subcommands, one file or folder each.
 
 pub mod analyse;
-mod board;
 pub mod boot;
 pub mod compare;
 pub mod demo;
 mod netns;
 pub mod plan;
 mod progress;
+mod progress_display;
 pub mod queue;
 mod records_output;
 pub mod reproduce;

@@ -1,4 +1,4 @@
-//! `pillion-lab plan` and `grid`: what an experiment's runs are, for people and as jobs.
+//! `pillion-lab plan` and `grid`: runs of an experiment, as a list and as jobs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,31 +9,30 @@ use anyhow::{Context, Result};
 use pillion_cli::print::{print_json, print_line};
 use pillion_lab::grid;
 use pillion_lab::run::WORKFLOW_FILE;
-use pillion_lab::settings::experiment::{self, Planned, Sysctls};
+use pillion_lab::settings::experiment::{self, PlannedRun, Sysctls};
 use pillion_stats::report::{Column, Table, number};
 use serde::Serialize;
 
-/// Say which runs an experiment consists of, or what is wrong with its file
+/// List the runs of an experiment, or the mistakes in its file
 ///
-/// Runs nothing. Ends with exit status 2 if the file has mistakes, a line for each.
+/// Runs nothing. With mistakes, prints one line for each and exits with status 2.
 #[derive(clap::Args)]
 pub struct PlanArgs {
-    /// The experiment's file; docs/experiments.md describes it
+    /// Experiment file; docs/lab/experiments.md describes it
     #[arg(value_name = "EXPERIMENT")]
     file: PathBuf,
 
-    /// Print the runs as JSON, each with the kernel parameters that it sets on each host, and the
-    /// file that describes it alone
+    /// Print the runs as JSON, each with its kernel parameters by host, and with its own file
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Serialize)]
-struct PlannedRun<'a> {
+struct RunJson<'a> {
     name: &'a str,
     duration_s: f64,
     streams: usize,
-    /// Kernel parameters that the run sets, by host.
+    /// Kernel parameters by host.
     sysctls: BTreeMap<&'a str, Sysctls>,
     file: String,
 }
@@ -41,7 +40,7 @@ struct PlannedRun<'a> {
 impl PlanArgs {
     pub fn execute(self) -> Result<ExitCode> {
         let experiment = experiment::load(&self.file)?;
-        let runs: Vec<_> = experiment.runs.iter().map(planned_run).collect();
+        let runs: Vec<_> = experiment.runs.iter().map(run_json).collect();
         if self.json {
             print_json(&runs)?;
             return Ok(ExitCode::SUCCESS);
@@ -67,9 +66,9 @@ impl PlanArgs {
     }
 }
 
-fn planned_run(planned: &Planned) -> PlannedRun<'_> {
+fn run_json(planned: &PlannedRun) -> RunJson<'_> {
     let plan = &planned.plan;
-    PlannedRun {
+    RunJson {
         name: planned.name.as_str(),
         duration_s: plan.duration.as_secs_f64(),
         streams: plan.streams.iter().map(|group| group.traffic.streams).sum(),
@@ -78,25 +77,24 @@ fn planned_run(planned: &Planned) -> PlannedRun<'_> {
     }
 }
 
-/// Write an experiment's runs as jobs for many machines
+/// Write the runs of an experiment as jobs for many machines
 ///
-/// Writes a workflow for Snakemake (the Debian package `snakemake`) into a folder, with a file for
-/// each run: one rule, and a job for each. Snakemake's own executors make the jobs on this machine,
-/// with Slurm or in Kubernetes. Jobs do not depend on each other, and finished ones are kept, also if
-/// the experiment gets more runs. `pillion-lab show` and `pillion-lab compare` read the folder like
-/// one that `pillion-lab run` made.
+/// Writes a workflow for Snakemake (Debian package `snakemake`) with one rule, and a file for each
+/// run. Snakemake's executors run the jobs on this machine, with Slurm or in Kubernetes. Jobs are
+/// independent. Finished ones are reused, also when the experiment has more runs later.
+/// `pillion-lab show` and `pillion-lab compare` read the folder like one of `pillion-lab run`.
 #[derive(clap::Args)]
 pub struct GridArgs {
-    /// The experiment
+    /// Experiment file
     #[arg(value_name = "EXPERIMENT")]
     file: PathBuf,
 
-    /// Where the workflow is written, and the runs are made
+    /// Write the workflow to FOLDER; its jobs store the runs there
     #[arg(long, value_name = "FOLDER")]
-    jobs: PathBuf,
+    output: PathBuf,
 
-    /// The memory of each job's lab kernel in MiB; what a run leaves must fit into it [default: the
-    /// `memory` of the experiment, else 1024]
+    /// Memory of each job's lab kernel in MiB, including the run's results [default: `memory` of
+    /// the experiment, or 1024]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(64..=65536))]
     memory: Option<u32>,
 }
@@ -106,15 +104,15 @@ impl GridArgs {
         let experiment = experiment::load(&self.file)?;
         let text = fs::read_to_string(&self.file)
             .with_context(|| format!("read {}", self.file.display()))?;
-        grid::write(&experiment, &text, self.memory, &self.jobs)?;
-        let file = self.jobs.join(WORKFLOW_FILE);
-        let (runs, folder) = (experiment.runs.len(), self.jobs.display());
+        grid::write(&experiment, &text, self.memory, &self.output)?;
+        let file = self.output.join(WORKFLOW_FILE);
+        let (runs, folder) = (experiment.runs.len(), self.output.display());
         print_line!(
             "{}: {}",
             number::counted(runs as u64, "job"),
             file.display()
         )?;
-        print_line!("make them: cd {folder} && snakemake --cores all")?;
+        print_line!("run them: cd {folder} && snakemake --cores all")?;
         Ok(ExitCode::SUCCESS)
     }
 }

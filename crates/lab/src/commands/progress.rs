@@ -1,4 +1,4 @@
-//! A line on the terminal that says how far long work has come; nothing elsewhere.
+//! Progress bar on a terminal; elsewhere nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,25 +7,25 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Follows a counter until [`Progress::finish`].
+/// Progress bar that follows a counter until [`Progress::finish`].
 pub struct Progress {
-    ended: Arc<AtomicBool>,
-    follower: JoinHandle<()>,
+    stop_flag: Arc<AtomicBool>,
+    updater: JoinHandle<()>,
 }
 
 impl Progress {
-    /// Follows a counter of messages; `total` is the number expected, if that is known.
-    pub fn watch(what: &'static str, total: Option<u64>, counter: Arc<AtomicU64>) -> Self {
+    /// Follows a counter of messages; `total` is the expected number, if known.
+    pub fn watch(label: &'static str, total: Option<u64>, counter: Arc<AtomicU64>) -> Self {
         let template = match total {
             Some(_) => "{prefix} {wide_bar} {pos}/{len} messages, {eta} left",
             None => "{prefix} {pos} messages, {per_sec}",
         };
-        Self::follow(what, template, total, move || {
+        Self::follow(label, template, total, move || {
             counter.load(Ordering::Relaxed)
         })
     }
 
-    /// Follows bytes read, of a file's size if that is known.
+    /// Follows the bytes read; `total` is the size of the files, if known.
     pub fn read(total: Option<u64>, read: impl Fn() -> u64 + Send + 'static) -> Self {
         let template = match total {
             Some(_) => "{prefix} {wide_bar} {decimal_bytes}/{decimal_total_bytes}, {eta} left",
@@ -35,38 +35,38 @@ impl Progress {
     }
 
     fn follow(
-        what: &'static str,
+        label: &'static str,
         template: &'static str,
         total: Option<u64>,
         counter: impl Fn() -> u64 + Send + 'static,
     ) -> Self {
-        let ended = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&ended);
-        let follower = thread::spawn(move || {
+        let stop_flag = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&stop_flag);
+        let updater = thread::spawn(move || {
             thread::park_timeout(Duration::from_millis(200));
-            let bar = bar(what, template, total);
+            let bar = bar(label, template, total);
             while !flag.load(Ordering::Relaxed) {
                 bar.set_position(counter());
                 thread::park_timeout(Duration::from_millis(200));
             }
             bar.finish_and_clear();
         });
-        Self { ended, follower }
+        Self { stop_flag, updater }
     }
 
-    /// Takes the line away again.
+    /// Removes the bar.
     pub fn finish(self) {
-        self.ended.store(true, Ordering::Relaxed);
-        self.follower.thread().unpark();
-        let _ = self.follower.join();
+        self.stop_flag.store(true, Ordering::Relaxed);
+        self.updater.thread().unpark();
+        let _ = self.updater.join();
     }
 }
 
-fn bar(what: &'static str, template: &str, total: Option<u64>) -> ProgressBar {
+fn bar(label: &'static str, template: &str, total: Option<u64>) -> ProgressBar {
     let style =
         ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     total
         .map_or_else(ProgressBar::no_length, ProgressBar::new)
         .with_style(style)
-        .with_prefix(what)
+        .with_prefix(label)
 }

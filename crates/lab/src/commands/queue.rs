@@ -1,4 +1,4 @@
-//! `pillion-lab queue`: what a device's queue did with each packet.
+//! `pillion-lab queue`: events of a device's queue.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,51 +14,51 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use nix::unistd::Pid;
-use pillion_cli::command::{Signals, cannot_run};
+use pillion_cli::command::{Signals, report_spawn_error};
 use pillion_cli::exit::INCOMPLETE;
-use pillion_cli::print::{print, print_json, say_line};
+use pillion_cli::print::{print, print_json};
 use pillion_cli::settings::BadInput;
 use pillion_cli::settings::times::parse_duration;
 use pillion_cli::stop;
 use pillion_lab::PROGRAM;
-use pillion_lab::queue::measure::{Account, Drops, Measures, Quantiles, Stream, Summary};
+use pillion_lab::queue::measure::{Drops, Quantiles, QueueCounts, QueueMeter, Stream, Summary};
 use pillion_lab::queue::{Event, Reasons, Recording, Row, Target};
 use pillion_lab::records::{ReadError, read};
-use pillion_stats::names::without_steering;
+use pillion_stats::names::sanitized;
 use pillion_stats::report::{Column, Table, number};
 
 use crate::commands::netns::NetnsArgs;
 use crate::commands::records_output::RecordsOutput;
 
-/// Watch the queue of a device: what became of each packet, when and why
+/// Record the queue of a device: the time and outcome of each packet
 ///
-/// Every packet that is offered to the queueing discipline of DEV (its children included) is
-/// noted: when it arrived and left, whether it was sent or dropped and for what reason, how
-/// long the queue was. Watches until Ctrl-C, for --duration, or while CMD runs; then prints
-/// losses and queueing delay, of all packets and of each stream, and how drops lie together.
-/// The traffic is not changed. docs/queue.md explains the measures.
+/// For every packet that is offered to the queueing discipline of DEV (including its children),
+/// records the arrival, the departure or the reason of the drop, and the queue's length. Runs until
+/// Ctrl-C, for --duration, or as long as CMD runs. Then prints loss and queueing delay, for all
+/// packets and for each stream, and the pattern of drops. The traffic is not changed. docs/lab/queue.md
+/// describes the measures.
 #[derive(clap::Args)]
 #[command(
     override_usage = "pillion-lab queue [OPTIONS] <DEV> [-- <CMD>...]\n       \
-                            pillion-lab queue [OPTIONS] --from <FILE>"
+                            pillion-lab queue [OPTIONS] --read <FILE>"
 )]
 pub struct Args {
-    /// The device
-    #[arg(value_name = "DEV", required_unless_present = "from")]
+    /// Network device
+    #[arg(value_name = "DEV", required_unless_present = "read")]
     device: Option<String>,
 
     #[command(flatten)]
     netns: NetnsArgs,
 
-    /// End after so many seconds
-    #[arg(long, value_name = "S", value_parser = parse_duration, conflicts_with = "command")]
+    /// Stop after this time
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "command")]
     duration: Option<Duration>,
 
-    /// Take the packets from a file that --csv wrote
+    /// Read the packets from a file of --csv
     #[arg(long, value_name = "FILE", conflicts_with_all = ["device", "name", "duration", "command"])]
-    from: Option<PathBuf>,
+    read: Option<PathBuf>,
 
-    /// Write a line for each packet to FILE; compressed if it ends in .zst
+    /// Write one line per packet to FILE; compressed if it ends in .zst
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 
@@ -66,17 +66,17 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Watch while this command runs; its exit status is passed on
+    /// Record as long as this command runs, and exit with its status
     #[arg(value_name = "CMD", last = true)]
     command: Vec<OsString>,
 }
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        match (&self.from, &self.device) {
+        match (&self.read, &self.device) {
             (Some(file), _) => self.show(file),
-            (None, Some(device)) => self.watch(device),
-            (None, None) => unreachable!("clap demands one of both"),
+            (None, Some(device)) => self.record(device),
+            (None, None) => unreachable!("clap requires one of both"),
         }
     }
 
@@ -89,31 +89,31 @@ impl Args {
 }
 
 impl Args {
-    pub fn watch(&self, device: &str) -> Result<ExitCode> {
+    pub fn record(&self, device: &str) -> Result<ExitCode> {
         let target = self.netns.open()?.enter(|| Target::find(device))??;
-        let reasons = Arc::new(Reasons::of_this_kernel());
+        let reasons = Arc::new(Reasons::from_running_kernel());
         let outputs = Arc::new(Mutex::new(Outputs::open(self)?));
         let shared = (Arc::clone(&outputs), Arc::clone(&reasons));
-        // Signals are to end the watching in good order from its first moment on.
-        let waiting = match self.command.is_empty() {
-            true => Waiting::For(self.duration, stop::on_signal()?),
-            false => Waiting::While(Signals::hold().context("hold signals back")?),
+        // Signals stop the recording cleanly from the start.
+        let stop_condition = match self.command.is_empty() {
+            true => StopCondition::For(self.duration, stop::on_signal()?),
+            false => StopCondition::While(Signals::block().context("block signals")?),
         };
         let recording = Recording::start(&target, move |event| {
             let (outputs, reasons) = &shared;
             let mut outputs = outputs.lock().unwrap_or_else(PoisonError::into_inner);
-            outputs.take(&event, reasons)
+            outputs.add(&event, reasons)
         })?;
-        let code = match waiting {
-            Waiting::For(duration, stop) => {
-                say_line!("pillion-lab: watching the queue of {device}; Ctrl-C ends it");
+        let code = match stop_condition {
+            StopCondition::For(duration, stop) => {
+                log::info!("recording the queue of {device} until Ctrl-C");
                 wait(duration, &stop, &recording);
                 ExitCode::SUCCESS
             }
-            Waiting::While(mut signals) => self.run(&mut signals)?,
+            StopCondition::While(mut signals) => self.run(&mut signals)?,
         };
         recording.stop()?;
-        let outputs = Arc::into_inner(outputs).context("the recording still runs")?;
+        let outputs = Arc::into_inner(outputs).context("the recording is still running")?;
         let outputs = outputs.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.print(&outputs.finish(&reasons)?)?;
         Ok(code)
@@ -125,31 +125,31 @@ impl Args {
         };
         let mut command = Command::new(program);
         let inherited = signals.inherited().clone();
-        // SAFETY: between fork and exec only system calls are made.
+        // SAFETY: only system calls are made between fork and exec.
         unsafe {
             command.pre_exec(move || inherited.restore().map_err(io::Error::from));
         }
         match command.args(arguments).spawn() {
             Ok(child) => {
                 let child = Pid::from_raw(child.id().cast_signed());
-                let ended = signals.pass_to(child, |_| Ok(()));
+                let ended = signals.forward_to(child, |_| Ok(()));
                 ended.context("wait for the command")
             }
-            Err(error) => Ok(cannot_run(PROGRAM, program, &error)),
+            Err(error) => Ok(report_spawn_error(PROGRAM, program, &error)),
         }
     }
 }
 
-/// What ends the watching of the queue.
-enum Waiting {
+/// Event that ends the recording.
+enum StopCondition {
     For(Option<Duration>, Arc<AtomicBool>),
     While(Signals),
 }
 
 fn wait(duration: Option<Duration>, stop: &AtomicBool, recording: &Recording) {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let left = || match duration {
-        Some(duration) => duration.saturating_sub(begun.elapsed()),
+        Some(duration) => duration.saturating_sub(started_at.elapsed()),
         None => Duration::MAX,
     };
     while !stop.load(Ordering::Relaxed) && !recording.has_failed() && !left().is_zero() {
@@ -158,7 +158,7 @@ fn wait(duration: Option<Duration>, stop: &AtomicBool, recording: &Recording) {
 }
 
 impl Args {
-    /// Shows the measures of a file of packets. What comes before damage is measured all the same.
+    /// Prints the measures of a file of packets. Packets before a damaged line are counted.
     pub fn show(&self, file: &Path) -> Result<ExitCode> {
         let name = file.display().to_string();
         let bad = |error: ReadError| BadInput(format!("{name}: {error}"));
@@ -170,14 +170,14 @@ impl Args {
             match row {
                 Ok(row) => {
                     let event = row.event(&mut reasons);
-                    outputs.take(&event, &reasons)?;
+                    outputs.add(&event, &reasons)?;
                 }
                 Err(ReadError::Io(error)) => {
                     return Err(anyhow!(error).context(format!("read {name}")));
                 }
                 Err(error) if number == 0 => return Err(bad(error).into()),
                 Err(damage) => {
-                    say_line!("pillion-lab: {name}: {damage}");
+                    log::warn!("{name}: {damage}");
                     code = ExitCode::from(INCOMPLETE);
                 }
             }
@@ -187,10 +187,10 @@ impl Args {
     }
 }
 
-/// Where events of the queue go: into the file asked for, and into the measures.
+/// Outputs of queue events: the file of --csv, and the measures.
 pub struct Outputs {
     csv: Option<RecordsOutput>,
-    measures: Measures,
+    measures: QueueMeter,
 }
 
 impl Outputs {
@@ -199,11 +199,11 @@ impl Outputs {
         let csv = csv.map(|path| RecordsOutput::to("--csv", path));
         Ok(Self {
             csv: csv.transpose()?,
-            measures: Measures::default(),
+            measures: QueueMeter::default(),
         })
     }
 
-    pub fn take(&mut self, event: &Event, reasons: &Reasons) -> io::Result<()> {
+    pub fn add(&mut self, event: &Event, reasons: &Reasons) -> io::Result<()> {
         self.measures.add(event);
         match &mut self.csv {
             Some(csv) => csv.write(Row::of(event, reasons)),
@@ -217,10 +217,10 @@ impl Outputs {
     }
 }
 
-/// Number of streams that are shown; JSON has all.
+/// Streams in the table; JSON has all.
 const STREAMS: usize = 20;
 
-/// The measures of a queue as text, for people.
+/// Formats the measures of a queue.
 pub fn text(summary: &Summary) -> String {
     let mut text = accounts(summary).to_text();
     text += "\n";
@@ -233,7 +233,7 @@ pub fn text(summary: &Summary) -> String {
 
 fn accounts(summary: &Summary) -> Table {
     let mut table = Table::new(
-        "What became of the packets",
+        "Packets",
         [
             Column::left(""),
             Column::right("offered"),
@@ -272,7 +272,7 @@ fn name(stream: &Stream) -> String {
     }
 }
 
-fn cells(name: String, account: &Account) -> Vec<String> {
+fn cells(name: String, account: &QueueCounts) -> Vec<String> {
     let delay = &account.delay_ms;
     let counts = [
         account.offered,
@@ -292,7 +292,7 @@ fn lengths(summary: &Summary) -> Table {
     let headers = ["mean", "p50", "p90", "p99", "p99.9", "max"];
     let columns = headers.map(Column::right);
     let columns = std::iter::once(Column::left("queue length")).chain(columns);
-    let mut table = Table::new("How long the queue was", columns);
+    let mut table = Table::new("Queue length", columns);
     let mut row = |name: &str, of: &Quantiles, show: fn(f64) -> String| {
         let values = [of.mean, of.p50, of.p90, of.p99, of.p99_9, of.max];
         let cells = values.map(|value| value.map_or_else(|| number::count(0), show));
@@ -308,33 +308,31 @@ fn lengths(summary: &Summary) -> Table {
 }
 
 fn lines(summary: &Summary) -> Vec<String> {
-    let mut lines = vec![format!("watched for {:.1} s", summary.duration_s)];
+    let mut lines = vec![format!("recorded for {:.1} s", summary.duration_s)];
     if summary.missed > 0 {
         let missed = number::count(summary.missed);
-        lines.push(format!(
-            "{missed} packets, or ends of packets, could not be noted"
-        ));
+        lines.push(format!("{missed} events were lost"));
     }
     let all = &summary.all;
     if all.unseen > 0 {
         let unseen = number::count(all.unseen);
         lines.push(format!(
-            "{unseen} packets had no end: still in the queue, or split by it"
+            "{unseen} packets without an outcome: still in the queue, or split by it"
         ));
     }
     if all.unannounced > 0 {
         let sent = number::count(all.unannounced);
         lines.push(format!(
-            "{sent} more were sent that had not been seen to arrive"
+            "{sent} further packets were sent whose arrival was not recorded"
         ));
     }
     if !all.reasons.is_empty() {
         let reasons = all.reasons.iter();
-        // A file of packets may say anything.
-        let reasons = reasons
-            .map(|(name, count)| format!("{} {}", without_steering(name), number::count(*count)));
+        // A file of packets can contain any text.
+        let reasons =
+            reasons.map(|(name, count)| format!("{} {}", sanitized(name), number::count(*count)));
         lines.push(format!(
-            "why dropped: {}",
+            "drop reasons: {}",
             reasons.collect::<Vec<_>>().join(", ")
         ));
         lines.extend(drops(&summary.drops));
@@ -387,7 +385,7 @@ fn drops(drops: &Drops) -> Vec<String> {
     if let Some(spread) = drops.spread_over_streams {
         let spread = number::ratio(spread);
         lines.push(format!(
-            "spread of drops over streams (1: all lose alike): {spread}"
+            "spread of drops over streams (1: equal loss): {spread}"
         ));
     }
     lines

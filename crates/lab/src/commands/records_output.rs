@@ -6,8 +6,8 @@ use pillion_cli::output_file::refuse_dash;
 use pillion_lab::records::Writer;
 use serde::Serialize;
 
-/// A file of records that an option names. It is known from the beginning that it can be written;
-/// what is there stays as it is until the new one is whole.
+/// Output file of records. Opening it fails early if it cannot be written. An existing file is
+/// replaced only when the new one is complete.
 pub struct RecordsOutput {
     option: &'static str,
     path: PathBuf,

@@ -11,68 +11,71 @@ use nix::unistd::{AccessFlags, access};
 use pillion_cli::VERSION;
 use pillion_cli::exit::one_line;
 use pillion_cli::output_file::OutputFile;
-use pillion_cli::print::{print, print_line, say_line};
+use pillion_cli::print::{print, print_line};
 use pillion_cli::settings::BadInput;
 use pillion_cli::stop;
-use pillion_lab::analysis::reproduction::{Row, files, page, summary_table, which};
+use pillion_lab::analysis::reproduction::{
+    ExperimentResult, files, page, runs_text, summary_table,
+};
 use pillion_lab::campaign::Campaign;
-use pillion_lab::reproduction::{Chosen, PUBLISHED};
-use pillion_lab::settings::experiment::{Extent, Planned, Selector};
-use pillion_lab::store::{Maker, Making};
+use pillion_lab::reproduction::{PUBLISHED, SelectedExperiment};
+use pillion_lab::settings::experiment::{PlannedRun, RunScale, Selector};
+use pillion_lab::store::{BatchFolder, Provenance};
 use pillion_stats::report::Fact;
 
-use super::board::Board;
 use super::boot::MachineArgs;
+use super::progress_display::ProgressDisplay;
 use super::store::StoreArgs;
 
-/// Repeat published experiments, and compare each published number with the measured one
+/// Repeat published experiments and check each published number
 ///
-/// Makes the runs of the published experiments on the virtual engine, as far as asked for, reads
-/// their traces, judges each published number, and writes a report with the figures. Runs that are
-/// there are not made again; an interrupted reproduction goes on where it was.
+/// Makes the runs of the published experiments on the virtual engine, reads their traces, checks
+/// each claim, and writes a report with the figures. Existing runs are reused, so an interrupted
+/// reproduction continues with the same command.
 ///
-/// Verdicts: `near`, it holds on the kernel of today; `changed`, it does not, but where something
-/// is as it was then, which the report names; `miss`, neither; `undecided`, more seeds would tell.
-/// docs/reproduction.md has the rest.
+/// Verdicts: `near`, the claim holds on the current kernel; `changed`, it holds only under a
+/// condition of the time, which the report names; `miss`, neither; `undecided`, more seeds are
+/// needed. docs/evidence/reproduction.md has more.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which experiments, or files of your own that reproduce something [default: all published]
+    /// Names of published experiments, or experiment files with [reproduction] [default: all
+    /// published]
     #[arg(value_name = "EXPERIMENT|FILE")]
     names: Vec<String>,
 
-    /// Make a first look, within minutes: fewer seeds, shorter runs
+    /// Make a few short runs, for first results within minutes
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
-    /// Make all that the papers varied, for as long as they did; hours
+    /// Make all runs that the papers varied, at full length; takes hours
     #[arg(long)]
     full: bool,
 
-    /// Make only the runs whose names have these parts, as in `length=2-h,seed=1`; may be given
-    /// several times. All that are there are judged
+    /// Make only the runs whose names have these parts, as in `length=2-h,seed=1`; may be repeated.
+    /// All existing runs are judged
     #[arg(long, value_name = "RUNS", conflicts_with = "no_runs")]
     only: Vec<Selector>,
 
     #[command(flatten)]
     store: StoreArgs,
 
-    /// The report, one HTML file that needs nothing else
+    /// Write the report to FILE, as self-contained HTML
     #[arg(long, value_name = "FILE", default_value = "pillion-reproduction.html")]
-    report: PathBuf,
+    html: PathBuf,
 
-    /// Write each figure as SVG, and the numbers of figures and tables as CSV, into a folder as well
+    /// Also write each figure as SVG, and its numbers as CSV, to FOLDER
     #[arg(long, value_name = "FOLDER")]
     figures: Option<PathBuf>,
 
-    /// Make no runs, and judge by those that are there
+    /// Make no runs; judge the existing ones
     #[arg(long)]
     no_runs: bool,
 
-    /// List the experiments instead, with the number of runs and how long they send
+    /// List the experiments, with the number of runs and their total time of sending
     #[arg(long)]
     list: bool,
 
-    /// Runs at a time [default: one for each processor core]
+    /// Concurrent runs [default: one per processor core]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 
@@ -80,125 +83,127 @@ pub struct Args {
     machine: MachineArgs,
 }
 
-/// Columns of the summary that a terminal has room for; the report has the others.
-const IN_TERMINAL: usize = 5;
+/// Columns of the summary on a terminal; the report has all.
+const TERMINAL_COLUMNS: usize = 5;
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let chosen = self.chosen()?;
+        let selected = self.selected()?;
         if self.list {
-            for it in &chosen {
+            for it in &selected {
                 let title = it.experiment.title.as_deref().unwrap_or_default();
-                let (name, count) = (&it.name, it.to_make.len());
-                let seconds = it.sending_s();
+                let (name, count) = (&it.name, it.requested_runs.len());
+                let seconds = it.sending_time_s();
                 print_line!("{name}: {title}; {count} runs, {seconds:.0} s")?;
             }
             return Ok(ExitCode::SUCCESS);
         }
-        // What cannot be written is said before hours of work.
-        let file = OutputFile::page("--report", &self.report)?;
+        // Check the output before hours of work.
+        let file = OutputFile::page("--html", &self.html)?;
         if let Some(folder) = &self.figures {
             let failed = || format!("write --figures {}", folder.display());
             fs::create_dir_all(folder).with_context(failed)?;
             access(folder, AccessFlags::W_OK).with_context(failed)?;
         }
         let stop = stop::on_signal()?;
-        let whole = self.no_runs || self.make_runs(&chosen, &stop)?;
-        let (mut rows, mut makers) = (Vec::new(), BTreeSet::new());
-        for it in &chosen {
-            refuse_to_go_on(&stop)?;
-            let (row, made_by) = it.judged()?;
-            rows.push(row);
-            makers.extend(made_by);
+        let is_complete = self.no_runs || self.make_runs(&selected, &stop)?;
+        let (mut results, mut provenances) = (Vec::new(), BTreeSet::new());
+        for it in &selected {
+            check_interrupt(&stop)?;
+            let (result, made_by) = it.judge()?;
+            results.push(result);
+            provenances.extend(made_by);
         }
-        for row in &rows {
-            for (doubt, runs) in row.doubts() {
-                say_line!("pillion-lab: {}: {runs}: doubtful: {doubt}", row.name);
+        for result in &results {
+            for (warning, runs) in result.warnings() {
+                log::warn!("{}: {runs}: {warning}", result.name);
             }
         }
-        print(&summary_table(&rows).narrowed(IN_TERMINAL).to_text())?;
-        for it in rows.iter().flat_map(Row::tables) {
+        print(&summary_table(&results).narrowed(TERMINAL_COLUMNS).to_text())?;
+        for it in results.iter().flat_map(ExperimentResult::tables) {
             print(&format!("\n  {}\n{}", it.title, it.table.to_text()))?;
         }
-        file.write(&page(&rows, method(&chosen, &makers)).to_html())?;
+        file.write(&page(&results, method(&selected, &provenances)).to_html())?;
         if let Some(folder) = &self.figures {
-            let count = write_figures(&rows, folder)?;
+            let count = write_figures(&results, folder)?;
             print_line!("figures: {count} in {}", folder.display())?;
         }
         print_line!("report: {}", file.name().display())?;
-        Ok(ExitCode::from(u8::from(!whole)))
+        Ok(ExitCode::from(u8::from(!is_complete)))
     }
 
-    fn chosen(&self) -> Result<Vec<Chosen>> {
+    fn selected(&self) -> Result<Vec<SelectedExperiment>> {
         let names = match self.names.is_empty() {
             true => PUBLISHED.iter().map(|it| it.name.to_owned()).collect(),
             false => self.names.clone(),
         };
-        let chosen: Vec<Chosen> = names
+        let selected: Vec<SelectedExperiment> = names
             .iter()
-            .map(|name| Chosen::find(name, self.extent(), self.store.folder()))
+            .map(|name| SelectedExperiment::find(name, self.scale(), self.store.folder()))
             .collect::<Result<_, _>>()?;
         let mut known = BTreeSet::new();
-        match chosen.iter().find(|it| !known.insert(&it.name)) {
-            Some(Chosen { name, .. }) => Err(BadInput(format!(
-                "two of these are called `{name}`, and runs and figures are kept by name; leave one out, or give its file another name"
+        match selected.iter().find(|it| !known.insert(&it.name)) {
+            Some(SelectedExperiment { name, .. }) => Err(BadInput(format!(
+                "duplicate name `{name}`: runs and figures are stored by name; remove one, or rename its file"
             ))
             .into()),
-            None => self.narrowed(chosen),
+            None => self.apply_only(selected),
         }
     }
 
-    fn narrowed(&self, mut chosen: Vec<Chosen>) -> Result<Vec<Chosen>> {
+    fn apply_only(&self, mut selected: Vec<SelectedExperiment>) -> Result<Vec<SelectedExperiment>> {
         for only in &self.only {
-            let mut runs = chosen.iter().flat_map(|it| &it.experiment.runs);
+            let mut runs = selected.iter().flat_map(|it| &it.experiment.runs);
             let example = runs
                 .clone()
                 .next()
                 .map_or("", |planned| planned.name.as_str());
-            if only.parts().is_empty() || !runs.any(|planned| only.takes(&planned.name)) {
+            if only.parts().is_empty() || !runs.any(|planned| only.matches(&planned.name)) {
                 return Err(BadInput(format!(
-                    "--only `{only}` takes no run of this extent; name parts of their names, as of `{example}`"
+                    "--only `{only}` matches no run of this extent; give parts of a name such as `{example}`"
                 ))
                 .into());
             }
         }
         if !self.only.is_empty() {
-            chosen.iter_mut().for_each(|it| it.narrow(&self.only));
+            selected
+                .iter_mut()
+                .for_each(|it| it.retain_requested(&self.only));
         }
-        Ok(chosen)
+        Ok(selected)
     }
 
-    fn extent(&self) -> Extent {
+    fn scale(&self) -> RunScale {
         match (self.quick, self.full) {
-            (true, _) => Extent::Quick,
-            (_, true) => Extent::Full,
-            _ => Extent::Default,
+            (true, _) => RunScale::Quick,
+            (_, true) => RunScale::Full,
+            _ => RunScale::Default,
         }
     }
 
-    /// Makes the runs that are not there; whether all are then.
-    fn make_runs(&self, chosen: &[Chosen], stop: &Arc<AtomicBool>) -> Result<bool> {
+    /// Makes the missing runs; returns whether all exist now.
+    fn make_runs(&self, selected: &[SelectedExperiment], stop: &Arc<AtomicBool>) -> Result<bool> {
         let kernels = self.machine.kernels(self.jobs)?;
-        let mut whole = true;
-        for it in chosen.iter().filter(|it| !it.to_make.is_empty()) {
-            let (making, _held) = Making::begin_held(it.making.folder(), &it.text)?;
-            let maker = |planned: &Planned| kernels.maker(planned);
-            let missing = making.missing(&it.to_make, maker)?;
+        let mut is_complete = true;
+        for it in selected.iter().filter(|it| !it.requested_runs.is_empty()) {
+            let (batch, _held) = BatchFolder::open_locked(it.batch.folder(), &it.text)?;
+            let provenance = |planned: &PlannedRun| kernels.provenance(planned);
+            let missing = batch.missing(&it.requested_runs, provenance)?;
             if !missing.is_empty() {
-                let (to_make, all) = (missing.len(), it.to_make.len());
-                say_line!("pillion-lab: {}: {to_make} of {all} runs to make", it.name);
+                let (requested_runs, all) = (missing.len(), it.requested_runs.len());
+                log::info!("{}: {requested_runs} of {all} runs to make", it.name);
             }
-            let board = Board::new(&missing);
+            let progress_display = ProgressDisplay::new(&missing);
             let campaign = Campaign {
                 version: VERSION,
-                folder: making.folder(),
-                progress: &board,
+                folder: batch.folder(),
+                progress: &progress_display,
                 stop,
-                after: &|planned| it.keep_digest(planned),
+                after: &|planned| it.cache_measures(planned),
             };
             let made = kernels.make_all(&missing, &campaign);
-            board.finish();
-            refuse_to_go_on(stop)?;
+            progress_display.finish();
+            check_interrupt(stop)?;
             let mut failed = BTreeMap::<String, Vec<&str>>::new();
             for (planned, result) in missing.iter().zip(made) {
                 if let Err(error) = result {
@@ -206,42 +211,46 @@ impl Args {
                     runs.push(planned.name.as_str());
                 }
             }
-            whole &= failed.is_empty();
+            is_complete &= failed.is_empty();
             for (error, runs) in failed {
-                let which = which(&runs);
-                say_line!("pillion-lab: {}: {which}: {error}", it.name);
+                let runs_text = runs_text(&runs);
+                log::error!("{}: {runs_text}: {error}", it.name);
             }
         }
-        Ok(whole)
+        Ok(is_complete)
     }
 }
 
-fn refuse_to_go_on(stop: &AtomicBool) -> Result<()> {
+fn check_interrupt(stop: &AtomicBool) -> Result<()> {
     match stop.load(Ordering::Relaxed) {
-        true => bail!("stopped; the same command goes on where it was"),
+        true => bail!("interrupted; the same command continues"),
         false => Ok(()),
     }
 }
 
-/// Writes figures and numbers into a folder; how many figures there are.
-fn write_figures(rows: &[Row], folder: &Path) -> Result<usize> {
+/// Writes figures and numbers to a folder; returns the number of figures.
+fn write_figures(results: &[ExperimentResult], folder: &Path) -> Result<usize> {
     let mut figures = 0;
-    for (name, text) in files(rows) {
+    for (name, text) in files(results) {
         figures += usize::from(name.ends_with(".svg"));
         OutputFile::to("--figures", &folder.join(name))?.write(&text)?;
     }
     Ok(figures)
 }
 
-fn method(chosen: &[Chosen], makers: &BTreeSet<Maker>) -> Vec<Fact> {
-    let text = "Linux of today in virtual time, TCP as it is; where stated, with mechanisms of then \
-                (docs/mechanisms.md). Numbers are means over seeds, intervals of 95 % by Student's t";
+fn method(selected: &[SelectedExperiment], provenances: &BTreeSet<Provenance>) -> Vec<Fact> {
+    let text = "Current Linux in virtual time; where stated, with older mechanisms (docs/lab/kernel.md). \
+                Numbers are means over seeds, with 95 % intervals by Student's t";
     let mut facts = vec![Fact::new("engine", text)];
-    facts.extend(makers.iter().map(|it| {
-        let kernel = it.lab_kernel.as_deref().unwrap_or("none of pillion's");
+    facts.extend(provenances.iter().map(|it| {
+        let kernel = it.lab_kernel.as_deref().unwrap_or("none");
         let by = format!("pillion {}, lab kernel {kernel}", it.version);
         Fact::new("made by", by)
     }));
-    facts.extend(chosen.iter().map(|it| Fact::verbatim(&*it.name, &*it.text)));
+    facts.extend(
+        selected
+            .iter()
+            .map(|it| Fact::verbatim(&*it.name, &*it.text)),
+    );
     facts
 }

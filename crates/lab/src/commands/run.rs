@@ -1,4 +1,4 @@
-//! `pillion-lab run`, `run-one` and `verify`: makes runs, and makes one again.
+//! `pillion-lab run`, `run-one` and `verify`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,52 +8,51 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use pillion_cli::exit::one_line;
-use pillion_cli::print::{print_json, print_line, say_line};
+use pillion_cli::print::{print_json, print_line};
 use pillion_cli::settings::BadInput;
 use pillion_cli::{VERSION, stop};
-use pillion_lab::campaign::{Campaign, Progress, live_maker, make_all_live};
+use pillion_lab::campaign::{Campaign, Progress, live_provenance, make_all_live};
 use pillion_lab::engine::{Image, verify};
-use pillion_lab::run::{How, RUN_FILE, perform};
-use pillion_lab::settings::experiment::{self, Engine, Planned, load_run};
-use pillion_lab::store::{Maker, Making, State, StoredRun};
+use pillion_lab::run::{RUN_FILE, RunOptions, perform};
+use pillion_lab::settings::experiment::{self, Engine, PlannedRun, load_run};
+use pillion_lab::store::{BatchFolder, Provenance, RunState, StoredRun};
 use serde::Serialize;
 
-use super::board::Board;
 use super::boot::{MachineArgs, this_core, this_program};
+use super::progress_display::ProgressDisplay;
 use super::store::StoreArgs;
 
-/// Run an experiment
+/// Make the runs of an experiment
 ///
-/// An experiment is a file (docs/experiments.md) that stands for one or many runs. The virtual
-/// engine makes each in a Linux kernel of its own, whose time is virtual: a minute takes seconds,
-/// and the same run leaves the same files again, bit for bit (`pillion-lab verify`). The live
-/// engine makes them on this host's kernel, in real time, and needs root. Runs that are finished
-/// are kept, whatever becomes of the others.
+/// An experiment file (docs/lab/experiments.md) describes one or many runs. The virtual engine makes
+/// each run in its own Linux kernel with virtual time: a minute takes seconds, and the same run
+/// repeats bit for bit (`pillion-lab verify`). The live engine uses this host's kernel in real
+/// time, and needs root. Finished runs are stored, even if others fail.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The experiment
+    /// Experiment file
     #[arg(value_name = "EXPERIMENT")]
     file: PathBuf,
 
-    /// What makes the runs
+    /// Engine that makes the runs
     #[arg(long, value_enum, default_value_t = Engine::Virtual)]
     engine: Engine,
 
     #[command(flatten)]
     store: StoreArgs,
 
-    /// Make the one run of the experiment into this folder, unless it is there already
+    /// Store the only run of the experiment in FOLDER, unless it exists
     #[arg(long, value_name = "FOLDER", conflicts_with = "store")]
     folder: Option<PathBuf>,
 
-    /// Runs at a time [default: virtual: one for each processor core; live: always one]
+    /// Concurrent runs [default: virtual: one per processor core; live: always one]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 
     #[command(flatten)]
     machine: MachineArgs,
 
-    /// Print what became of each run as JSON
+    /// Print the result of each run as JSON
     #[arg(long)]
     json: bool,
 }
@@ -67,125 +66,128 @@ impl Args {
         };
         let (folder, runs, _held) = match &self.folder {
             None => {
-                let making = self.make_folder()?;
-                let held = making.hold()?;
-                (making.folder().to_owned(), experiment.runs, held)
+                let batch = self.make_folder()?;
+                let held = batch.lock()?;
+                (batch.folder().to_owned(), experiment.runs, held)
             }
             Some(folder) => {
-                let maker = |planned: &Planned| match &kernels {
-                    Some(kernels) => kernels.maker(planned),
-                    None => live_maker(VERSION),
+                let provenance = |planned: &PlannedRun| match &kernels {
+                    Some(kernels) => kernels.provenance(planned),
+                    None => live_provenance(VERSION),
                 };
-                let (folder, runs) = missing(experiment.runs, folder, maker)?;
+                let (folder, runs) = missing(experiment.runs, folder, provenance)?;
                 (folder, runs, None)
             }
         };
         if let (Some(folder), []) = (&self.folder, runs.as_slice()) {
-            say_line!("pillion-lab: {} is there already", folder.display());
+            log::info!("{} exists already", folder.display());
         }
         let stop = stop::on_signal()?;
-        let board = Board::new(&runs);
+        let progress_display = ProgressDisplay::new(&runs);
         let campaign = Campaign {
             version: VERSION,
             folder: &folder,
-            progress: &board,
+            progress: &progress_display,
             stop: &stop,
             after: &|_| {},
         };
         let results = match &kernels {
-            Some(kernels) => of_engine(kernels.make_all(&runs, &campaign)),
-            None => of_engine(make_all_live(&runs, &campaign)),
+            Some(kernels) => into_anyhow(kernels.make_all(&runs, &campaign)),
+            None => into_anyhow(make_all_live(&runs, &campaign)),
         };
-        board.finish();
+        progress_display.finish();
         let shown = self.folder.as_ref().unwrap_or(&folder);
         conclude(&runs, results, shown, self.json)
     }
 
-    /// Makes the folder `STORE/EXPERIMENT/TIME`, with the experiment's file in it.
-    fn make_folder(&self) -> Result<Making> {
+    /// Creates the folder `STORE/EXPERIMENT/TIME` with the experiment's file.
+    fn make_folder(&self) -> Result<BatchFolder> {
         let name = self.file.file_stem().and_then(OsStr::to_str);
-        // What comes through a pipe is gone once it has been read, and has no name.
+        // A pipe can be read only once, and has no name.
         let name = name.filter(|it| *it != "-" && self.file.is_file());
         let name = name.ok_or_else(|| {
             let file = self.file.display();
             BadInput(format!(
-                "{file}: its runs are kept under the file's name; give a file with one"
+                "{file}: runs are stored under the file's name; give a regular file"
             ))
         })?;
         let text = fs::read_to_string(&self.file);
         let text = text.with_context(|| format!("read {}", self.file.display()))?;
-        Ok(Making::begin_now(&self.store.open(), name, &text)?)
+        Ok(BatchFolder::create_timestamped(
+            &self.store.open(),
+            name,
+            &text,
+        )?)
     }
 }
 
-/// The one run that is to have this folder, unless it is there; and the folder it lies in.
+/// Returns the only run, if its folder does not exist, and the parent folder.
 fn missing(
-    mut runs: Vec<Planned>,
+    mut runs: Vec<PlannedRun>,
     folder: &Path,
-    maker: impl Fn(&Planned) -> Maker,
-) -> Result<(PathBuf, Vec<Planned>)> {
+    provenance: impl Fn(&PlannedRun) -> Provenance,
+) -> Result<(PathBuf, Vec<PlannedRun>)> {
     let Some(name) = folder.file_name().and_then(OsStr::to_str) else {
         let folder = folder.display();
-        let why = format!(
-            "--folder {folder} has no name, by which a run is called; name one that is new"
-        );
-        return Err(BadInput(why).into());
+        let reason =
+            format!("--folder {folder} does not end in a name for the run; give another folder");
+        return Err(BadInput(reason).into());
     };
     let [run] = runs.as_mut_slice() else {
         let count = runs.len();
-        let why = format!(
-            "--folder is for one run, and the experiment has {count}; `pillion-lab plan --json` has each alone"
+        let reason = format!(
+            "--folder is for one run, but the experiment has {count}; `pillion-lab plan --json` prints a file for each"
         );
-        return Err(BadInput(why).into());
+        return Err(BadInput(reason).into());
     };
     run.name = name.into();
-    let making = Making::of(folder.parent().unwrap_or(Path::new("")));
-    let there = StoredRun::read(folder)?.is_some_and(|there| there.state == State::Whole);
-    if there && making.made_by(&maker(run), run)?.is_none() {
-        let why = format!(
-            "{}: another run is there, or one of another pillion or lab kernel, which is never overwritten; \
-             name another folder",
+    let batch = BatchFolder::at(folder.parent().unwrap_or(Path::new("")));
+    let stored = StoredRun::read(folder)?.is_some_and(|stored| stored.state == RunState::Complete);
+    if stored && batch.finished_run_by(&provenance(run), run)?.is_none() {
+        let reason = format!(
+            "{}: the folder has another run, or one by another pillion or lab kernel; runs are \
+             never overwritten; name another folder",
             folder.display()
         );
-        return Err(BadInput(why).into());
+        return Err(BadInput(reason).into());
     }
-    Ok((making.folder().to_owned(), making.missing(&runs, maker)?))
+    Ok((batch.folder().to_owned(), batch.missing(&runs, provenance)?))
 }
 
-fn of_engine<E: Into<anyhow::Error>>(made: Vec<Result<PathBuf, E>>) -> Vec<Result<PathBuf>> {
+fn into_anyhow<E: Into<anyhow::Error>>(made: Vec<Result<PathBuf, E>>) -> Vec<Result<PathBuf>> {
     made.into_iter().map(|it| it.map_err(E::into)).collect()
 }
 
 fn conclude(
-    runs: &[Planned],
+    runs: &[PlannedRun],
     results: Vec<Result<PathBuf>>,
     folder: &Path,
     json: bool,
 ) -> Result<ExitCode> {
     let made = runs.iter().zip(results);
-    let outcomes: Vec<_> = made
-        .map(|(planned, result)| Outcome::new(planned, result))
+    let results: Vec<_> = made
+        .map(|(planned, result)| RunResult::new(planned, result))
         .collect::<Result<_>>()?;
-    print(&outcomes, folder, json)?;
-    let whole = outcomes.iter().all(Outcome::is_whole);
-    Ok(ExitCode::from(u8::from(!whole)))
+    print(&results, folder, json)?;
+    let complete = results.iter().all(RunResult::is_complete);
+    Ok(ExitCode::from(u8::from(!complete)))
 }
 
-/// What became of a run.
+/// Result of a run.
 #[derive(Debug, Serialize)]
-pub struct Outcome {
-    /// The run's name.
+pub struct RunResult {
+    /// Name of the run.
     run: String,
-    /// The run's folder, if it is whole.
+    /// Folder of the run, if it is complete.
     folder: Option<PathBuf>,
-    /// Why the run is not whole, if it is not.
+    /// Reason why the run is incomplete, if it is.
     error: Option<String>,
-    /// What casts doubt on the run.
-    doubts: Vec<String>,
+    /// Warnings of the run.
+    warnings: Vec<String>,
 }
 
-impl Outcome {
-    pub fn new(planned: &Planned, result: Result<PathBuf>) -> Result<Self> {
+impl RunResult {
+    pub fn new(planned: &PlannedRun, result: Result<PathBuf>) -> Result<Self> {
         let run = planned.name.to_string();
         Ok(match result {
             Ok(folder) => {
@@ -194,58 +196,58 @@ impl Outcome {
                     run,
                     folder: Some(folder),
                     error: None,
-                    doubts: summary.transpose()?.map_or_else(Vec::new, |it| it.doubts),
+                    warnings: summary.transpose()?.map_or_else(Vec::new, |it| it.warnings),
                 }
             }
             Err(error) => Self {
                 run,
                 folder: None,
                 error: Some(one_line(&error)),
-                doubts: Vec::new(),
+                warnings: Vec::new(),
             },
         })
     }
 
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.error.is_none()
     }
 }
 
-/// Prints what became of the runs: what failed, and where the rest is.
-pub fn print(outcomes: &[Outcome], folder: &Path, json: bool) -> Result<()> {
+/// Prints the results of the runs: failures and warnings on standard error, then the folder.
+pub fn print(results: &[RunResult], folder: &Path, json: bool) -> Result<()> {
     if json {
-        return print_json(&outcomes);
+        return print_json(&results);
     }
-    for outcome in outcomes {
-        let colon = if outcome.run.is_empty() { "" } else { ": " };
-        if let Some(error) = &outcome.error {
-            say_line!("pillion-lab: {}{colon}{error}", outcome.run);
+    for result in results {
+        let colon = if result.run.is_empty() { "" } else { ": " };
+        if let Some(error) = &result.error {
+            log::error!("{}{colon}{error}", result.run);
         }
-        for doubt in &outcome.doubts {
-            say_line!("pillion-lab: {}{colon}doubtful: {doubt}", outcome.run);
+        for warning in &result.warnings {
+            log::warn!("{}{colon}{warning}", result.run);
         }
     }
-    let whole = outcomes.iter().filter(|outcome| outcome.is_whole()).count();
-    print_line!("{whole} of {} runs: {}", outcomes.len(), folder.display())?;
+    let complete = results.iter().filter(|result| result.is_complete()).count();
+    print_line!("{complete} of {} runs: {}", results.len(), folder.display())?;
     Ok(())
 }
 
-/// Make one run on this host's kernel, and write its folder
+/// Make one run on this host's kernel and store it
 #[derive(clap::Args)]
 pub struct RunOneArgs {
-    /// The run, as `pillion-lab plan --json` gives it: an experiment of one run
+    /// Experiment file of one run, as in `pillion-lab plan --json`
     #[arg(value_name = "RUN.toml")]
     file: PathBuf,
 
-    /// The folder, which does not exist yet
+    /// New folder for the run
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
 
-    /// Write down that this engine made it
+    /// Engine to record in the manifest
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Engine::Live)]
     engine: Engine,
 
-    /// Write down what identifies the lab kernel
+    /// Hash of the lab kernel to record in the manifest
     #[arg(long, value_name = "HASH")]
     lab_kernel: Option<String>,
 }
@@ -256,11 +258,11 @@ impl RunOneArgs {
         let summary = perform(
             &planned.run,
             &self.folder,
-            &How {
+            &RunOptions {
                 version: match self.engine {
                     Engine::Live => VERSION,
-                    // It is compared, and builds of two commits may do the same; host.json has
-                    // the commit.
+                    // The manifest is compared, and builds of two commits can be equal; host.json
+                    // has the commit.
                     Engine::Virtual => env!("CARGO_PKG_VERSION"),
                 },
                 engine: self.engine,
@@ -270,21 +272,21 @@ impl RunOneArgs {
                 progress: &|_| {},
             },
         )?;
-        for doubt in &summary.doubts {
-            say_line!("pillion-lab: {doubt}");
+        for warning in &summary.warnings {
+            log::warn!("{warning}");
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Repeat a run, and compare every byte of its results
+/// Repeat a run and compare every byte of its results
 ///
-/// The run must have been made by the virtual engine. It is made again with the kernel and the
-/// pillion of now. Names the files that differ, and ends with exit status 1 if there are any.
-/// host.json, which tells of the host and of real time, is not compared, nor is run.toml.
+/// Requires a run of the virtual engine. Repeats it with the current lab kernel and the current
+/// pillion, names the files that differ, and then exits with status 1. host.json (host and real
+/// time) and run.toml are not compared.
 #[derive(clap::Args)]
 pub struct VerifyArgs {
-    /// The run's folder
+    /// Folder of the run
     #[arg(value_name = "RUN")]
     run: PathBuf,
 
@@ -296,8 +298,8 @@ impl VerifyArgs {
     pub fn execute(self) -> Result<ExitCode> {
         let file = self.run.join(RUN_FILE);
         if !file.is_file() {
-            let why = "is the folder of no run; `pillion-lab list` names runs";
-            return Err(BadInput(format!("{}: it {why}", self.run.display())).into());
+            let reason = "not the folder of a run; `pillion-lab list` shows runs";
+            return Err(BadInput(format!("{}: {reason}", self.run.display())).into());
         }
         let planned = load_run(&file)?;
         let machine = self
@@ -306,8 +308,8 @@ impl VerifyArgs {
             .for_run(&planned.run, this_core())?;
         let image = Image::new(&this_program()?)?;
         let stop = stop::on_signal()?;
-        let board = Board::new(std::slice::from_ref(&planned));
-        let line = board.begin(&planned);
+        let progress_display = ProgressDisplay::new(std::slice::from_ref(&planned));
+        let line = progress_display.begin(&planned);
         let differences = verify(
             &machine,
             &image,
@@ -320,7 +322,7 @@ impl VerifyArgs {
             },
         );
         drop(line);
-        board.finish();
+        progress_display.finish();
         let differences = differences?;
         if differences.is_empty() {
             print_line!("the same, bit for bit")?;

@@ -1,4 +1,4 @@
-//! `pillion-lab sockets`: TCP sockets over time.
+//! `pillion-lab sockets`: samples of TCP sockets.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,33 +16,33 @@ use pillion_lab::sockets::{Sample, Sockets};
 use crate::commands::netns::NetnsArgs;
 use crate::commands::records_output::RecordsOutput;
 
-/// Sample TCP connections over time: congestion window, packets in flight, RTT, retransmissions
+/// Sample TCP connections: congestion window, packets in flight, RTT, retransmissions
 ///
-/// Asks the kernel for all connections of this network namespace (or --netns) at fixed times, and
-/// prints a line for each: no application notices. Ends with Ctrl-C or after --duration.
+/// Reads all connections of this network namespace (or --netns) from the kernel at fixed times, and
+/// prints a line for each. Applications are not affected. Runs until Ctrl-C or for --duration.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Milliseconds between two samples, 1 to 86400000
-    #[arg(long, value_name = "MS", default_value = "1000", value_parser = parse_interval)]
+    /// Time between two samples, 1ms to 1d
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_interval)]
     interval: Duration,
 
-    /// End after so many seconds
-    #[arg(long, value_name = "S", value_parser = parse_duration)]
+    /// Stop after this time
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     duration: Option<Duration>,
 
-    /// Only connections with this port at either end, or one of a range, as in 8000-8100; may be
-    /// repeated
+    /// Only connections with this port at either end, or with a port of this range, as in
+    /// 8000-8100; may be repeated
     #[arg(long = "port", value_name = "PORTS")]
     ports: Vec<Ports>,
 
     #[command(flatten)]
     netns: NetnsArgs,
 
-    /// Print a line of JSON for each sample
+    /// Print one line of JSON per sample
     #[arg(long)]
     json: bool,
 
-    /// Write the samples to FILE, all that is known of each; compressed if it ends in .zst
+    /// Write the samples with all their fields to FILE; compressed if it ends in .zst
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     csv: Option<PathBuf>,
 }
@@ -51,8 +51,8 @@ impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         if let Some(duration) = self.duration.filter(|it| *it < self.interval) {
             let why = format!(
-                "--duration of {duration:?} is shorter than the --interval of {:?}, so that no \
-                 sample may fall into it; give a longer one",
+                "--duration of {duration:?} is shorter than the --interval of {:?}: there may be no \
+                 sample; give a longer duration",
                 self.interval
             );
             return Err(BadInput(why).into());
@@ -71,7 +71,7 @@ impl Args {
             }
             let first_ns = *first_ns.get_or_insert(at_ns);
             let mut samples = sockets.sample(at_ns)?;
-            samples.retain(|sample| self.is_wanted(sample));
+            samples.retain(|sample| self.is_selected(sample));
             match &mut csv {
                 Some(csv) => csv.write(&samples)?,
                 None if print_if_read(&self.lines(&samples, first_ns)?)? => {}
@@ -86,10 +86,10 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn is_wanted(&self, sample: &Sample) -> bool {
+    fn is_selected(&self, sample: &Sample) -> bool {
         let ports = [sample.local.port(), sample.peer.port()];
-        let fits = |chosen: &Ports| ports.iter().any(|port| chosen.0.contains(port));
-        self.ports.is_empty() || self.ports.iter().any(fits)
+        let contains_port = |range: &Ports| ports.iter().any(|port| range.0.contains(port));
+        self.ports.is_empty() || self.ports.iter().any(contains_port)
     }
 
     fn lines(&self, samples: &[Sample], first_ns: u64) -> Result<String> {
@@ -105,7 +105,7 @@ impl Args {
     }
 }
 
-/// A sample for people; times in milliseconds.
+/// Formats a sample; times are in milliseconds.
 fn line(sample: &Sample, first_ns: u64) -> String {
     let count = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |it| it.to_string());
     let ms = |us: Option<u32>| {

@@ -1,4 +1,4 @@
-//! `pillion-lab list`, `show` and `remove`: the runs of a store.
+//! `pillion-lab list`, `show` and `remove`: stored runs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use std::process::ExitCode;
 use anyhow::Result;
 use pillion_cli::print::{print, print_json, print_line};
 use pillion_lab::analysis::runs::{DELIVERY_LATENCY, Group, MEASURES, groups_table};
-use pillion_lab::run::{Summary, WayCounts};
-use pillion_lab::store::{Found, Made, State, Store, StoredRun};
+use pillion_lab::run::{PathCounts, Summary};
+use pillion_lab::store::{Batch, RunState, Store, StoreEntry, StoredRun};
 use pillion_stats::report::{Column, Table, number};
 use serde::Serialize;
 
-/// Where runs are kept.
+/// Option for the folder of runs.
 #[derive(clap::Args)]
 pub struct StoreArgs {
-    /// Where runs are kept
+    /// Folder of stored runs
     #[arg(long, value_name = "FOLDER", default_value = "pillion-runs")]
     store: PathBuf,
 }
@@ -30,7 +30,7 @@ impl StoreArgs {
     }
 }
 
-/// List the experiments that were run
+/// List stored experiments
 #[derive(clap::Args)]
 pub struct ListArgs {
     #[command(flatten)]
@@ -42,14 +42,14 @@ pub struct ListArgs {
 }
 
 #[derive(Serialize)]
-struct Listed<'a> {
+struct BatchJson<'a> {
     name: &'a str,
     path: PathBuf,
-    runs: Vec<ListedRun<'a>>,
+    runs: Vec<ListedRunJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct ListedRun<'a> {
+struct ListedRunJson<'a> {
     name: &'a str,
     path: PathBuf,
     state: &'static str,
@@ -61,7 +61,7 @@ impl ListArgs {
     pub fn execute(self) -> Result<ExitCode> {
         let all = self.store.open().list()?;
         if self.json {
-            let all: Vec<_> = all.iter().map(listed).collect();
+            let all: Vec<_> = all.iter().map(batch_json).collect();
             print_json(&all)?;
         } else if all.is_empty() {
             print_line!("no runs in {}", self.store.folder().display())?;
@@ -69,15 +69,18 @@ impl ListArgs {
             let columns = [
                 Column::left("experiment"),
                 Column::right("runs"),
-                Column::right("whole"),
+                Column::right("complete"),
             ];
             let mut table = Table::new("Experiments", columns);
-            for made in &all {
-                let whole = made.runs.iter().filter(|run| run.state == State::Whole);
+            for batch in &all {
+                let complete = batch
+                    .runs
+                    .iter()
+                    .filter(|run| run.state == RunState::Complete);
                 table.row([
-                    made.name.clone(),
-                    made.runs.len().to_string(),
-                    whole.count().to_string(),
+                    batch.name.clone(),
+                    batch.runs.len().to_string(),
+                    complete.count().to_string(),
                 ]);
             }
             print_line!("{}", table.to_text())?;
@@ -86,43 +89,43 @@ impl ListArgs {
     }
 }
 
-fn listed(made: &Made) -> Listed<'_> {
-    let runs = made.runs.iter().map(|run| ListedRun {
+fn batch_json(batch: &Batch) -> BatchJson<'_> {
+    let runs = batch.runs.iter().map(|run| ListedRunJson {
         name: &run.name,
         path: run.path.clone(),
-        state: word(&run.state),
+        state: state_name(&run.state),
         why: match &run.state {
-            State::Broken(why) => Some(why),
-            State::Whole | State::Part => None,
+            RunState::Failed(why) => Some(why),
+            RunState::Complete | RunState::Incomplete => None,
         },
     });
-    Listed {
-        name: &made.name,
-        path: made.path.clone(),
+    BatchJson {
+        name: &batch.name,
+        path: batch.path.clone(),
         runs: runs.collect(),
     }
 }
 
-/// A run's state in one word.
-pub fn word(state: &State) -> &'static str {
+/// Returns a run's state as a word.
+pub fn state_name(state: &RunState) -> &'static str {
     match state {
-        State::Whole => "whole",
-        State::Broken(_) => "broken",
-        State::Part => "unfinished",
+        RunState::Complete => "complete",
+        RunState::Failed(_) => "failed",
+        RunState::Incomplete => "incomplete",
     }
 }
 
-/// Show what came of an experiment, or of one of its runs
+/// Show the results of an experiment or of one run
 ///
-/// Of an experiment: a line for each group of each run, with delivery latency (from one
-/// application's write to the other one's read), what never came, retransmissions, loss, goodput,
-/// redundant share, hidden losses and reactions. Of a run also its file, and whether packets
-/// counted at several places agree. docs/lab.md explains each measure; `pillion-lab compare` sets
-/// runs side by side.
+/// For an experiment, prints a line for each group of each run: delivery latency (from one
+/// application's write to the other one's read), missing messages, retransmissions, loss, goodput,
+/// redundant share, hidden losses and reactions. For a run, also prints its file, and whether
+/// packet counts of different points agree. docs/lab/overview.md describes each measure; `pillion-lab
+/// compare` compares runs.
 #[derive(clap::Args)]
 pub struct ShowArgs {
-    /// An experiment as `pillion-lab list` prints it, one of its runs, or a folder; the name without
-    /// a time is the last time that it was run
+    /// Experiment from `pillion-lab list`, one of its runs, or a folder; without a time, the latest
+    /// one
     #[arg(value_name = "NAME")]
     name: String,
 
@@ -134,69 +137,76 @@ pub struct ShowArgs {
     json: bool,
 }
 
-/// A run as JSON.
+/// Run as JSON.
 #[derive(Serialize)]
-struct Shown {
+struct RunJson {
     #[serde(flatten)]
     summary: Summary,
-    /// The run's measures, by group and by the measure's name.
+    /// Measures by group and by name.
     measures: BTreeMap<String, BTreeMap<&'static str, f64>>,
 }
 
 impl ShowArgs {
     pub fn execute(self) -> Result<ExitCode> {
         match self.store.open().find(&self.name)? {
-            Found::Made(made) if self.json => {
-                let whole = made.runs.iter().filter(|run| run.state == State::Whole);
-                let all = whole.map(|run| Ok((&run.name, shown(run)?)));
+            StoreEntry::Batch(batch) if self.json => {
+                let complete = batch
+                    .runs
+                    .iter()
+                    .filter(|run| run.state == RunState::Complete);
+                let all = complete.map(|run| Ok((&run.name, run_json(run)?)));
                 print_json(&all.collect::<Result<BTreeMap<_, _>>>()?)?;
             }
-            Found::Made(made) => show_made(&made)?,
-            Found::Run(run) if self.json => print_json(&shown(&run)?)?,
-            Found::Run(run) => show_run(&run)?,
+            StoreEntry::Batch(batch) => show_batch(&batch)?,
+            StoreEntry::Run(run) if self.json => print_json(&run_json(&run)?)?,
+            StoreEntry::Run(run) => show_run(&run)?,
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn shown(run: &StoredRun) -> Result<Shown> {
+fn run_json(run: &StoredRun) -> Result<RunJson> {
     let groups = run.groups()?.into_iter().map(|group| {
         let values = MEASURES.iter();
         let values = values.filter_map(|measure| Some((measure.name, group.value(measure)?)));
         let values = values.collect();
         (group.name, values)
     });
-    Ok(Shown {
+    Ok(RunJson {
         summary: run.summary()?,
         measures: groups.collect(),
     })
 }
 
-fn show_made(made: &Made) -> Result<()> {
-    print_line!("{}", made.path.display())?;
+fn show_batch(batch: &Batch) -> Result<()> {
+    print_line!("{}", batch.path.display())?;
     let mut groups: Vec<(Vec<String>, Group)> = Vec::new();
-    let mut doubtful = Vec::new();
-    for run in made.runs.iter().filter(|run| run.state == State::Whole) {
+    let mut warnings = Vec::new();
+    for run in batch
+        .runs
+        .iter()
+        .filter(|run| run.state == RunState::Complete)
+    {
         let of_run = run.groups()?.into_iter();
         groups.extend(of_run.map(|group| (vec![run.name.clone(), group.name.clone()], group)));
-        let doubts = run.summary()?.doubts.into_iter();
-        doubtful.extend(doubts.map(|doubt| format!("{}: doubtful: {doubt}", run.name)));
+        let of_run = run.summary()?.warnings.into_iter();
+        warnings.extend(of_run.map(|warning| format!("{}: warning: {warning}", run.name)));
     }
     if !groups.is_empty() {
         let columns = [Column::left("run"), Column::left("group")];
         print_table(columns, &groups)?;
     }
     for (names, group) in &groups {
-        print_survivors(&names.join(" "), group)?;
+        print_missing_note(&names.join(" "), group)?;
     }
-    for line in doubtful {
+    for line in warnings {
         print_line!("{line}")?;
     }
-    for run in &made.runs {
+    for run in &batch.runs {
         match &run.state {
-            State::Whole => {}
-            State::Broken(why) => print_line!("{}: broken: {why}", run.name)?,
-            state @ State::Part => print_line!("{}: {}", run.name, word(state))?,
+            RunState::Complete => {}
+            RunState::Failed(why) => print_line!("{}: failed: {why}", run.name)?,
+            state @ RunState::Incomplete => print_line!("{}: {}", run.name, state_name(state))?,
         }
     }
     Ok(())
@@ -212,9 +222,9 @@ fn print_table<const N: usize>(
     Ok(())
 }
 
-fn print_survivors(name: &str, group: &Group) -> Result<()> {
-    match group.totals().survivors() {
-        Some(survivors) => print_line!("{name}: {survivors}"),
+fn print_missing_note(name: &str, group: &Group) -> Result<()> {
+    match group.totals().missing_note() {
+        Some(missing_note) => print_line!("{name}: {missing_note}"),
         None => Ok(()),
     }
 }
@@ -222,13 +232,13 @@ fn print_survivors(name: &str, group: &Group) -> Result<()> {
 fn show_run(run: &StoredRun) -> Result<()> {
     print_line!("{}", run.path.display())?;
     match &run.state {
-        State::Whole => {}
-        State::Broken(why) => print_line!("broken: {why}")?,
-        State::Part => print_line!("unfinished: at work still, or killed")?,
+        RunState::Complete => {}
+        RunState::Failed(why) => print_line!("failed: {why}")?,
+        RunState::Incomplete => print_line!("incomplete: still running, or killed")?,
     }
     print_line!("")?;
     print(&run.text()?)?;
-    if run.state != State::Whole {
+    if run.state != RunState::Complete {
         return Ok(());
     }
     let summary = run.summary()?;
@@ -241,64 +251,73 @@ fn show_run(run: &StoredRun) -> Result<()> {
     ];
     let groups = summary.groups.iter().zip(run.groups()?);
     let groups: Vec<_> = groups
-        .map(|(told, group)| {
-            let (streams, connected) = (told.streams as u64, told.connected as u64);
-            let counts = [streams, connected, told.sent, told.received].map(number::count);
-            let names = std::iter::once(told.name.clone()).chain(counts);
+        .map(|(counts_of, group)| {
+            let (streams, connected) = (counts_of.streams as u64, counts_of.connected as u64);
+            let counts =
+                [streams, connected, counts_of.sent, counts_of.received].map(number::count);
+            let names = std::iter::once(counts_of.name.clone()).chain(counts);
             (names.collect(), group)
         })
         .collect();
     print_table(columns, &groups)?;
     for (_, group) in &groups {
-        print_survivors(&group.name, group)?;
+        print_missing_note(&group.name, group)?;
     }
-    print_line!("{}", ways(&summary).to_text())?;
+    print_line!("{}", direction_counts(&summary).to_text())?;
     print_jitter("to the receiver", &summary.forward)?;
     print_jitter("back", &summary.backward)?;
-    for doubt in &summary.doubts {
-        print_line!("doubtful: {doubt}")?;
+    for warning in &summary.warnings {
+        print_line!("warning: {warning}")?;
     }
     Ok(())
 }
 
-fn print_jitter(way: &str, counts: &WayCounts) -> Result<()> {
+fn print_jitter(way: &str, counts: &PathCounts) -> Result<()> {
     let Some(jitter) = counts.jitter else {
         return Ok(());
     };
     let (mean, sd) = (jitter.mean_us as f64 / 1e3, jitter.sd_us as f64 / 1e3);
-    print_line!("delay {way}: {mean:+.2} ms beside the one set, standard deviation {sd:.2} ms")
+    print_line!("delay {way}: {mean:+.2} ms relative to the setting, standard deviation {sd:.2} ms")
 }
 
-fn ways(summary: &Summary) -> Table {
+fn direction_counts(summary: &Summary) -> Table {
     let columns = [
         Column::left("IP packets"),
         Column::right("to the receiver"),
         Column::right("back"),
     ];
     let mut table = Table::new("Packets", columns);
-    let ways = [&summary.forward, &summary.backward];
+    let direction_counts = [&summary.forward, &summary.backward];
     let mut row = |name: &str, counts: [Option<u64>; 2]| {
         let [forward, backward] = counts.map(|count| count.map_or_else(String::new, number::count));
         table.row([name.to_owned(), forward, backward]);
     };
-    row("in the trace before", ways.map(|way| way.trace_before));
+    row(
+        "in the sender's trace",
+        direction_counts.map(|way| way.trace_before),
+    );
     row(
         "dropped by the queue",
-        ways.map(|way| way.queue_passed.map(|_| way.queue_dropped)),
+        direction_counts.map(|way| way.queue_passed.map(|_| way.queue_dropped)),
     );
-    row("lost in the emulator", ways.map(|way| Some(way.lost)));
-    row("delivered", ways.map(|way| Some(way.delivered)));
-    row("in the trace behind", ways.map(|way| way.trace_behind));
+    row(
+        "lost in the emulator",
+        direction_counts.map(|way| Some(way.lost)),
+    );
+    row("delivered", direction_counts.map(|way| Some(way.delivered)));
+    row(
+        "in the receiver's trace",
+        direction_counts.map(|way| way.trace_after),
+    );
     table
 }
 
-/// Remove experiments that were run, or single runs, from the disk
+/// Delete experiments or single runs
 ///
-/// All names are looked up before the first is removed.
+/// All names are resolved before the first run is deleted.
 #[derive(clap::Args)]
 pub struct RemoveArgs {
-    /// An experiment as `pillion-lab list` prints it, or one of its runs; the name without a time is
-    /// the last time that it was run
+    /// Experiment from `pillion-lab list`, or one of its runs; without a time, the latest one
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
@@ -310,7 +329,7 @@ impl RemoveArgs {
     pub fn execute(self) -> Result<ExitCode> {
         let store = self.store.open();
         let found = self.names.iter().map(|name| store.find(name));
-        let found: Vec<Found> = found.collect::<Result<_, _>>()?;
+        let found: Vec<StoreEntry> = found.collect::<Result<_, _>>()?;
         for found in found {
             store.remove(&found)?;
             print_line!("removed {}", found.path().display())?;

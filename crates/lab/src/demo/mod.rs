@@ -1,4 +1,4 @@
-//! Plain TCP beside pillion: two runs of one experiment, made side by side.
+//! Plain TCP next to pillion: two runs of one experiment at the same time.
 
 mod report;
 
@@ -6,49 +6,49 @@ use std::fmt;
 use std::path::Path;
 
 use pillion_stats::measure::Percentile;
-use pillion_stats::report::Distribution;
+use pillion_stats::report::SortedSamples;
 use serde::Serialize;
 
-use crate::path::{Counts, Ledger};
-use crate::run::{GroupBundled, PATH_FILE};
+use crate::path::{DirectionStats, PathStats};
+use crate::run::{GroupBundlingTotals, PATH_FILE};
 use crate::settings::experiment::{Limit, Loss, Run};
 use crate::store::StoredRun;
 use crate::{Error, kernel_release, traffic};
 
 pub use report::{demo_page, demo_table};
 
-/// What the demo found.
+/// Result of the demo.
 #[derive(Debug, Clone, Serialize)]
 pub struct Demo {
-    /// The bundled run; the plain one is alike, but for the bundling.
+    /// Bundled run; the plain one differs only in the bundling.
     pub run: Run,
-    /// Release of the kernel that the demo ran on.
+    /// Release of the kernel.
     pub kernel: String,
-    /// The run with plain TCP.
-    pub plain: Side,
-    /// The run with bundling.
-    pub pillion: Side,
+    /// Run with plain TCP.
+    pub plain: GroupOutcome,
+    /// Run with bundling.
+    pub pillion: GroupOutcome,
 }
 
 impl Demo {
-    /// Takes what the plain and the bundled run left in their folders. Both were made on this
-    /// kernel with pillion's own path.
+    /// Reads the folders of the plain and the bundled run, which used this kernel and pillion's own
+    /// path.
     ///
     /// # Errors
-    /// [`Error::Void`] if a byte was lost or wrong; [`Error::File`].
+    /// [`Error::Invalid`] if a byte was lost or wrong; [`Error::File`].
     pub fn read(run: &Run, plain: &Path, pillion: &Path) -> Result<Self, Error> {
         Ok(Self {
             run: run.clone(),
             kernel: kernel_release(),
-            plain: Side::read("plain TCP", plain)?,
-            pillion: Side::read("pillion", pillion)?,
+            plain: GroupOutcome::read("plain TCP", plain)?,
+            pillion: GroupOutcome::read("pillion", pillion)?,
         })
     }
 }
 
-/// The demo's run in a few numbers.
+/// Main settings of the demo's run.
 #[derive(Debug)]
-pub struct Setting<'a> {
+pub struct DemoSettings<'a> {
     /// Streams in each group.
     streams: u16,
     /// Payload of a message in bytes.
@@ -61,16 +61,16 @@ pub struct Setting<'a> {
     rtt_ms: f64,
     /// Share of packets lost in the data direction, 0 to 1.
     loss: f64,
-    /// Seconds of sending.
+    /// Time of sending in seconds.
     seconds: f64,
-    /// Packets that may wait where the path has a rate.
+    /// Maximum packets in the queue, if the path has a rate.
     queue: u32,
     /// Congestion control of all streams.
     congestion: &'a str,
 }
 
-impl<'a> Setting<'a> {
-    /// Takes it from a run of one group; what the run does not say is 0.
+impl<'a> DemoSettings<'a> {
+    /// Reads the settings of a run with one group; missing ones are 0.
     #[must_use]
     pub fn of(run: &'a Run) -> Self {
         let traffic = run.group.values().next().map(|group| &group.traffic);
@@ -101,7 +101,7 @@ impl<'a> Setting<'a> {
     }
 }
 
-impl fmt::Display for Setting<'_> {
+impl fmt::Display for DemoSettings<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -116,41 +116,40 @@ impl fmt::Display for Setting<'_> {
     }
 }
 
-/// What the streams of one run experienced.
+/// Results of one run's streams.
 #[derive(Debug, Clone, Serialize)]
-pub struct Side {
-    /// Messages delivered; every byte of them was verified.
+pub struct GroupOutcome {
+    /// Delivered messages; every byte was verified.
     pub messages: u64,
-    /// Delivery latency in milliseconds: from the application's write to the other
-    /// application's read.
+    /// Delivery latency in milliseconds: from one application's write to the other one's read.
     #[serde(rename = "latency_ms", serialize_with = "quantiles")]
-    pub latency: Distribution,
-    /// Segments that TCP retransmitted.
+    pub latency: SortedSamples,
+    /// Retransmitted segments.
     pub retransmissions: u64,
-    /// The path's counts of the data direction.
-    pub path: Counts,
-    /// By how much messages were handed over late, 99th percentile, in microseconds.
+    /// Packet counts of the data direction.
+    pub path: DirectionStats,
+    /// 99th percentile of the delay of messages against their schedule, in microseconds.
     pub send_error_p99_us: f64,
-    /// What the bundler counted, in the bundled run.
-    pub bundler: Option<GroupBundled>,
+    /// Counters of pillion, in the bundled run.
+    pub bundler: Option<GroupBundlingTotals>,
 }
 
-impl Side {
-    /// Takes what a run of one group left; `name` stands in messages.
+impl GroupOutcome {
+    /// Reads the folder of a run with one group; `name` appears in messages.
     fn read(name: &str, folder: &Path) -> Result<Self, Error> {
-        let void = |why: &str| Error::Void(format!("{name}: {why}"));
-        let run = StoredRun::read(folder)?.ok_or_else(|| void("it left no folder"))?;
-        let ledger: Ledger = run.json(PATH_FILE)?;
+        let failed = |why: &str| Error::Invalid(format!("{name}: {why}"));
+        let run = StoredRun::read(folder)?.ok_or_else(|| failed("its folder is missing"))?;
+        let ledger: PathStats = run.json(PATH_FILE)?;
         if let Some(device) = ledger.device_gone {
-            return Err(void(&format!("the device {device} vanished")));
+            return Err(failed(&format!("the device {device} disappeared")));
         }
         let groups = run.groups_with_messages()?;
         let latencies = groups.iter().flat_map(|group| &group.streams);
         let latencies = latencies.flat_map(|stream| stream.delivery_ms.iter().copied());
         let summary = run.summary()?;
         let files = run.streams()?;
-        let ([told], [file]) = (&summary.groups[..], &files[..]) else {
-            return Err(void("it has not one group"));
+        let ([group], [file]) = (&summary.groups[..], &files[..]) else {
+            return Err(failed("expected one group"));
         };
         let mut faults = file
             .received
@@ -158,17 +157,17 @@ impl Side {
             .iter()
             .filter_map(|it| it.fault.as_ref());
         if let Some(fault) = faults.next() {
-            return Err(void(&format!("a stream was not whole: {fault}")));
+            return Err(failed(&format!("a stream was incomplete: {fault}")));
         }
-        if told.received != told.sent || told.failed > 0 {
-            let why = format!("{} of {} messages came", told.received, told.sent);
-            return Err(void(&why));
+        if group.received != group.sent || group.failed > 0 {
+            let why = format!("{} of {} messages arrived", group.received, group.sent);
+            return Err(failed(&why));
         }
-        let uncounted = || void("the kernel does not count retransmissions");
+        let uncounted = || failed("the kernel does not count retransmissions");
         Ok(Self {
-            messages: told.received,
-            latency: Distribution::new(latencies),
-            retransmissions: told.retransmissions.ok_or_else(uncounted)?,
+            messages: group.received,
+            latency: SortedSamples::new(latencies),
+            retransmissions: group.retransmissions.ok_or_else(uncounted)?,
             path: ledger.forward,
             send_error_p99_us: file.sent.send_error_us.p99,
             bundler: run.bundled()?.pop(),
@@ -177,7 +176,7 @@ impl Side {
 }
 
 fn quantiles<S: serde::Serializer>(
-    latency: &Distribution,
+    latency: &SortedSamples,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_map(

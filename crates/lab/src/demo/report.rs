@@ -1,12 +1,12 @@
-//! The demonstration's results as a table and as a page.
+//! Results of the demo as a table and as a page.
 
 use pillion_stats::measure::Percentile;
-use pillion_stats::report::{Axis, Column, Distribution, Fact, Figure, Line, Page, Table, number};
+use pillion_stats::report::{Axis, Column, Fact, Figure, Line, Page, SortedSamples, Table, number};
 use serde_json::json;
 
-use super::{Demo, Setting, Side};
+use super::{Demo, DemoSettings, GroupOutcome};
 
-/// The demo's numbers, both groups beside each other.
+/// Returns the demo's numbers, both groups next to each other.
 #[must_use]
 pub fn demo_table(demo: &Demo) -> Table {
     let columns = [
@@ -25,7 +25,7 @@ pub fn demo_table(demo: &Demo) -> Table {
             number::count(plain),
             number::count(pillion),
             number::ratio(ratio),
-            judged(ratio.filter(|_| is_cost)).to_owned(),
+            rating(ratio.filter(|_| is_cost)).to_owned(),
         ]
     };
     table.row(counts("messages", plain.messages, pillion.messages, false));
@@ -38,18 +38,12 @@ pub fn demo_table(demo: &Demo) -> Table {
             number::millis(quantiles[0]),
             number::millis(quantiles[1]),
             number::ratio(ratio),
-            judged(ratio.filter(|_| are_told_apart(plain, pillion, share))).to_owned(),
+            rating(ratio.filter(|_| is_significant(plain, pillion, share))).to_owned(),
         ]);
-        if share > FAR && share < 1.0 {
+        if share > TAIL_SHARE && share < 1.0 {
             let [plain, pillion] = [plain, pillion].map(|side| range(&side.latency, share));
             let none = String::new;
-            table.row([
-                "95 % interval of it".to_owned(),
-                plain,
-                pillion,
-                none(),
-                none(),
-            ]);
+            table.row(["95 % interval".to_owned(), plain, pillion, none(), none()]);
         }
     }
     table.section("cost");
@@ -68,13 +62,13 @@ pub fn demo_table(demo: &Demo) -> Table {
         number::bytes(bytes[0]),
         number::bytes(bytes[1]),
         number::ratio(ratio),
-        judged(Some(ratio)).to_owned(),
+        rating(Some(ratio)).to_owned(),
     ]);
     let counters = pillion.bundler.as_ref().map(|it| &it.totals.counters);
     for (name, counted) in [
-        ("losses hidden", counters.map(|it| it.hidden_losses)),
+        ("hidden losses", counters.map(|it| it.hidden_losses)),
         (
-            "window reductions for them",
+            "window reductions for hidden losses",
             counters.map(|it| it.reactions),
         ),
     ] {
@@ -85,33 +79,33 @@ pub fn demo_table(demo: &Demo) -> Table {
     table
 }
 
-/// What a ratio of plain TCP's to pillion's means where less is better; nothing where they are alike.
-fn judged(ratio: Option<f64>) -> &'static str {
-    /// As far from 1 as chance and rounding make it.
-    const ALIKE: f64 = 1.02;
+/// Rates a ratio of plain TCP to pillion where less is better; empty if both are about equal.
+fn rating(ratio: Option<f64>) -> &'static str {
+    /// Ratios up to this one can result from chance and rounding.
+    const EQUAL: f64 = 1.02;
     match ratio {
-        Some(ratio) if ratio > ALIKE => "better",
-        Some(ratio) if ratio < 1.0 / ALIKE => "worse",
+        Some(ratio) if ratio > EQUAL => "better",
+        Some(ratio) if ratio < 1.0 / EQUAL => "worse",
         _ => "",
     }
 }
 
-/// Quantiles beyond this rest on few messages.
-const FAR: f64 = 0.99;
+/// Quantiles above this share depend on few messages.
+const TAIL_SHARE: f64 = 0.99;
 
-/// Whether a quantile's difference is more than chance: of those that rest on few messages, whether
-/// the intervals of both lie apart.
-fn are_told_apart(plain: &Side, pillion: &Side, share: f64) -> bool {
+/// Returns whether a quantile differs significantly. Quantiles above [`TAIL_SHARE`] need disjoint
+/// intervals.
+fn is_significant(plain: &GroupOutcome, pillion: &GroupOutcome, share: f64) -> bool {
     let [plain, pillion] = [plain, pillion].map(|side| interval(&side.latency, share));
     let is_below = |one: Option<(f64, Option<f64>)>, other: Option<(f64, Option<f64>)>| {
         let (high, low) = (one.and_then(|(_, high)| high), other.map(|(low, _)| low));
         high.zip(low).is_some_and(|(high, low)| high < low)
     };
-    share <= FAR || is_below(plain, pillion) || is_below(pillion, plain)
+    share <= TAIL_SHARE || is_below(plain, pillion) || is_below(pillion, plain)
 }
 
-/// The interval of a quantile, in words.
-fn range(latency: &Distribution, share: f64) -> String {
+/// Returns the interval of a quantile as text.
+fn range(latency: &SortedSamples, share: f64) -> String {
     match interval(latency, share) {
         None => number::MISSING.to_owned(),
         Some((low, None)) => format!("{} or more", number::millis(low)),
@@ -121,25 +115,25 @@ fn range(latency: &Distribution, share: f64) -> String {
     }
 }
 
-/// The 95 % interval of a quantile by the ranks of the samples, which are taken for independent; no end
-/// where too few are beyond it.
-fn interval(latency: &Distribution, share: f64) -> Option<(f64, Option<f64>)> {
+/// Returns the 95 % interval of a quantile from the ranks of the samples, assumed to be
+/// independent. The upper end is `None` if too few samples are above it.
+fn interval(latency: &SortedSamples, share: f64) -> Option<(f64, Option<f64>)> {
     const DEVIATIONS: f64 = 1.96;
     let count = latency.len() as f64;
     let deviation = DEVIATIONS * (share * (1.0 - share) / count).sqrt();
     let low = latency.quantile((share - deviation).max(0.0))?;
     let high = share + deviation;
-    let is_known = high <= 1.0 - 1.0 / count;
-    Some((low, is_known.then(|| latency.quantile(high)).flatten()))
+    let is_bounded = high <= 1.0 - 1.0 / count;
+    Some((low, is_bounded.then(|| latency.quantile(high)).flatten()))
 }
 
-/// So many messages at least tell something of a tail.
-const FEW: f64 = 10.0;
+/// Minimum messages in a tail for a meaningful share.
+const MIN_TAIL_MESSAGES: f64 = 10.0;
 
-/// The demo's report: both distributions, the table, and how they came about.
+/// Returns the demo's report: both distributions, the table, and the method.
 #[must_use]
 pub fn demo_page(demo: &Demo) -> Page {
-    let setting = Setting::of(&demo.run);
+    let settings = DemoSettings::of(&demo.run);
     let series = [
         ("plain TCP", &demo.plain.latency),
         ("pillion", &demo.pillion.latency),
@@ -155,10 +149,10 @@ pub fn demo_page(demo: &Demo) -> Page {
             "With {} loss, one message in a hundred took longer than {} ms with plain TCP, and \
              longer than {} ms with pillion: {streams} plain and {streams} bundled thin streams, \
              side by side.",
-            number::percent(setting.loss),
+            number::percent(settings.loss),
             p99[0],
             p99[1],
-            streams = setting.streams,
+            streams = settings.streams,
         ),
         parts: vec![
             body(&series, latency.clone()).into(),
@@ -174,32 +168,32 @@ pub fn demo_page(demo: &Demo) -> Page {
     }
 }
 
-fn tail(demo: &Demo, series: &[(&str, &Distribution)], latency: Axis) -> Figure {
-    let title = "Who waits longest";
+fn tail(demo: &Demo, series: &[(&str, &SortedSamples)], latency: Axis) -> Figure {
+    let title = "Longest delivery latencies";
     let mut figure = Figure::ccdf(title, latency, "share of messages that took longer", series);
-    figure.caption = "At each latency, the share of the messages that took longer, on a log \
-                      scale: the lower and the further left a line, the fewer messages are late. \
-                      The bound is that of any sender which sends no extra packets: a message \
-                      rides along with those that follow it, one inter-transmission time apart, \
-                      until one of them arrives. Below the line of ten messages, a step rests on \
-                      fewer than ten, and another run has it elsewhere."
+    figure.caption = "Share of messages that took longer than each latency, on a log scale: \
+                      fewer messages are late if a line is lower and further left. The bound \
+                      applies to any sender without extra packets: each message is bundled with \
+                      the following ones, one inter-transmission time apart, until one of them \
+                      arrives. Below the line of ten messages, steps depend on fewer than ten and \
+                      differ between runs."
         .to_owned();
-    let few = FEW / demo.plain.messages.min(demo.pillion.messages).max(1) as f64;
+    let few = MIN_TAIL_MESSAGES / demo.plain.messages.min(demo.pillion.messages).max(1) as f64;
     let longest = series.iter().filter_map(|(_, it)| it.max());
     let longest = longest.fold(0.0, f64::max);
     if few < 1.0 && longest > 0.0 {
         let line = Line::straight("ten messages", vec![(0.0, few), (longest, few)]);
         figure.lines.push(line.reference());
     }
-    let setting = Setting::of(&demo.run);
-    let one_way = setting.rtt_ms / 2.0;
-    if setting.loss > 0.0 {
+    let settings = DemoSettings::of(&demo.run);
+    let one_way = settings.rtt_ms / 2.0;
+    if settings.loss > 0.0 {
         let smallest = 1.0 / demo.plain.messages.max(1) as f64;
         let steps = (0..)
             .map(|k| {
                 (
-                    one_way + f64::from(k) * setting.itt_ms,
-                    setting.loss.powi(k + 1),
+                    one_way + f64::from(k) * settings.itt_ms,
+                    settings.loss.powi(k + 1),
                 )
             })
             .take_while(|(_, share)| *share >= smallest && *share < 1.0);
@@ -212,7 +206,7 @@ fn tail(demo: &Demo, series: &[(&str, &Distribution)], latency: Axis) -> Figure 
     figure
 }
 
-fn body(series: &[(&str, &Distribution)], latency: Axis) -> Figure {
+fn body(series: &[(&str, &SortedSamples)], latency: Axis) -> Figure {
     let shown = series
         .iter()
         .filter_map(|(_, d)| d.quantile(0.99))
@@ -221,23 +215,28 @@ fn body(series: &[(&str, &Distribution)], latency: Axis) -> Figure {
         max: (shown > 0.0).then_some(shown),
         ..latency
     };
-    let title = "How long messages took";
-    let mut figure = Figure::cdf(title, axis, "share of messages that took no longer", series);
-    figure.caption = "At each latency, the share of the messages that took no longer: the higher and the \
-                      further left a line, the sooner messages are there. Up to the 99th percentile \
-                      of the slower group; the rest is below.".to_owned();
+    let title = "Delivery latency";
+    let mut figure = Figure::cdf(
+        title,
+        axis,
+        "share of messages that took at most this long",
+        series,
+    );
+    figure.caption = "Share of messages that took at most each latency: messages arrive sooner if a line \
+                      is higher and further left. Up to the 99th percentile of the slower group; the \
+                      next figure shows the rest.".to_owned();
     figure
 }
 
 fn method(demo: &Demo) -> Vec<Fact> {
-    let setting = Setting::of(&demo.run);
+    let settings = DemoSettings::of(&demo.run);
     let rate = demo.run.bottleneck.forward.rate.map_or_else(
         || "no rate limit".to_owned(),
         |rate| {
             format!(
                 "{} Mbit/s, FIFO of {} packets",
                 rate.bps() as f64 / 1e6,
-                setting.queue
+                settings.queue
             )
         },
     );
@@ -247,20 +246,20 @@ fn method(demo: &Demo) -> Vec<Fact> {
             "streams",
             format!(
                 "{} in each group, {} B each {} ms (standard deviation {} ms), {} s, {}",
-                setting.streams,
-                setting.size,
-                setting.itt_ms,
-                setting.itt_sd_ms,
-                setting.seconds,
-                setting.congestion,
+                settings.streams,
+                settings.size,
+                settings.itt_ms,
+                settings.itt_sd_ms,
+                settings.seconds,
+                settings.congestion,
             ),
         ),
         Fact::new(
             "path of each group",
             format!(
                 "{} ms each way, uniform loss {} in the data direction, {rate}, seed {}",
-                setting.rtt_ms / 2.0,
-                number::percent(setting.loss),
+                settings.rtt_ms / 2.0,
+                number::percent(settings.loss),
                 demo.run.seed,
             ),
         ),
@@ -271,12 +270,12 @@ fn method(demo: &Demo) -> Vec<Fact> {
         ),
         Fact::new(
             "TCP",
-            "this kernel's own, between network namespaces (docs/lab.md), with pillion's own path \
+            "of this kernel, between network namespaces (docs/lab/overview.md), with pillion's own path \
              over TAP devices",
         ),
         Fact::new("kernel", format!("Linux {}", demo.kernel)),
         Fact::new(
-            "writes late by",
+            "lateness of writes",
             format!("p99 {} us plain, {} us pillion", late[0], late[1]),
         ),
         Fact::verbatim(
@@ -291,16 +290,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn better_and_worse_are_told_apart_and_alike_is_neither() {
+    fn rating_distinguishes_better_worse_equal() {
         let ratios = [Some(2.0), Some(0.6), Some(1.01), None];
-        assert_eq!(ratios.map(judged), ["better", "worse", "", ""]);
+        assert_eq!(ratios.map(rating), ["better", "worse", "", ""]);
     }
 
     #[test]
-    fn of_the_far_tail_nothing_is_said_that_may_be_chance() {
-        let side = |slowest: f64| Side {
+    fn tail_difference_within_chance_is_not_rated() {
+        let side = |slowest: f64| GroupOutcome {
             messages: 10_000,
-            latency: Distribution::new((0..10_000).map(|it| match it {
+            latency: SortedSamples::new((0..10_000).map(|it| match it {
                 9_900.. => slowest + f64::from(it),
                 _ => f64::from(it),
             })),
@@ -310,16 +309,16 @@ mod tests {
             bundler: None,
         };
         let (plain, alike, slow) = (side(0.0), side(5.0), side(1000.0));
-        assert!(are_told_apart(&plain, &alike, 0.99));
-        assert!(!are_told_apart(&plain, &alike, 0.999));
-        assert!(are_told_apart(&plain, &slow, 0.999));
-        assert!(are_told_apart(&slow, &plain, 0.999));
-        assert!(!are_told_apart(&plain, &slow, 1.0), "one message each");
+        assert!(is_significant(&plain, &alike, 0.99));
+        assert!(!is_significant(&plain, &alike, 0.999));
+        assert!(is_significant(&plain, &slow, 0.999));
+        assert!(is_significant(&slow, &plain, 0.999));
+        assert!(!is_significant(&plain, &slow, 1.0), "one message each");
     }
 
     #[test]
-    fn the_far_tail_has_an_interval_as_far_as_messages_tell() {
-        let latencies = Distribution::new((0..10_000).map(f64::from));
+    fn tail_interval_is_open_with_few_messages() {
+        let latencies = SortedSamples::new((0..10_000).map(f64::from));
         // 9990 and 6.2 messages at each side
         let (low, high) = interval(&latencies, 0.999).unwrap();
         assert!((9983.0..9986.0).contains(&low), "{low}");

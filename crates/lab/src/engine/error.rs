@@ -1,4 +1,4 @@
-//! How a lab kernel fails: by the system's refusal, by a crash, or by a stall.
+//! Failures of a lab kernel: system errors, crashes and stalls.
 
 use std::fmt;
 use std::fs;
@@ -6,76 +6,76 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Why a program could not be run in the lab kernel.
+/// Why a program could not run in the lab kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// There is no kernel where one is looked for.
-    #[error("no lab kernel at {}; `make lab-kernel` builds one", .0.display())]
+    /// The kernel file does not exist.
+    #[error("no lab kernel at {}: run `make lab-kernel` to build it", .0.display())]
     NoKernel(PathBuf),
-    /// There is no kernel whose clock ticks so often.
+    /// No kernel with the requested clock frequency exists.
     #[error(
-        "no lab kernel of {ticks} ticks a second at {}; `lab-kernel/build --ticks {ticks}` builds \
-         one", path.display()
+        "no lab kernel with {ticks} ticks per second at {}: run `lab-kernel/build --ticks {ticks}` \
+         to build it", path.display()
     )]
     NoTicks {
-        /// Ticks a second.
+        /// Requested clock ticks per second.
         ticks: u32,
-        /// Where the kernel was looked for.
+        /// Expected path of the kernel.
         path: PathBuf,
     },
-    /// A program or file for the image cannot be used.
+    /// A program or file for the image is unusable.
     #[error("{}: {reason}", path.display())]
     File {
         /// The program or file.
         path: PathBuf,
-        /// Why the program or file cannot be used.
+        /// Reason of the failure.
         reason: String,
     },
-    /// Programs for the image are not on this host.
+    /// Programs for the image do not exist on this host.
     #[error("not found on this host: {0}")]
     MissingTools(String),
-    /// The kernel ended by itself before the program did.
+    /// The kernel ended before the program did.
     #[error("the lab kernel ended before its program did: {0}")]
-    Died(KernelCrash),
-    /// Something other than the program failed inside, in these words.
+    Crashed(KernelCrash),
+    /// Something other than the program failed inside the kernel; the text is its error message.
     #[error("inside the lab kernel: {0}")]
-    Inside(String),
-    /// Virtual time stands still.
+    GuestFailed(String),
+    /// Virtual time does not advance.
     #[error(
-        "virtual time stands still at {:.3} s for {} s: computing takes no virtual time, so look \
-         for a link without a rate, or a program that polls", at.as_secs_f64(), waited.as_secs()
+        "virtual time stopped at {:.3} s for {} s of real time: computing takes no virtual time; \
+         look for a link without a rate, or a program that polls", at.as_secs_f64(), stalled_for.as_secs()
     )]
     Stalled {
-        /// Virtual time from the kernel's start to where it stands still.
+        /// Virtual time since the kernel's start.
         at: Duration,
         /// Real time without progress of virtual time.
-        waited: Duration,
+        stalled_for: Duration,
     },
-    /// The program takes longer than was allowed.
+    /// The program exceeded its limit of real time.
     #[error(
         "stopped after {} s, at {:.3} s of virtual time", limit.as_secs_f64(), at.as_secs_f64()
     )]
-    Late {
-        /// Virtual time from the kernel's start to when it was stopped.
+    TimedOut {
+        /// Virtual time from the kernel's start to the stop.
         at: Duration,
-        /// Real time allowed.
+        /// Allowed real time.
         limit: Duration,
     },
-    /// The caller had the kernel stopped.
+    /// The caller stopped the kernel.
     #[error("stopped")]
     Stopped,
     /// Any other failure of a system call.
     #[error("{action}: {source}")]
     System {
-        /// What was being done.
+        /// The failed action.
         action: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl EngineError {
-    /// Whether what was asked for has to change, rather than the machine that it was asked of.
+    /// Returns true if the request has to change, rather than the machine.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
         matches!(
@@ -89,17 +89,17 @@ impl EngineError {
     }
 }
 
-/// Why a kernel ended that should have gone on, by its own words.
+/// Reason of a kernel's early end, from its own messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelCrash {
-    /// The kernel's line that gives the reason.
+    /// The kernel's line with the reason.
     pub reason: String,
-    /// The kernel's function where it broke down, as far as that can be told.
+    /// The kernel function that crashed; `None` if unknown.
     pub function: Option<String>,
 }
 
-/// Beginnings of lines that give the reason; the first such line counts.
-const MARKS: [&str; 5] = [
+/// Prefixes of lines that contain the reason; the first such line is used.
+const REASON_PREFIXES: [&str; 5] = [
     "pillion: ",
     "Kernel panic - not syncing: ",
     "BUG",
@@ -107,8 +107,8 @@ const MARKS: [&str; 5] = [
     "UBSAN: ",
 ];
 
-/// Functions that only report a fault, which is elsewhere.
-const REPORTERS: [&str; 21] = [
+/// Functions that only report a fault in another function.
+const REPORTING_FUNCTIONS: [&str; 21] = [
     "__asan_",
     "__kasan_",
     "__lock_acquire",
@@ -133,26 +133,28 @@ const REPORTERS: [&str; 21] = [
 ];
 
 impl KernelCrash {
-    /// Finds the reason in all that the kernel has said; `signal` is the one that ended it, if one
-    /// did.
+    /// Finds the reason in all kernel messages; `signal` is the signal that ended the kernel, if
+    /// any.
     pub(super) fn find(console: &str, signal: Option<i32>) -> Self {
-        let lines: Vec<&str> = console.lines().map(without_time).collect();
-        let is_reason = |line: &&str| MARKS.iter().any(|mark| line.starts_with(mark));
+        let lines: Vec<&str> = console.lines().map(strip_time).collect();
+        let is_reason = |line: &&str| REASON_PREFIXES.iter().any(|mark| line.starts_with(mark));
         let Some(at) = lines.iter().position(is_reason) else {
             let last = lines.iter().rfind(|line| !line.is_empty());
-            let last = last.map_or("it said nothing", |line| line).to_owned();
+            let last = last.map_or("no message", |line| line).to_owned();
             return Self {
                 reason: match signal {
-                    Some(signal) => format!("signal {signal}, and its last line was: {last}"),
+                    Some(signal) => format!("signal {signal}; last message: {last}"),
                     None => last,
                 },
                 function: None,
             };
         };
-        let told = lines[at];
-        let told = MARKS[..2].iter().find_map(|mark| told.strip_prefix(mark));
+        let line = lines[at];
+        let line = REASON_PREFIXES[..2]
+            .iter()
+            .find_map(|mark| line.strip_prefix(mark));
         Self {
-            reason: told.unwrap_or(lines[at]).to_owned(),
+            reason: line.unwrap_or(lines[at]).to_owned(),
             function: function(&lines, at).map(str::to_owned),
         }
     }
@@ -167,48 +169,51 @@ impl fmt::Display for KernelCrash {
     }
 }
 
-/// The function where the kernel broke down, as the reason's line itself says, or the registers, or
-/// the calls that led there.
+/// Returns the function that crashed: from the reason's line, the registers, or the call trace.
 fn function<'a>(lines: &[&'a str], reason: usize) -> Option<&'a str> {
-    let of_registers = || {
+    let from_registers = || {
         let lines = lines.iter().filter(|line| line.starts_with("RIP: "));
         lines.filter_map(|line| symbol(line)).next_back()
     };
-    failed_in(lines[reason])
+    bug_function(lines[reason])
         .or_else(|| symbol(lines[reason]))
-        .or_else(of_registers)
-        .or_else(|| called(&lines[reason..]))
+        .or_else(from_registers)
+        .or_else(|| innermost_call(&lines[reason..]))
 }
 
-/// The function in a line `BUG: failure at FILE:LINE/FUNCTION()!`.
-fn failed_in(line: &str) -> Option<&str> {
+/// Returns the function in a line `BUG: failure at FILE:LINE/FUNCTION()!`.
+fn bug_function(line: &str) -> Option<&str> {
     let (rest, _) = line.split_once("()!")?;
     rest.rsplit_once('/').map(|(_, function)| function)
 }
 
-/// The function in a line that has `FUNCTION+0x12/0x34`.
+/// Returns the function in a line with `FUNCTION+0x12/0x34`.
 fn symbol(line: &str) -> Option<&str> {
     let (before, _) = line.split_once("+0x")?;
     let name = |symbol: char| symbol.is_ascii_alphanumeric() || "_.".contains(symbol);
-    let begin = before.rfind(|symbol| !name(symbol)).map_or(0, |at| at + 1);
-    Some(&before[begin..]).filter(|name| !name.is_empty())
+    let start = before.rfind(|symbol| !name(symbol)).map_or(0, |at| at + 1);
+    Some(&before[start..]).filter(|name| !name.is_empty())
 }
 
-/// The innermost function in a list of calls that does not only tell of the fault. A question mark
-/// stands before what may be left on the stack from earlier calls: of those there is no telling.
-fn called<'a>(lines: &[&'a str]) -> Option<&'a str> {
-    let begin = lines.iter().position(|line| *line == "Call Trace:")?;
-    let calls = lines[begin + 1..].iter();
+/// Returns the innermost function of a call trace, without functions that only report faults.
+/// Entries with a question mark may be left from earlier calls and are ignored.
+fn innermost_call<'a>(lines: &[&'a str]) -> Option<&'a str> {
+    let start = lines.iter().position(|line| *line == "Call Trace:")?;
+    let calls = lines[start + 1..].iter();
     let calls = calls.take_while(|line| line.starts_with('['));
     let mut innermost = calls
         .filter(|line| !line.contains("] ? "))
         .filter_map(|line| symbol(line));
-    innermost.find(|name| !REPORTERS.iter().any(|reporter| name.starts_with(reporter)))
+    innermost.find(|name| {
+        !REPORTING_FUNCTIONS
+            .iter()
+            .any(|reporter| name.starts_with(reporter))
+    })
 }
 
-/// A kernel's line without its time: `[    0.123456] text` is `text`; before there is a console,
-/// `<4>` or the like comes first.
-fn without_time(line: &str) -> &str {
+/// Removes the time from a kernel message: `[    0.123456] text` becomes `text`. Before the console
+/// exists, a level such as `<4>` precedes it.
+fn strip_time(line: &str) -> &str {
     let level = line.strip_prefix('<').and_then(|line| line.split_once('>'));
     let line = level.map_or(line, |(_, line)| line);
     let rest = line
@@ -218,71 +223,72 @@ fn without_time(line: &str) -> &str {
     rest.filter(has_time).map_or(line, |(_, text)| text).trim()
 }
 
-/// Notices that virtual time stands still although the kernel works.
+/// Detects that virtual time stops although the kernel is busy.
 ///
-/// What counts is processor time: on a busy host a kernel may rest for long, and building a large
-/// testbed takes its time as well.
+/// Measures processor time: on a busy host, a kernel may wait for long without a fault. Building a
+/// large testbed takes long, too.
 #[derive(Debug)]
-pub(super) struct Stall {
-    patience: Duration,
-    moved: Instant,
-    /// Processor time that the kernel had used when it became doubtful that virtual time moves.
-    doubtful_at: Option<Duration>,
+pub(super) struct StallDetector {
+    stall_timeout: Duration,
+    last_progress: Instant,
+    /// Processor time of the kernel when the stall was first suspected.
+    suspected_at: Option<Duration>,
 }
 
-impl Stall {
-    pub fn new(patience: Duration) -> Self {
+impl StallDetector {
+    pub fn new(stall_timeout: Duration) -> Self {
         Self {
-            patience,
-            moved: Instant::now(),
-            doubtful_at: None,
+            stall_timeout,
+            last_progress: Instant::now(),
+            suspected_at: None,
         }
     }
 
-    /// Takes note that virtual time has moved.
-    pub fn moved(&mut self) {
-        self.moved = Instant::now();
-        self.doubtful_at = None;
+    /// Records that virtual time has advanced.
+    pub fn record_progress(&mut self) {
+        self.last_progress = Instant::now();
+        self.suspected_at = None;
     }
 
-    /// Real time for which virtual time has not moved, if that is too long.
-    pub fn found(&mut self, kernel: u32) -> Option<Duration> {
-        let waited = self.moved.elapsed();
-        if waited <= self.patience {
+    /// Returns the real time without progress of virtual time, once it exceeds the timeout.
+    pub fn check(&mut self, kernel: u32) -> Option<Duration> {
+        let stalled_for = self.last_progress.elapsed();
+        if stalled_for <= self.stall_timeout {
             return None;
         }
-        let used = processor_time(kernel);
-        let doubtful_at = *self.doubtful_at.get_or_insert(used);
-        (used.saturating_sub(doubtful_at) > self.patience).then_some(waited)
+        let used = cpu_time(kernel);
+        let suspected_at = *self.suspected_at.get_or_insert(used);
+        (used.saturating_sub(suspected_at) > self.stall_timeout).then_some(stalled_for)
     }
 }
 
-/// Processor time used by a process and its children, those that have ended included: a kernel's
-/// processes inside are its children on the host.
-fn processor_time(process: u32) -> Duration {
+/// Returns the processor time of a process and its children, including exited ones. The processes
+/// inside a kernel are its children on the host.
+fn cpu_time(process: u32) -> Duration {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let stats = entries.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
     let ticks = stats.filter_map(|stat| ticks(&stat, process)).sum::<u64>();
-    // SAFETY: asks for a number.
+    // SAFETY: the call only returns a number.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     Duration::from_secs_f64(ticks as f64 / per_second.max(1) as f64)
 }
 
-/// Ticks of processor time in proc(5)'s `stat`, of the process or a child of it.
+/// Returns the clock ticks in proc(5)'s `stat`, if it belongs to the process or one of its
+/// children.
 fn ticks(stat: &str, process: u32) -> Option<u64> {
     let (number, rest) = stat.split_once(" (")?;
-    // A name may hold anything.
+    // A process name may contain any character.
     let (_, rest) = rest.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split(' ').collect();
     let process = process.to_string();
-    let [own, ended] = [11..13, 13..15].map(|range| {
+    let [own, children] = [11..13, 13..15].map(|range| {
         let fields = fields.get(range)?.iter();
         fields
             .map(|field| field.parse::<u64>().ok())
             .sum::<Option<u64>>()
     });
     if number == process {
-        Some(own? + ended?)
+        Some(own? + children?)
     } else if *fields.get(1)? == process {
         own
     } else {
@@ -294,12 +300,12 @@ fn ticks(stat: &str, process: u32) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn found(console: &str) -> String {
+    fn message_of(console: &str) -> String {
         KernelCrash::find(console, Some(6)).to_string()
     }
 
     #[test]
-    fn a_fault_of_the_processor_is_where_the_registers_say() {
+    fn processor_fault_names_function_of_registers() {
         let console = "\
 [    0.000000] bridge: port 1(host0) entered forwarding state
 [   16.450000] Pid: 127, comm: init Not tainted 6.12.117-pillion
@@ -310,11 +316,11 @@ mod tests {
 [   16.450000]  [<60454880>] ? tcp_recvmsg_locked+0x470/0xab0
 ";
         let expected = "Kernel mode signal 8 (in tcp_rcv_space_adjust)";
-        assert_eq!(found(console), expected);
+        assert_eq!(message_of(console), expected);
     }
 
     #[test]
-    fn a_report_that_names_the_function_is_believed() {
+    fn report_with_function_is_used() {
         let kasan = "\
 [    1.000000] ==================================================================
 [    1.000000] BUG: KASAN: slab-use-after-free in lkdtm_READ_AFTER_FREE+0x7e/0xa0
@@ -322,20 +328,20 @@ mod tests {
 ";
         let expected = "BUG: KASAN: slab-use-after-free in lkdtm_READ_AFTER_FREE+0x7e/0xa0 \
                         (in lkdtm_READ_AFTER_FREE)";
-        assert_eq!(found(kasan), expected);
+        assert_eq!(message_of(kasan), expected);
         let bug = "\
 [    1.000000] BUG: failure at lib/list_debug.c:29/__list_add_valid_or_report()!
 [    1.000000] Kernel panic - not syncing: BUG!
 ";
-        let found = KernelCrash::find(bug, None);
+        let crash = KernelCrash::find(bug, None);
         assert_eq!(
-            found.function.as_deref(),
+            crash.function.as_deref(),
             Some("__list_add_valid_or_report")
         );
     }
 
     #[test]
-    fn otherwise_it_is_the_innermost_call_that_does_not_tell_of_it() {
+    fn call_trace_yields_innermost_non_reporting_function() {
         let console = "\
 [    1.000000] UBSAN: division-overflow in net/ipv4/tcp_input.c:789:3
 [    1.000000] division by zero
@@ -349,37 +355,37 @@ mod tests {
 ";
         let expected = "UBSAN: division-overflow in net/ipv4/tcp_input.c:789:3 \
                         (in tcp_rcv_space_adjust)";
-        assert_eq!(found(console), expected);
+        assert_eq!(message_of(console), expected);
     }
 
     #[test]
-    fn what_may_be_left_from_earlier_calls_is_not_taken_for_the_place() {
+    fn uncertain_calls_of_trace_are_ignored() {
         let console = "\
 <0>[    0.000000] Kernel panic - not syncing: System is deadlocked on memory
 <4>[    0.000000] Call Trace:
 <4>[    0.000000]  [<600267a0>] ? show_stack+0x0/0xc0
 <4>[    0.000000]  [<60565764>] ? panic+0x143/0x33b
 ";
-        assert_eq!(found(console), "System is deadlocked on memory");
+        assert_eq!(message_of(console), "System is deadlocked on memory");
     }
 
     #[test]
-    fn a_kernel_that_says_nothing_of_it_is_quoted_as_it_is() {
+    fn crash_without_reason_quotes_last_line() {
         let console = "[    0.100000] clocksource: a timer\n\n";
-        let expected = "signal 9, and its last line was: clocksource: a timer";
+        let expected = "signal 9; last message: clocksource: a timer";
         assert_eq!(KernelCrash::find(console, Some(9)).to_string(), expected);
-        assert_eq!(KernelCrash::find("", None).to_string(), "it said nothing");
+        assert_eq!(KernelCrash::find("", None).to_string(), "no message");
     }
 
     #[test]
-    fn the_first_process_says_for_itself_why_it_gave_up() {
+    fn init_error_is_crash_reason() {
         let console =
             "[    0.1] pillion: mount proc at /proc: ENODEV\n[    0.1] reboot: Power down\n";
-        assert_eq!(found(console), "mount proc at /proc: ENODEV");
+        assert_eq!(message_of(console), "mount proc at /proc: ENODEV");
     }
 
     #[test]
-    fn a_kernel_and_its_children_are_counted_and_others_are_not() {
+    fn cpu_time_includes_kernel_and_children_only() {
         let stat = |number: u32, parent: u32| {
             format!("{number} (a) b) S {parent} 1 1 0 -1 4194304 1 2 3 4 10 20 300 400 20 0 1 0\n")
         };

@@ -1,4 +1,4 @@
-//! A lab kernel's process on the host: how it starts, what it prints, how it ends.
+//! A lab kernel's process on the host: start, output and exit.
 
 use std::collections::VecDeque;
 use std::env;
@@ -25,46 +25,45 @@ use nix::unistd::{Pid, dup2_raw, dup2_stdout, pipe2};
 use pillion_bpf::host::interruption::retry;
 use tempfile::TempDir;
 
-use super::error::Stall;
-use super::protocol::{Line, Report};
-use super::{Ending, EngineError, Image, KernelCrash, LabKernel};
+use super::error::StallDetector;
+use super::protocol::{ConsoleLine, Report};
+use super::{EngineError, Image, KernelCrash, LabKernel, ProgramExit};
 use crate::engine::protocol;
 
-/// A lab kernel and what it runs on.
+/// A lab kernel and the machine that it runs on.
 #[derive(Debug, Clone)]
 pub struct Machine {
     /// The kernel to run.
     pub kernel: LabKernel,
-    /// Whether its timers go off when they are due, and not at the next tick.
+    /// Whether timers expire exactly when due, instead of at the next tick.
     pub high_resolution_timers: bool,
     /// The kernel's memory in MiB; image and results live in it.
     pub memory_mib: u32,
-    /// Seed of every random number inside, those of the network's losses included.
+    /// Seed of every random number inside, including the network's losses.
     pub seed: u64,
-    /// The processor core that the kernel runs on, by number; `None` for any. One that moves
-    /// between cores is two to three times slower.
+    /// Number of the processor core to run on; `None` for any. A kernel that moves between cores is
+    /// two to three times slower.
     pub core: Option<usize>,
-    /// Processor time that the kernel may use while virtual time stands still, at least.
-    pub patience: Duration,
-    /// Real time that a program may take; `None` for no limit.
+    /// Processor time that the kernel may use while virtual time does not advance, at least.
+    pub stall_timeout: Duration,
+    /// Maximum real time of a program; `None` for no limit.
     pub limit: Option<Duration>,
 }
 
-/// The kernel's option for the date at which it starts: 1 January 2000, in nanoseconds.
-const START: &str = "time-travel-start=946684800000000000";
+/// Kernel option with the start date: 1 January 2000, in nanoseconds.
+const START_DATE: &str = "time-travel-start=946684800000000000";
 
-/// The kernel's option that ends it for what it does not warn of in the usual way: bad pages and
-/// objects, oopses, sleep where there must be none, lockups (TAINT_BAD_PAGE, _DIE, _WARN and
-/// _SOFTLOCKUP).
-const TAINTED: &str = "panic_on_taint=42a0";
+/// Kernel option that stops the kernel at faults without an ordinary warning: bad pages and
+/// objects, oopses, sleep in atomic context, lockups (TAINT_BAD_PAGE, _DIE, _WARN and _SOFTLOCKUP).
+const PANIC_ON_TAINT: &str = "panic_on_taint=42a0";
 
 impl Machine {
-    /// Starts the kernel with an image, which holds the job. What the program writes to files in
-    /// [`super::RESULTS`] goes to the folder `results`, twice a second of virtual time as far as
-    /// it has come, and as it is when the program ends; what it writes to its outputs, to
-    /// `output` and `errors` at once.
+    /// Starts the kernel with an image that contains the job. Files that the program writes to
+    /// [`super::RESULTS`] are copied to the folder `results`: twice per second of virtual time, and
+    /// again when the program exits. Its standard output and error go to `output` and `errors`
+    /// immediately.
     ///
-    /// The kernel ends with the thread that called this, at the latest.
+    /// The kernel exits with the calling thread, at the latest.
     ///
     /// # Errors
     /// [`EngineError::System`].
@@ -74,33 +73,33 @@ impl Machine {
         results: Option<&Path>,
         output: Box<dyn Write + Send>,
         errors: Box<dyn Write + Send>,
-    ) -> Result<Running, EngineError> {
+    ) -> Result<RunningKernel, EngineError> {
         let control =
             tempfile::tempdir().map_err(EngineError::system("make a temporary folder"))?;
-        let mut given = vec![
-            (image_file(image)?, protocol::IMAGE),
-            (folder(control.path())?, protocol::CONTROL),
+        let mut inherited = vec![
+            (image_file(image)?, protocol::IMAGE_FD),
+            (folder(control.path())?, protocol::CONTROL_FD),
         ];
         if let Some(results) = results {
-            given.push((folder(results)?, protocol::RESULTS_FOLDER));
+            inherited.push((folder(results)?, protocol::RESULTS_FD));
         }
         let mut read = Vec::new();
-        for line in Line::ALL {
+        for line in ConsoleLine::ALL {
             let (from, to) = pipe2(nix::fcntl::OFlag::O_CLOEXEC)
                 .map_err(|errno| EngineError::system("make a pipe")(errno.into()))?;
             read.push(File::from(from));
-            given.push((to, line.descriptor()));
+            inherited.push((to, line.descriptor()));
         }
         let mut command = self.command(results.is_some());
-        hand_over(&mut command, given)?;
+        pass_descriptors(&mut command, inherited)?;
         self.confine(&mut command);
         let child = command
             .spawn()
             .map_err(EngineError::system("start the lab kernel"))?;
-        // Its ends of the pipes are its own from here on.
+        // Only the child may hold its ends of the pipes.
         drop(command);
         let sinks = [output, errors];
-        Ok(Running::follow(self, child, read, sinks, control))
+        Ok(RunningKernel::new(self, child, read, sinks, control))
     }
 
     fn command(&self, results: bool) -> Command {
@@ -109,14 +108,14 @@ impl Machine {
             .env_clear()
             .env("TMPDIR", memory_folder(self.memory_mib))
             .arg(format!("mem={}M", self.memory_mib))
-            .arg(format!("initrd={}", protocol::path(protocol::IMAGE)))
-            .arg(format!("uml_dir={}", protocol::path(protocol::CONTROL)))
+            .arg(format!("initrd={}", protocol::path(protocol::IMAGE_FD)))
+            .arg(format!("uml_dir={}", protocol::path(protocol::CONTROL_FD)))
             .arg("umid=lab")
-            .args(["time-travel=inf-cpu", START])
+            .args(["time-travel=inf-cpu", START_DATE])
             .arg(format!("pillion.seed={}", self.seed))
             .args(["con=null", "con0=null,fd:2", "console=tty0"])
-            .args(Line::ALL.map(Line::option))
-            .args(["loglevel=8", "panic=-1", "panic_on_warn=1", TAINTED])
+            .args(ConsoleLine::ALL.map(ConsoleLine::option))
+            .args(["loglevel=8", "panic=-1", "panic_on_warn=1", PANIC_ON_TAINT])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
@@ -124,17 +123,18 @@ impl Machine {
             command.arg("highres=off");
         }
         if results {
-            command.arg(protocol::WANTED);
+            command.arg(protocol::COPY_RESULTS_FLAG);
         }
         command
     }
 
-    /// Has the kernel's process run on its core, without random addresses, and end with its parent.
+    /// Makes the kernel's process run on its core, without address randomisation, and exit with its
+    /// parent.
     fn confine(&self, command: &mut Command) {
         let mut cores = CpuSet::new();
         let pinned = self.core.is_some_and(|core| cores.set(core).is_ok());
         let parent = std::process::id();
-        // SAFETY: between fork and exec only system calls are made.
+        // SAFETY: between fork and exec, the closure makes only system calls.
         unsafe {
             command.pre_exec(move || {
                 prctl::set_pdeathsig(Signal::SIGKILL)?;
@@ -145,7 +145,7 @@ impl Machine {
                     sched_setaffinity(Pid::from_raw(0), &cores)?;
                 }
                 personality::set(personality::get()? | Persona::ADDR_NO_RANDOMIZE)?;
-                // There goes what it says before it has a console.
+                // Receives the kernel's messages before it has a console.
                 dup2_stdout(io::stderr())?;
                 Ok(())
             });
@@ -153,20 +153,26 @@ impl Machine {
     }
 }
 
-/// Has the child process find open files under their numbers.
-fn hand_over(command: &mut Command, given: Vec<(OwnedFd, i32)>) -> Result<(), EngineError> {
-    let mut beyond = Vec::new();
-    for (file, number) in given {
-        // Out of the way of the numbers themselves.
-        let file = fcntl(file.as_fd(), FcntlArg::F_DUPFD_CLOEXEC(protocol::BEYOND))
-            .map_err(|errno| EngineError::system("duplicate a descriptor")(errno.into()))?;
-        beyond.push((own(file), number));
+/// Passes open files to the child process under fixed numbers.
+fn pass_descriptors(
+    command: &mut Command,
+    inherited: Vec<(OwnedFd, i32)>,
+) -> Result<(), EngineError> {
+    let mut duplicates = Vec::new();
+    for (file, number) in inherited {
+        // Keep the fixed numbers free.
+        let file = fcntl(
+            file.as_fd(),
+            FcntlArg::F_DUPFD_CLOEXEC(protocol::FIRST_FREE_FD),
+        )
+        .map_err(|errno| EngineError::system("duplicate a descriptor")(errno.into()))?;
+        duplicates.push((owned_fd(file), number));
     }
-    // SAFETY: between fork and exec only system calls are made.
+    // SAFETY: between fork and exec, the closure makes only system calls.
     unsafe {
         command.pre_exec(move || {
-            for (file, number) in &beyond {
-                // SAFETY: in the child, nothing owns descriptors of these numbers.
+            for (file, number) in &duplicates {
+                // SAFETY: in the child, no value owns descriptors with these numbers.
                 let _ = dup2_raw(file, *number)?.into_raw_fd();
             }
             Ok(())
@@ -175,12 +181,12 @@ fn hand_over(command: &mut Command, given: Vec<(OwnedFd, i32)>) -> Result<(), En
     Ok(())
 }
 
-fn own(descriptor: i32) -> OwnedFd {
-    // SAFETY: the kernel has just made it, and nobody else knows it.
+fn owned_fd(descriptor: i32) -> OwnedFd {
+    // SAFETY: the kernel has just created the descriptor, and no other value owns it.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
-/// The image in a file without a name.
+/// Writes the image to a file without a name.
 fn image_file(image: &Image) -> Result<OwnedFd, EngineError> {
     let action = "write the image";
     let file = memfd_create(c"pillion-image", MFdFlags::MFD_CLOEXEC)
@@ -197,37 +203,36 @@ fn folder(path: &Path) -> Result<OwnedFd, EngineError> {
     Ok(open.into())
 }
 
-/// The folder where the kernel's memory lies, in a file without a name: in memory where there is
-/// room.
+/// Returns the folder for the file with the kernel's memory: in memory if there is room.
 fn memory_folder(memory_mib: u32) -> PathBuf {
     let shared = Path::new("/dev/shm");
-    let room = statvfs(shared).map(|found| found.blocks_available() * found.fragment_size());
-    if room.is_ok_and(|room| room >= u64::from(memory_mib) << 20) {
+    let free = statvfs(shared).map(|stats| stats.blocks_available() * stats.fragment_size());
+    if free.is_ok_and(|free| free >= u64::from(memory_mib) << 20) {
         shared.to_owned()
     } else {
         env::temp_dir()
     }
 }
 
-/// A kernel at work; dropped, it ends.
+/// A running kernel; dropping it kills the kernel.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningKernel {
     child: Child,
     reports: Receiver<Report>,
     copies: Vec<JoinHandle<()>>,
     console: Console,
-    stall: Stall,
+    stall: StallDetector,
     limit: Option<Duration>,
     control: Option<TempDir>,
 }
 
-/// Real time between two looks at the flag to stop.
-const GLANCE: Duration = Duration::from_millis(100);
+/// Real time between two checks of the stop flag.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-impl Running {
-    /// Takes charge of a kernel just started; `read` are the host's ends of the lines, `control`
-    /// the folder that it wants for itself.
-    pub(super) fn follow(
+impl RunningKernel {
+    /// Takes over a kernel that was just started. `read` are the host's ends of the consoles,
+    /// `control` is the kernel's control folder.
+    pub(super) fn new(
         machine: &Machine,
         mut child: Child,
         read: Vec<File>,
@@ -240,78 +245,79 @@ impl Running {
         let console = Console::default();
         if let Some(messages) = child.stderr.take() {
             let console = console.clone();
-            copies.push(thread::spawn(move || console.take_in(messages)));
+            copies.push(thread::spawn(move || console.record(messages)));
         }
         if let Some(line) = read.next() {
-            copies.push(thread::spawn(move || tell(line, &sender)));
+            copies.push(thread::spawn(move || read_reports(line, &sender)));
         }
         for (line, sink) in read.zip(sinks) {
-            copies.push(thread::spawn(move || pass_on(line, sink)));
+            copies.push(thread::spawn(move || forward_output(line, sink)));
         }
         Self {
             child,
             reports,
             copies,
             console,
-            stall: Stall::new(machine.patience),
+            stall: StallDetector::new(machine.stall_timeout),
             limit: machine.limit,
             control: Some(control),
         }
     }
 
-    /// What the kernel says; all of it once the program's end was waited for.
+    /// Returns the kernel's messages; they are complete once the program has exited.
     #[must_use]
     pub fn console(&self) -> Console {
         self.console.clone()
     }
 
-    /// Waits for the program's end. `reached` is told how far virtual time has come; the kernel
-    /// is stopped when `stop` is set.
+    /// Waits for the program's exit. Calls `on_progress` with the virtual time, and stops the
+    /// kernel when `stop` is set.
     ///
     /// # Errors
-    /// [`EngineError::Stalled`], [`EngineError::Late`], [`EngineError::Stopped`],
-    /// [`EngineError::Died`] and [`EngineError::Inside`]; nothing runs any more then.
+    /// [`EngineError::Stalled`], [`EngineError::TimedOut`], [`EngineError::Stopped`],
+    /// [`EngineError::Crashed`] and [`EngineError::GuestFailed`]; the kernel no longer runs then.
     pub fn wait(
         mut self,
         stop: &AtomicBool,
-        mut reached: impl FnMut(Duration),
-    ) -> Result<Ending, EngineError> {
-        let begun = Instant::now();
+        mut on_progress: impl FnMut(Duration),
+    ) -> Result<ProgramExit, EngineError> {
+        let started = Instant::now();
         let mut at = Duration::ZERO;
         let mut end = None;
         loop {
-            match self.reports.recv_timeout(GLANCE) {
-                Ok(Report::Reached(time)) => {
-                    // What it made there is of no use: nothing is to be left, however this ends.
+            match self.reports.recv_timeout(POLL_INTERVAL) {
+                Ok(Report::VirtualTime(time)) => {
+                    // The control folder is no longer needed. Remove it now, so that nothing
+                    // remains after any exit.
                     self.control = None;
                     at = time;
-                    self.stall.moved();
-                    reached(at);
+                    self.stall.record_progress();
+                    on_progress(at);
                 }
-                Ok(Report::Ended(ending)) => end = Some(Ok(ending)),
-                Ok(Report::Failed(reason)) => end = Some(Err(EngineError::Inside(reason))),
+                Ok(Report::Exited(ending)) => end = Some(Ok(ending)),
+                Ok(Report::Failed(reason)) => end = Some(Err(EngineError::GuestFailed(reason))),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             if stop.load(Ordering::Relaxed) {
                 return Err(EngineError::Stopped);
             }
-            if let Some(waited) = self.stall.found(self.child.id()) {
-                return Err(EngineError::Stalled { at, waited });
+            if let Some(stalled_for) = self.stall.check(self.child.id()) {
+                return Err(EngineError::Stalled { at, stalled_for });
             }
-            if let Some(limit) = self.limit.filter(|limit| begun.elapsed() > *limit) {
-                return Err(EngineError::Late { at, limit });
+            if let Some(limit) = self.limit.filter(|limit| started.elapsed() > *limit) {
+                return Err(EngineError::TimedOut { at, limit });
             }
         }
         let signal = self.finish();
         end.unwrap_or_else(|| {
-            let breakdown = KernelCrash::find(&self.console.text(), signal);
-            Err(EngineError::Died(breakdown))
+            let crash = KernelCrash::find(&self.console.text(), signal);
+            Err(EngineError::Crashed(crash))
         })
     }
 
-    /// Waits until the kernel is gone and all that was written is passed on. Returns the signal
-    /// that ended it, if one did.
+    /// Waits until the kernel has exited and its output is forwarded. Returns the signal that
+    /// killed it, if any.
     fn finish(&mut self) -> Option<i32> {
         let status = self.child.wait();
         for copy in self.copies.drain(..) {
@@ -321,17 +327,17 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningKernel {
     fn drop(&mut self) {
-        // The processes inside are the kernel's children on the host, and end with it.
+        // The processes inside are the kernel's children on the host, and exit with it.
         let _ = self.child.kill();
         self.finish();
     }
 }
 
-fn tell(line: File, sender: &Sender<Report>) {
+fn read_reports(line: File, sender: &Sender<Report>) {
     for text in BufReader::new(line).lines().map_while(Result::ok) {
-        // A line cut short by the kernel's end is none.
+        // Ignores a line cut off by the kernel's exit.
         if let Ok(report) = serde_json::from_str(&text)
             && sender.send(report).is_err()
         {
@@ -340,10 +346,10 @@ fn tell(line: File, sender: &Sender<Report>) {
     }
 }
 
-fn pass_on(mut line: File, mut sink: Box<dyn Write + Send>) {
+fn forward_output(mut line: File, mut sink: Box<dyn Write + Send>) {
     let mut buffer = [0; 1 << 16];
     while let Ok(read) = retry(|| line.read(&mut buffer)) {
-        // Where nobody listens any more, the program inside need not know.
+        // If the host's reader is gone, the program inside need not know.
         if read == 0
             || sink
                 .write_all(&buffer[..read])
@@ -356,36 +362,36 @@ fn pass_on(mut line: File, mut sink: Box<dyn Write + Send>) {
     let _ = io::copy(&mut line, &mut io::sink());
 }
 
-/// All that a kernel says, from its start on.
+/// All messages of a kernel, from its start.
 #[derive(Debug, Clone, Default)]
 pub struct Console(Arc<Mutex<VecDeque<u8>>>);
 
-/// Bytes of the kernel's messages that are kept, the last ones: a kernel that warns without end is
-/// not to fill the host's memory.
-const KEPT: usize = 1 << 24;
+/// Maximum bytes of stored messages; the oldest are dropped. Limits the memory of a kernel that
+/// warns without end.
+const MAX_CONSOLE_BYTES: usize = 1 << 24;
 
 impl Console {
-    /// Takes messages in until they end. `PILLION_LOG=kernel` in the environment shows them as
-    /// well.
-    fn take_in(&self, mut messages: impl Read) {
-        let shown = std::env::var_os("PILLION_LOG").is_some_and(|wanted| wanted == "kernel");
+    /// Stores messages until they end. Also prints them if the environment has
+    /// `PILLION_LOG=kernel`.
+    fn record(&self, mut messages: impl Read) {
+        let echo = std::env::var_os("PILLION_LOG").is_some_and(|requested| requested == "kernel");
         let mut buffer = [0; 4096];
         while let Ok(read @ 1..) = retry(|| messages.read(&mut buffer)) {
-            if shown {
+            if echo {
                 let _ = io::stderr().write_all(&buffer[..read]);
             }
-            let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            said.extend(&buffer[..read]);
-            let excess = said.len().saturating_sub(KEPT);
-            said.drain(..excess);
+            let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            log.extend(&buffer[..read]);
+            let excess = log.len().saturating_sub(MAX_CONSOLE_BYTES);
+            log.drain(..excess);
         }
     }
 
-    /// What the kernel has said so far.
+    /// Returns the kernel's messages so far.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(said.make_contiguous()).into_owned()
+        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(log.make_contiguous()).into_owned()
     }
 }
 
@@ -394,14 +400,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_too_much_the_end_is_kept() {
+    fn console_keeps_last_bytes() {
         let console = Console::default();
-        console.take_in(&b"first "[..]);
+        console.record(&b"first "[..]);
         assert_eq!(console.text(), "first ");
-        console.take_in(io::repeat(b'.').take(KEPT as u64));
-        console.take_in(&b"last"[..]);
+        console.record(io::repeat(b'.').take(MAX_CONSOLE_BYTES as u64));
+        console.record(&b"last"[..]);
         let text = console.text();
-        assert_eq!(text.len(), KEPT);
+        assert_eq!(text.len(), MAX_CONSOLE_BYTES);
         assert!(text.starts_with("..") && text.ends_with(".last"));
     }
 }

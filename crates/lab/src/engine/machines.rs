@@ -1,4 +1,4 @@
-//! The lab kernels of this host, and the processor cores for several at a time.
+//! The lab kernels of this host, and processor cores for several at a time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,31 +16,31 @@ use crate::cache::{self, cache};
 use crate::hash::hash_of;
 use crate::settings::experiment::{Kernel, Run};
 
-/// Memory of a lab kernel in MiB where nothing else is said.
+/// Default memory of a lab kernel in MiB.
 const MEMORY_MIB: u32 = 1024;
 
-/// The memory in MiB of the machine for a run: what was asked for, else what the run asks for.
+/// Returns the memory in MiB of the machine for a run: the requested size, or the run's own.
 #[must_use]
-pub fn memory_mib(asked: Option<u32>, run: &Run) -> u32 {
-    asked.or(run.memory).unwrap_or(MEMORY_MIB)
+pub fn memory_mib(requested: Option<u32>, run: &Run) -> u32 {
+    requested.or(run.memory).unwrap_or(MEMORY_MIB)
 }
 
-/// Machines, each with the kernel and the memory that its run asks for.
+/// Creates machines with the kernel and memory that each run needs.
 #[derive(Debug, Clone)]
 pub struct Machines {
-    /// The kernel of runs that ask for no other clock.
+    /// The kernel of runs without a special clock.
     pub kernel: LabKernel,
-    /// The memory of each in MiB, whatever its run asks for; `None` for what the run asks for.
+    /// The memory of every machine in MiB; `None` for each run's own value.
     pub memory_mib: Option<u32>,
-    /// Processor time that each kernel may use while virtual time stands still, at least.
-    pub patience: Duration,
+    /// Processor time that each kernel may use while virtual time does not advance, at least.
+    pub stall_timeout: Duration,
 }
 
 impl Machines {
-    /// The machine for a run, on a processor core by number, or on any.
+    /// Returns the machine for a run, on the given processor core or on any.
     ///
     /// # Errors
-    /// [`EngineError::NoTicks`] where the kernel that the run asks for is not there.
+    /// [`EngineError::NoTicks`] if the run's kernel does not exist.
     pub fn for_run(&self, run: &Run, core: Option<usize>) -> Result<Machine, EngineError> {
         Ok(Machine {
             kernel: LabKernel::for_run(&self.kernel, run.kernel)?,
@@ -50,8 +50,8 @@ impl Machines {
         })
     }
 
-    /// The machine for any other program, with the seed of its random numbers; on a processor core
-    /// by number, or on any.
+    /// Returns the machine for any other program, with the seed of its random numbers, on the given
+    /// processor core or on any.
     #[must_use]
     pub fn for_program(&self, seed: u64, core: Option<usize>) -> Machine {
         Machine {
@@ -60,7 +60,7 @@ impl Machines {
             memory_mib: self.memory_mib.unwrap_or(MEMORY_MIB),
             seed,
             core,
-            patience: self.patience,
+            stall_timeout: self.stall_timeout,
             limit: None,
         }
     }
@@ -74,56 +74,60 @@ pub struct LabKernel {
 }
 
 impl LabKernel {
-    /// The kernel to use: the given one, else that of `PILLION_LAB_KERNEL`, else the last that
-    /// `make lab-kernel` built, which is `current`. A word stands for one that was built so:
-    /// `sanitizing`, or the name of a folder of the cache.
+    /// Finds a kernel: the given one, otherwise `PILLION_LAB_KERNEL`, otherwise `current`, the last
+    /// one that `make lab-kernel` built. A word without a path names a built kernel: `sanitizing`,
+    /// or the name of a folder of the cache.
     ///
     /// # Errors
-    /// [`EngineError::NoKernel`] where it is not there.
+    /// [`EngineError::NoKernel`] if the file does not exist.
     pub fn find(given: Option<&Path>) -> Result<Self, EngineError> {
-        let wanted = given
+        let requested = given
             .map(Path::to_owned)
             .or_else(|| cache::path("PILLION_LAB_KERNEL"))
             .unwrap_or_else(|| PathBuf::from("current"));
-        let is_word = wanted.components().count() == 1 && !wanted.is_file();
-        let path = if is_word { kept(&wanted) } else { wanted };
+        let is_name = requested.components().count() == 1 && !requested.is_file();
+        let path = if is_name {
+            cached_kernel(&requested)
+        } else {
+            requested
+        };
         Self::at(&path).ok_or(EngineError::NoKernel(path))
     }
 
-    /// The kernel for a run that asks for this one: `usual`, unless its clock is to tick otherwise
-    /// than that of the kernel that `make lab-kernel` builds.
+    /// Returns the kernel for a run: `default_kernel`, unless the run needs another clock frequency
+    /// than `make lab-kernel` builds.
     ///
     /// # Errors
-    /// [`EngineError::NoTicks`] where the other is not there.
-    pub fn for_run(usual: &Self, wanted: Kernel) -> Result<Self, EngineError> {
-        let ticks = wanted.ticks_per_second;
+    /// [`EngineError::NoTicks`] if the other kernel does not exist.
+    pub fn for_run(default_kernel: &Self, requested: Kernel) -> Result<Self, EngineError> {
+        let ticks = requested.ticks_per_second;
         if ticks == Kernel::TICKS_PER_SECOND {
-            return Ok(usual.clone());
+            return Ok(default_kernel.clone());
         }
-        let path = kept(Path::new(&format!("ticks-{ticks}")));
+        let path = cached_kernel(Path::new(&format!("ticks-{ticks}")));
         Self::at(&path).ok_or(EngineError::NoTicks { ticks, path })
     }
 
     fn at(path: &Path) -> Option<Self> {
-        // Its folder's name tells one kernel from another, "current" does not.
+        // The folder's real name identifies a kernel; "current" does not.
         let path = path.canonicalize().ok()?;
         path.is_file().then_some(Self { path })
     }
 
-    /// What tells the kernel from others that `make lab-kernel` builds: a hash of its source,
-    /// patches and configuration. `None` where something else made it.
+    /// Returns the identity of a kernel built by `make lab-kernel`: a hash of its source, patches
+    /// and configuration. `None` for other kernels.
     #[must_use]
     pub fn hash(&self) -> Option<&str> {
         let folder = self.path.parent()?;
-        let built_so = folder.join("patches").is_file();
-        folder.file_name()?.to_str().filter(|_| built_so)
+        let is_lab_build = folder.join("patches").is_file();
+        folder.file_name()?.to_str().filter(|_| is_lab_build)
     }
 
-    /// What the kernel was built from, for the record: the files beside the executable, as `make
-    /// lab-kernel` leaves them; of the configuration, as of each patch, the beginning of its
-    /// SHA-256. Files that are not there are left out.
+    /// Returns a description of the kernel's build, from the files next to the executable that
+    /// `make lab-kernel` leaves. The configuration, like each patch, is the start of its SHA-256.
+    /// Missing files are left out.
     #[must_use]
-    pub fn described(&self) -> BTreeMap<&'static str, String> {
+    pub fn build_info(&self) -> BTreeMap<&'static str, String> {
         let read = |name: &str| fs::read_to_string(self.path.with_file_name(name)).ok();
         let texts = ["release", "source", "patches"].into_iter();
         let texts = texts.filter_map(|name| Some((name, read(name)?.trim().to_owned())));
@@ -132,26 +136,26 @@ impl LabKernel {
     }
 }
 
-/// The executable of a kernel that was built, by its name in the cache.
-fn kept(name: &Path) -> PathBuf {
+/// Returns the path of a built kernel's executable, by its name in the cache.
+fn cached_kernel(name: &Path) -> PathBuf {
     let kernels = cache("lab-kernel", "PILLION_LAB_KERNEL_CACHE");
     kernels.join(name).join("linux")
 }
 
-/// The processor cores that this process may run on.
+/// Returns the processor cores that this process may run on.
 ///
 /// # Errors
 /// [`EngineError::System`].
 pub fn cores() -> Result<Vec<usize>, EngineError> {
     let allowed = sched_getaffinity(Pid::from_raw(0))
-        .map_err(|errno| EngineError::system("ask for the processor's cores")(errno.into()))?;
+        .map_err(|errno| EngineError::system("query the processor's cores")(errno.into()))?;
     let cores = (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false));
     Ok(cores.collect())
 }
 
-/// Does every piece of work, in their order, as many at a time as there are cores, each on a core
-/// of its own. Returns the results in the order of the work.
-pub fn side_by_side<W: Sync, R: Send>(
+/// Processes all items in order, as many at a time as there are cores, each on its own core.
+/// Returns the results in the order of the items.
+pub fn run_parallel<W: Sync, R: Send>(
     cores: &[usize],
     work: &[W],
     each: impl Fn(usize, &W) -> R + Sync,
@@ -162,18 +166,18 @@ pub fn side_by_side<W: Sync, R: Send>(
         for core in cores.iter().take(work.len()) {
             scope.spawn(|| {
                 loop {
-                    let place = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(piece) = work.get(place) else {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = work.get(index) else {
                         return;
                     };
-                    let result = each(*core, piece);
+                    let result = each(*core, item);
                     let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-                    done.push((place, result));
+                    done.push((index, result));
                 }
             });
         }
     });
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.sort_by_key(|(place, _)| *place);
+    done.sort_by_key(|(index, _)| *index);
     done.into_iter().map(|(_, result)| result).collect()
 }

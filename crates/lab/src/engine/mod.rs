@@ -1,8 +1,8 @@
-//! The virtual engine: programs in a Linux kernel whose time is virtual.
+//! The virtual engine: runs programs in a Linux kernel with virtual time.
 //!
-//! The kernel is User Mode Linux with time travel (`make lab-kernel`): an ordinary process, in
-//! which waiting costs nothing and computing takes no time. What a program sees inside, its
-//! clocks, random numbers and the order of events, follows from its image and the seed alone.
+//! The kernel is User Mode Linux with time travel (`make lab-kernel`): an ordinary process in which
+//! waiting costs nothing and computing takes no time. Clocks, random numbers and the order of
+//! events inside depend only on the image and the seed.
 //!
 //! ```text
 //! host    Machine --image, seed--> kernel           Running <--reports, output--+
@@ -10,13 +10,13 @@
 //!                                    +------------------------------------------+
 //! ```
 //!
-//! [`Image`] is what the kernel finds as its root file system, [`Job`] what it is to run,
-//! [`Machine`] how it is started, [`Running`] the running kernel, and [`run_as_init`] what runs
+//! [`Image`] is the kernel's root file system, and [`Job`] the program to run. A [`Machine`] starts
+//! the kernel, [`RunningKernel`] is the running kernel, and [`run_as_init`] is the first process
 //! inside.
 
 mod error;
 mod image;
-mod inside;
+mod init;
 mod machine;
 mod machines;
 mod protocol;
@@ -25,9 +25,9 @@ mod verify;
 
 pub use error::{EngineError, KernelCrash};
 pub use image::{Image, find_program};
-pub use inside::{is_init, make_place, run_as_init};
-pub use machine::{Console, Machine, Running};
-pub use machines::{LabKernel, Machines, cores, memory_mib, side_by_side};
-pub use protocol::{Ending, Job, RESULTS};
-pub use run::{Failed, HOST_FILE, run_virtually};
+pub use init::{is_init, prepare_guest, run_as_init};
+pub use machine::{Console, Machine, RunningKernel};
+pub use machines::{LabKernel, Machines, cores, memory_mib, run_parallel};
+pub use protocol::{Job, ProgramExit, RESULTS};
+pub use run::{HOST_FILE, RunFailure, run_virtually};
 pub use verify::{Difference, differences, verify};

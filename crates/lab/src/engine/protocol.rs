@@ -1,4 +1,4 @@
-//! The agreement of host and inside: the job, its end, and the connections between them.
+//! The protocol between host and lab kernel: the job, its result, and the connections between them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,40 +6,40 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The folder where a program inside leaves what is to be copied out.
+/// The folder for a program's results; the host receives a copy.
 pub const RESULTS: &str = "/results";
 
-/// The path of the job in the image.
+/// Path of the job in the image.
 pub(super) const JOB_FILE: &str = "/etc/pillion/job.json";
 
-/// A program to be run inside.
+/// A program to run inside the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// The program's name in the image's `/bin`, or its path.
     pub program: String,
     /// The program's arguments.
     pub arguments: Vec<String>,
-    /// The program's environment, beside `PATH`, `HOME` and `LANG`.
+    /// Environment variables in addition to `PATH`, `HOME` and `LANG`.
     pub environment: BTreeMap<String, String>,
-    /// The virtual time after which the program is stopped.
+    /// Virtual time after which the program is killed.
     pub time_limit: Option<Duration>,
 }
 
-/// How a program ended.
+/// How a program exited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ending {
-    /// The program ended by itself, with this exit status.
+pub enum ProgramExit {
+    /// The program exited with this status.
     Exited(i32),
-    /// The program was killed by this signal.
+    /// This signal killed the program.
     Killed(i32),
-    /// The program was stopped, its virtual time being over.
+    /// The program exceeded its virtual time and was killed.
     TimeLimit,
 }
 
-impl Ending {
-    /// The program's exit status, as a shell gives it: 128 + n if signal n ended it, 124 (as
-    /// timeout(1)) where its time was over.
+impl ProgramExit {
+    /// Returns the program's exit status as a shell does: 128 + n after signal n, 124 (as
+    /// timeout(1)) after the time limit.
     #[must_use]
     pub fn status(self) -> u8 {
         match self {
@@ -50,48 +50,48 @@ impl Ending {
     }
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for ProgramExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exited(status) => write!(f, "exit status {status}"),
             Self::Killed(signal) => write!(f, "signal {signal}"),
-            Self::TimeLimit => f.write_str("its limit of virtual time"),
+            Self::TimeLimit => f.write_str("its limit of virtual time was exceeded"),
         }
     }
 }
 
-/// A line from inside to the host.
+/// A message from inside the kernel to the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {
     /// Virtual time since the kernel's start.
-    Reached(Duration),
-    /// The program ended, and its results are outside.
-    Ended(Ending),
-    /// Something other than the program failed, in these words.
+    VirtualTime(Duration),
+    /// The program exited, and its results are on the host.
+    Exited(ProgramExit),
+    /// Something other than the program failed; the text is the error message.
     Failed(String),
 }
 
-// The kernel's connections to the host. Outside, each is an open file with a fixed number, so
-// that nothing of the host's paths shows inside.
+// The kernel's connections to the host. On the host, each is an open file with a fixed number, so
+// that the host's paths are invisible inside.
 
-/// A console that carries data in one direction, from inside to the host. The kernel waits for the
-/// host to take what is written, and no virtual time passes meanwhile.
+/// A console that carries data from inside to the host. The kernel waits until the host has read
+/// the data, and no virtual time passes meanwhile.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Line {
-    /// [`Report`]s, one a line, as JSON.
+pub(super) enum ConsoleLine {
+    /// [`Report`]s as JSON, one per line.
     Reports,
-    /// What the program writes to its standard output.
+    /// The program's standard output.
     Output,
-    /// What the program writes to its standard error.
+    /// The program's standard error.
     Errors,
 }
 
-impl Line {
-    /// All lines, in the order of their devices.
+impl ConsoleLine {
+    /// All consoles, in the order of their devices.
     pub const ALL: [Self; 3] = [Self::Reports, Self::Output, Self::Errors];
 
-    /// The line's device inside.
+    /// Returns the console's device inside.
     pub const fn device(self) -> &'static str {
         match self {
             Self::Reports => "/dev/tty1",
@@ -100,31 +100,31 @@ impl Line {
         }
     }
 
-    /// The kernel's option that joins the line's device to the host's open file.
+    /// Returns the kernel option that connects the console's device with the host's open file.
     pub fn option(self) -> String {
         format!("con{}=null,fd:{}", self as i32 + 1, self.descriptor())
     }
 
-    /// The number of the host's open file for the line.
+    /// Returns the number of the host's open file for the console.
     pub const fn descriptor(self) -> i32 {
-        FIRST + self as i32
+        FIRST_FD + self as i32
     }
 }
 
-const FIRST: i32 = 100;
-/// The open file that is the image, by number.
-pub(super) const IMAGE: i32 = FIRST + 10;
-/// The open folder that the kernel wants for its control socket, by number.
-pub(super) const CONTROL: i32 = FIRST + 11;
-/// The host's open folder for results, by number.
-pub(super) const RESULTS_FOLDER: i32 = FIRST + 12;
-/// The first number of open files that is beyond all of these.
-pub(super) const BEYOND: i32 = FIRST + 20;
+const FIRST_FD: i32 = 100;
+/// Number of the image's open file.
+pub(super) const IMAGE_FD: i32 = FIRST_FD + 10;
+/// Number of the open folder for the kernel's control socket.
+pub(super) const CONTROL_FD: i32 = FIRST_FD + 11;
+/// Number of the host's open folder for results.
+pub(super) const RESULTS_FD: i32 = FIRST_FD + 12;
+/// First number after all of these.
+pub(super) const FIRST_FREE_FD: i32 = FIRST_FD + 20;
 
-/// The host's path of an open file of the kernel's process.
+/// Returns the host's path of an open file of the kernel's process.
 pub(super) fn path(descriptor: i32) -> String {
     format!("/proc/self/fd/{descriptor}")
 }
 
-/// Word on the kernel's command line that says that results are to be brought out.
-pub(super) const WANTED: &str = "pillion.results";
+/// Word on the kernel's command line that enables the copying of results.
+pub(super) const COPY_RESULTS_FLAG: &str = "pillion.results";

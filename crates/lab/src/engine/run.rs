@@ -1,4 +1,4 @@
-//! One run in a lab kernel, its folder, and what is left of it if it fails.
+//! One run in a lab kernel, its folder, and the stored files of a failed run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,27 +13,26 @@ use nix::unistd::gethostname;
 use serde::Serialize;
 use tempfile::{Builder, TempDir};
 
-use super::{Ending, EngineError, Image, Job, Machine, RESULTS};
-use crate::hold::{Held, hold, turn};
-use crate::run::{BROKEN, PART, RUN_FILE, place_of_broken};
+use super::{EngineError, Image, Job, Machine, ProgramExit, RESULTS};
+use crate::lock::{RunLock, lock, lock_parent};
+use crate::run::{FAILED_SUFFIX, PARTIAL_SUFFIX, RUN_FILE, failed_path};
 use crate::settings::experiment::{Engine, Run};
 use crate::{PROGRAM, kernel_release};
 
-/// The path inside of the run's file.
-const INSIDE: &str = "/etc/pillion/run.toml";
-/// The name of the run's folder inside.
-const NAME: &str = "run";
+/// Path of the run's file inside the kernel.
+const GUEST_RUN_FILE: &str = "/etc/pillion/run.toml";
+/// Name of the run's folder inside the kernel.
+const GUEST_RUN_FOLDER: &str = "run";
 
-/// Makes one run of an experiment in a lab kernel, by `pillion-lab run-one` inside; `image` is one
-/// whose init is pillion, of the version `pillion`. The run's files come into `folder`, which must
-/// not be there, and is there only if all is well.
+/// Makes one run of an experiment in a lab kernel, by `pillion-lab run-one` inside. `image` has
+/// pillion, version `pillion`, as init. The run's files go to `folder`, which must not exist; it
+/// exists afterwards only if the run succeeded.
 ///
-/// `reached` is told how far virtual time has come; the run ends without a trace when `stop` is
-/// set.
+/// Calls `on_progress` with the virtual time. Setting `stop` ends the run and leaves no files.
 ///
 /// # Errors
-/// [`Failed`], for the reasons of [`super::Running::wait`], and [`EngineError::Inside`] with the
-/// run's own words where it fails.
+/// [`RunFailure`], for the reasons of [`super::RunningKernel::wait`]. [`EngineError::GuestFailed`]
+/// with the run's own message if the run failed.
 pub fn run_virtually(
     machine: &Machine,
     image: &Image,
@@ -41,59 +40,62 @@ pub fn run_virtually(
     run: &Run,
     folder: &Path,
     stop: &AtomicBool,
-    mut reached: impl FnMut(Duration),
-) -> Result<(), Failed> {
+    mut on_progress: impl FnMut(Duration),
+) -> Result<(), RunFailure> {
     let parent = folder.parent().unwrap_or(Path::new("."));
-    let out =
-        Working::begin(parent).map_err(EngineError::system("make a folder for the results"))?;
+    let out = WorkingFolder::create(parent)
+        .map_err(EngineError::system("make a folder for the results"))?;
     let mut image = image.clone();
-    image.add_text(INSIDE, &run.to_text());
+    image.add_text(GUEST_RUN_FILE, &run.to_text());
     image.set_job(&job(machine));
-    let (begun, clock) = (SystemTime::now(), Instant::now());
-    let words = Words::default();
+    let (started, clock) = (SystemTime::now(), Instant::now());
+    let output = OutputBuffer::default();
     let running = machine.start(
         &image,
         Some(out.path()),
-        Box::new(words.clone()),
-        Box::new(words.clone()),
+        Box::new(output.clone()),
+        Box::new(output.clone()),
     )?;
     let console = running.console();
     let mut virtual_time = Duration::ZERO;
     let ended = running.wait(stop, |time| {
         virtual_time = time;
-        reached(time);
+        on_progress(time);
     });
     let error = match ended {
-        Ok(Ending::Exited(0)) => {
-            let whole = out.path().join(NAME);
-            let facts = HostFacts::gather(machine, pillion, begun, clock.elapsed(), virtual_time);
+        Ok(ProgramExit::Exited(0)) => {
+            let whole = out.path().join(GUEST_RUN_FOLDER);
+            let facts = HostFacts::gather(machine, pillion, started, clock.elapsed(), virtual_time);
             return fs::write(whole.join(HOST_FILE), facts.to_json())
                 .and_then(|()| fs::rename(&whole, folder))
-                .map_err(|error| EngineError::system("keep the run's folder")(error).into());
+                .map_err(|error| EngineError::system("store the run's folder")(error).into());
         }
         Err(EngineError::Stopped) => return Err(EngineError::Stopped.into()),
-        Ok(ending) => EngineError::Inside(words.or(ending)),
+        Ok(ending) => EngineError::GuestFailed(output.last_line_or(ending)),
         Err(error) => error,
     };
-    let left = Left {
-        inside: &out.path().join(NAME),
+    let files = FailedRunFiles {
+        inside: &out.path().join(GUEST_RUN_FOLDER),
         run: &run.to_text(),
         error: &error.to_string(),
         console: &console.text(),
     };
-    let left = Some(left.keep(folder));
-    Err(Failed { error, left })
+    let files = Some(files.store(folder));
+    Err(RunFailure { error, files })
 }
 
-/// The job of pillion itself, to make the run.
+/// Returns pillion's own job: make the run.
 fn job(machine: &Machine) -> Job {
-    let folder = Path::new(RESULTS).join(NAME);
+    let folder = Path::new(RESULTS).join(GUEST_RUN_FOLDER);
     let made_by = Engine::Virtual.to_string();
     let mut arguments = ["run-one", "--engine", &made_by].map(String::from).to_vec();
     if let Some(hash) = machine.kernel.hash() {
         arguments.extend(["--lab-kernel", hash].map(String::from));
     }
-    arguments.extend([INSIDE.to_owned(), folder.to_string_lossy().into_owned()]);
+    arguments.extend([
+        GUEST_RUN_FILE.to_owned(),
+        folder.to_string_lossy().into_owned(),
+    ]);
     Job {
         program: "/init".to_owned(),
         arguments,
@@ -101,32 +103,33 @@ fn job(machine: &Machine) -> Job {
     }
 }
 
-/// What a program wrote to one of its outputs.
+/// Output of a program.
 #[derive(Debug, Clone, Default)]
-struct Words(Arc<Mutex<Vec<u8>>>);
+struct OutputBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Words {
-    /// The program's last words, or how it ended.
-    fn or(&self, ending: Ending) -> String {
-        let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let words = String::from_utf8_lossy(&words);
-        let last = words.lines().rev().find(|line| !line.trim().is_empty());
+impl OutputBuffer {
+    /// Returns the program's last line of output, or its exit status.
+    fn last_line_or(&self, ending: ProgramExit) -> String {
+        let output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let output = String::from_utf8_lossy(&output);
+        let last = output.lines().rev().find(|line| !line.trim().is_empty());
         last.map_or_else(
             || ending.to_string(),
             |line| {
                 let reason = line
                     .strip_prefix(PROGRAM)
-                    .and_then(|it| it.strip_prefix(": "));
+                    .and_then(|it| it.strip_prefix(": "))
+                    .map(|it| it.strip_prefix("error: ").unwrap_or(it));
                 reason.unwrap_or(line).to_owned()
             },
         )
     }
 }
 
-impl Write for Words {
+impl Write for OutputBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        words.extend(bytes);
+        let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        output.extend(bytes);
         Ok(bytes.len())
     }
 
@@ -135,22 +138,21 @@ impl Write for Words {
     }
 }
 
-/// The file of a run's folder that tells of the host that it was made on: the only one in which
-/// two runs may differ.
+/// The file with facts about the host of a run: the only file in which two equal runs may differ.
 pub const HOST_FILE: &str = "host.json";
 
-/// Where and how a run was made.
+/// Host, versions and times of a run.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct HostFacts {
     /// pillion's version, with its commit.
     pillion: String,
-    /// When the run began, in seconds since 1970.
-    begun: u64,
-    /// Real time that the run took, in seconds.
+    /// Start of the run, in seconds since 1970.
+    started_at_s: u64,
+    /// Real time of the run, in seconds.
     real_s: f64,
     /// Virtual time from the kernel's start to its last report, in seconds.
     virtual_s: f64,
-    /// Virtual seconds for each real second.
+    /// Virtual seconds per real second.
     speed: f64,
     /// The release of the host's kernel.
     host_kernel: String,
@@ -158,7 +160,7 @@ pub(super) struct HostFacts {
     processor: String,
     /// Memory of the lab kernel in MiB.
     memory_mib: u32,
-    /// The lab kernel: its release, source, patches and configuration, as it was built.
+    /// The lab kernel's build: its release, source, patches and configuration.
     lab_kernel: BTreeMap<&'static str, String>,
 }
 
@@ -166,22 +168,22 @@ impl HostFacts {
     fn gather(
         machine: &Machine,
         pillion: &str,
-        begun: SystemTime,
+        started: SystemTime,
         real: Duration,
         virtual_time: Duration,
     ) -> Self {
-        let since = begun.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = started.duration_since(UNIX_EPOCH).unwrap_or_default();
         let (real_s, virtual_s) = (real.as_secs_f64(), virtual_time.as_secs_f64());
         Self {
             pillion: pillion.to_owned(),
-            begun: since.as_secs(),
+            started_at_s: since.as_secs(),
             real_s,
             virtual_s,
             speed: virtual_s / real_s,
             host_kernel: kernel_release(),
             processor: processor(),
             memory_mib: machine.memory_mib,
-            lab_kernel: machine.kernel.described(),
+            lab_kernel: machine.kernel.build_info(),
         }
     }
 
@@ -197,40 +199,40 @@ fn processor() -> String {
     name.map_or_else(String::new, |(_, name)| name.to_owned())
 }
 
-/// Why a run was not made, and what there is of it.
+/// Reason of a failed run, and its stored files.
 #[derive(Debug, thiserror::Error)]
-pub struct Failed {
-    /// Why the run was not made.
+pub struct RunFailure {
+    /// Reason of the failure.
     #[source]
     pub error: EngineError,
-    /// The folder with what there is of the run; none if there is nothing.
-    pub left: Option<io::Result<PathBuf>>,
+    /// The folder with the failed run's files; `None` if there are none.
+    pub files: Option<io::Result<PathBuf>>,
 }
 
-impl fmt::Display for Failed {
+impl fmt::Display for RunFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.left {
+        match &self.files {
             Some(Ok(folder)) => {
-                write!(f, "{}; what is left is in {}", self.error, folder.display())
+                write!(f, "{}; see {} for its files", self.error, folder.display())
             }
-            Some(Err(lost)) => write!(f, "{}; what is left cannot be kept: {lost}", self.error),
+            Some(Err(lost)) => write!(f, "{}; its files could not be stored: {lost}", self.error),
             None => self.error.fmt(f),
         }
     }
 }
 
-impl From<EngineError> for Failed {
+impl From<EngineError> for RunFailure {
     fn from(error: EngineError) -> Self {
-        Self { error, left: None }
+        Self { error, files: None }
     }
 }
 
-/// The file of a broken run's folder that holds all that its kernel said.
+/// File of a failed run's folder with all messages of its kernel.
 const CONSOLE_FILE: &str = "console.txt";
 
-/// What there is of a run that failed.
-pub(super) struct Left<'a> {
-    /// The folder inside that the run is in, if there is one, but for the end of its name.
+/// Files of a failed run.
+pub(super) struct FailedRunFiles<'a> {
+    /// The run's folder inside, if it exists, without the suffix of its name.
     pub inside: &'a Path,
     /// The run's file, with its seed.
     pub run: &'a str,
@@ -238,10 +240,12 @@ pub(super) struct Left<'a> {
     pub console: &'a str,
 }
 
-impl Left<'_> {
-    /// Keeps what there is of the run in a folder beside `folder`, which is for the whole run.
-    pub fn keep(&self, folder: &Path) -> io::Result<PathBuf> {
-        let [broken, part] = [BROKEN, PART].map(|state| beside(self.inside, state));
+impl FailedRunFiles<'_> {
+    /// Moves the files of the failed run to a folder next to `folder`, which is reserved for a
+    /// complete run.
+    pub fn store(&self, folder: &Path) -> io::Result<PathBuf> {
+        let [broken, part] =
+            [FAILED_SUFFIX, PARTIAL_SUFFIX].map(|state| with_suffix(self.inside, state));
         let there = [&*broken, &*part, self.inside];
         let inside = match there.into_iter().find(|folder| folder.is_dir()) {
             Some(there) => there,
@@ -251,44 +255,44 @@ impl Left<'_> {
             }
         };
         fs::write(inside.join(CONSOLE_FILE), self.console)?;
-        // The run itself has written these, unless its kernel broke down.
-        for (file, text) in [(RUN_FILE, self.run), (BROKEN, self.error)] {
+        // The run itself has written these files, unless its kernel crashed.
+        for (file, text) in [(RUN_FILE, self.run), (FAILED_SUFFIX, self.error)] {
             let file = inside.join(file);
             if !file.exists() {
                 fs::write(file, format!("{}\n", text.trim_end()))?;
             }
         }
-        let kept = place_of_broken(folder);
-        fs::rename(inside, &kept)?;
-        Ok(kept)
+        let stored = failed_path(folder);
+        fs::rename(inside, &stored)?;
+        Ok(stored)
     }
 }
 
-fn beside(folder: &Path, state: &str) -> PathBuf {
+fn with_suffix(folder: &Path, state: &str) -> PathBuf {
     PathBuf::from(format!("{}.{state}", folder.display()))
 }
 
-// The folder that a kernel writes a run's results to, until they have their own.
+// The folder for a kernel's results, until they move to their own folder.
 
-/// A folder that is this process's as long as this lives, and removed then.
-pub(super) struct Working {
+/// A folder that this value owns and removes when it is dropped.
+pub(super) struct WorkingFolder {
     folder: TempDir,
-    _held: Held,
+    _lock: RunLock,
 }
 
-impl Working {
-    /// Makes one in a folder, and removes what processes of this host left there that were killed.
-    pub fn begin(parent: &Path) -> io::Result<Self> {
-        // Locks may hold on one host alone, and others may share the folder.
+impl WorkingFolder {
+    /// Creates a folder below `parent`, and removes folders of killed processes of this host.
+    pub fn create(parent: &Path) -> io::Result<Self> {
+        // Locks may only work on one host, and other hosts may share the folder.
         let host = gethostname().unwrap_or_default();
         let prefix = format!(".run-{}-", host.to_string_lossy());
-        let turn = turn(parent)?;
-        if turn.is_some() {
-            remove_left(parent, &prefix);
+        let lock_parent = lock_parent(parent)?;
+        if lock_parent.is_some() {
+            remove_stale(parent, &prefix);
         }
         let folder = Builder::new().prefix(&prefix).tempdir_in(parent)?;
-        let _held = hold(folder.path())?;
-        Ok(Self { folder, _held })
+        let _lock = lock(folder.path())?;
+        Ok(Self { folder, _lock })
     }
 
     pub fn path(&self) -> &Path {
@@ -296,14 +300,14 @@ impl Working {
     }
 }
 
-/// What cannot be removed stays.
-fn remove_left(parent: &Path, prefix: &str) {
+/// Removes stale folders; ignores errors.
+fn remove_stale(parent: &Path, prefix: &str) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let named = |name: &str| name.starts_with(prefix);
-    for entry in entries.filter(|it| it.file_name().to_str().is_some_and(named)) {
+    let has_prefix = |name: &str| name.starts_with(prefix);
+    for entry in entries.filter(|it| it.file_name().to_str().is_some_and(has_prefix)) {
         let path = entry.path();
-        let held = hold(&path);
-        if held.is_ok_and(|held| held.is_some()) {
+        let lock = lock(&path);
+        if lock.is_ok_and(|lock| lock.is_some()) {
             let _ = fs::remove_dir_all(&path);
         }
     }
@@ -313,23 +317,24 @@ fn remove_left(parent: &Path, prefix: &str) {
 mod tests {
     use super::*;
 
-    /// Says what is kept of a run whose folder inside has the name's end `state`, with these files.
-    fn kept(state: &str, files: &[(&str, &str)]) -> impl Fn(&str) -> String {
+    /// Stores a failed run whose folder inside has the suffix `state` and these files. Returns a
+    /// function that reads a stored file.
+    fn stored(state: &str, files: &[(&str, &str)]) -> impl Fn(&str) -> String {
         let store = tempfile::tempdir().unwrap();
         let inside = store.path().join(".run-1/run");
         fs::create_dir(store.path().join(".run-1")).unwrap();
         for (file, text) in files {
-            let folder = beside(&inside, state);
+            let folder = with_suffix(&inside, state);
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join(file), text).unwrap();
         }
-        let left = Left {
+        let files = FailedRunFiles {
             inside: &inside,
             run: "seed = 7\n",
             error: "the lab kernel ended",
             console: "[    0.0] Linux\n",
         };
-        let folder = left.keep(&store.path().join("bundled")).unwrap();
+        let folder = files.store(&store.path().join("bundled")).unwrap();
         assert_eq!(folder, store.path().join("bundled.broken"));
         move |file| {
             let _store = &store;
@@ -338,47 +343,47 @@ mod tests {
     }
 
     #[test]
-    fn of_a_kernel_that_died_at_once_there_are_its_console_and_the_run() {
-        let text = kept(PART, &[]);
+    fn early_crash_stores_console_and_run() {
+        let text = stored(PARTIAL_SUFFIX, &[]);
         assert_eq!(text(CONSOLE_FILE), "[    0.0] Linux\n");
         assert_eq!(text(RUN_FILE), "seed = 7\n");
-        assert_eq!(text(BROKEN), "the lab kernel ended\n");
+        assert_eq!(text(FAILED_SUFFIX), "the lab kernel ended\n");
     }
 
     #[test]
-    fn of_one_that_died_later_there_is_the_run_as_far_as_it_came() {
-        let text = kept(PART, &[("sender.pcap", "packets")]);
+    fn late_crash_stores_partial_run() {
+        let text = stored(PARTIAL_SUFFIX, &[("sender.pcap", "packets")]);
         assert_eq!(text("sender.pcap"), "packets");
-        assert_eq!(text(BROKEN), "the lab kernel ended\n");
+        assert_eq!(text(FAILED_SUFFIX), "the lab kernel ended\n");
     }
 
     #[test]
-    fn of_each_failure_is_kept_what_there_is() {
+    fn repeated_failures_store_latest_files() {
         let store = tempfile::tempdir().unwrap();
-        let keep = |error: &str| {
+        let store_failure = |error: &str| {
             let inside = store.path().join(".run-1/run");
             fs::create_dir_all(store.path().join(".run-1")).unwrap();
-            let left = Left {
+            let files = FailedRunFiles {
                 inside: &inside,
                 run: "seed = 7\n",
                 error,
                 console: "",
             };
-            let folder = left.keep(&store.path().join("plain,loss=0.5")).unwrap();
-            fs::read_to_string(folder.join(BROKEN)).unwrap()
+            let folder = files.store(&store.path().join("plain,loss=0.5")).unwrap();
+            fs::read_to_string(folder.join(FAILED_SUFFIX)).unwrap()
         };
         for error in ["no such sysctl\n", "the lab kernel ended\n", "again\n"] {
-            assert_eq!(keep(error), error);
+            assert_eq!(store_failure(error), error);
         }
     }
 
     #[test]
-    fn a_run_that_said_itself_why_it_failed_is_believed() {
-        let text = kept(
-            BROKEN,
-            &[(BROKEN, "no such sysctl\n"), (RUN_FILE, "its own\n")],
+    fn run_error_file_is_not_overwritten() {
+        let text = stored(
+            FAILED_SUFFIX,
+            &[(FAILED_SUFFIX, "no such sysctl\n"), (RUN_FILE, "its own\n")],
         );
-        assert_eq!(text(BROKEN), "no such sysctl\n");
+        assert_eq!(text(FAILED_SUFFIX), "no such sysctl\n");
         assert_eq!(text(RUN_FILE), "its own\n");
         assert_eq!(text(CONSOLE_FILE), "[    0.0] Linux\n");
     }
@@ -388,20 +393,20 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_goes_and_what_another_writes_to_stays() {
+    fn stale_folder_is_removed_and_used_one_remains() {
         let parent = tempfile::tempdir().unwrap();
-        let begin = || Working::begin(parent.path()).unwrap();
-        let killed = begin();
+        let create = || WorkingFolder::create(parent.path()).unwrap();
+        let killed = create();
         fs::write(killed.path().join("sender.pcap"), "packets").unwrap();
-        // Its locks end with a process.
-        let Working { folder, _held } = killed;
-        let left = folder.keep();
-        drop(_held);
+        // The kernel releases a process's locks when the process exits.
+        let WorkingFolder { folder, _lock } = killed;
+        let files = folder.keep();
+        drop(_lock);
         let others = parent.path().join(".run-other.host-1");
         fs::create_dir(&others).unwrap();
-        let first = begin();
-        assert!(!left.exists());
-        let second = begin();
+        let first = create();
+        assert!(!files.exists());
+        let second = create();
         assert!(first.path().exists() && second.path().exists() && others.exists());
         drop((first, second));
         assert_eq!(inside(parent.path()), 1);

@@ -1,4 +1,4 @@
-//! A run made again, and its differences to the first.
+//! Repeats a run and compares it with the first one.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -11,12 +11,12 @@ use super::{EngineError, HOST_FILE, Image, Machine, run_virtually};
 use crate::run::RUN_FILE;
 use crate::settings::experiment::Run;
 
-/// Makes a run again, as [`run_virtually`] does, and finds the differences to the folder
-/// that is there: but in what tells of the host, and in the run's own file, which may say the same
-/// in other words.
+/// Repeats a run, as [`run_virtually`] does, and compares it with the existing folder. Ignores the
+/// facts about the host, and the run's own file, whose text may differ without a difference in
+/// meaning.
 ///
 /// # Errors
-/// As [`run_virtually`]; [`EngineError::System`] where a file cannot be read.
+/// As [`run_virtually`]; [`EngineError::System`] if a file cannot be read.
 pub fn verify(
     machine: &Machine,
     image: &Image,
@@ -24,65 +24,66 @@ pub fn verify(
     run: &Run,
     folder: &Path,
     stop: &AtomicBool,
-    reached: impl FnMut(Duration),
+    on_progress: impl FnMut(Duration),
 ) -> Result<Vec<Difference>, EngineError> {
-    let beside = tempfile::tempdir().map_err(EngineError::system("make a temporary folder"))?;
-    let again = beside.path().join("again");
-    run_virtually(machine, image, pillion, run, &again, stop, reached)
+    let scratch = tempfile::tempdir().map_err(EngineError::system("make a temporary folder"))?;
+    let rerun = scratch.path().join("again");
+    run_virtually(machine, image, pillion, run, &rerun, stop, on_progress)
         .map_err(|failed| failed.error)?;
-    differences(folder, &again, &[HOST_FILE, RUN_FILE])
+    differences(folder, &rerun, &[HOST_FILE, RUN_FILE])
         .map_err(EngineError::system("compare the runs"))
 }
 
-/// How two folders differ.
+/// A difference between two folders.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Difference {
-    /// A file is in one of them alone.
-    #[error("{} is in one of them alone", .0.display())]
+    /// A file exists in only one folder.
+    #[error("{} exists in only one of them", .0.display())]
     OnlyInOne(PathBuf),
-    /// Two files differ from this byte on, counted from 0.
-    #[error("{} differs from byte {at} on", file.display())]
+    /// Two files differ from this byte, counted from 0.
+    #[error("{} differs from byte {at}", file.display())]
     Content {
         /// The file that differs, within the folders.
         file: PathBuf,
-        /// The first byte that differs, counted from 0.
+        /// The first differing byte, counted from 0.
         at: u64,
     },
 }
 
-/// Finds all files in which two folders differ, in the order of their names; `except` left out.
+/// Returns all files that differ between two folders, in the order of their names, without
+/// `except`.
 ///
 /// # Errors
-/// The system's, of reading the folders and files.
+/// Errors of reading the folders and files.
 pub fn differences(one: &Path, other: &Path, except: &[&str]) -> io::Result<Vec<Difference>> {
     let (here, there) = (files(one, except)?, files(other, except)?);
-    let mut found = Vec::new();
+    let mut result = Vec::new();
     for file in here.union(&there) {
         if !(here.contains(file) && there.contains(file)) {
-            found.push(Difference::OnlyInOne(file.clone()));
+            result.push(Difference::OnlyInOne(file.clone()));
         } else if let Some(at) = first_byte(&one.join(file), &other.join(file))? {
             let file = file.clone();
-            found.push(Difference::Content { file, at });
+            result.push(Difference::Content { file, at });
         }
     }
-    Ok(found)
+    Ok(result)
 }
 
 fn files(folder: &Path, except: &[&str]) -> io::Result<BTreeSet<PathBuf>> {
-    let mut found = BTreeSet::new();
-    let mut open = Vec::from([PathBuf::new()]);
-    while let Some(inner) = open.pop() {
+    let mut result = BTreeSet::new();
+    let mut pending = Vec::from([PathBuf::new()]);
+    while let Some(inner) = pending.pop() {
         for entry in fs::read_dir(folder.join(&inner))? {
             let entry = entry?;
             let path = inner.join(entry.file_name());
             if entry.file_type()?.is_dir() {
-                open.push(path);
+                pending.push(path);
             } else if !except.iter().any(|name| path == Path::new(name)) {
-                found.insert(path);
+                result.insert(path);
             }
         }
     }
-    Ok(found)
+    Ok(result)
 }
 
 fn first_byte(one: &Path, other: &Path) -> io::Result<Option<u64>> {
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_differences_are_named_and_excepted_files_are_not_looked_at() {
+    fn all_differences_are_listed_without_excluded_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         for (side, last) in [("a", "1"), ("b", "2")] {
@@ -127,6 +128,6 @@ mod tests {
         fs::write(path("b/inner/z"), "lone").unwrap();
         assert_eq!(compare(), [alone, content(3)]);
         let line = content(3).to_string();
-        assert_eq!(line, "inner/z differs from byte 3 on");
+        assert_eq!(line, "inner/z differs from byte 3");
     }
 }

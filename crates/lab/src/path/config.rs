@@ -1,19 +1,19 @@
-//! What a path does to the frames of each direction.
+//! Configuration of both directions of a path.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::path::delay::FARTHEST;
+use crate::path::delay::MAX_DEVIATIONS;
 use crate::path::{Loss, PathError};
 
-/// The longest delay a direction may have.
+/// Maximum delay of a direction.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
-/// The longest queue a direction may have, in packets.
+/// Maximum queue length of a direction, in packets.
 const MAX_QUEUE: usize = 65_536;
 
-/// A path: both directions and the seed of what is left to chance.
+/// A path: both directions, and the seed of their random events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathConfig {
@@ -21,9 +21,9 @@ pub struct PathConfig {
     pub forward: Direction,
     /// From the second device to the first: the direction of the acknowledgements.
     pub backward: Direction,
-    /// Seed of losses, jitter and disorder. Each direction draws each of these from a generator of
-    /// its own: losses and disorder for every frame that chance applies to, so the n-th such frame
-    /// meets the same fate in every run; jitter for times, counted from the first frame on.
+    /// Seed of losses, jitter and disorder. Each direction has its own generator for each of them.
+    /// Losses and disorder use one random number per IP packet, so the n-th packet has the same
+    /// disposition in every run. Jitter depends on the time since the first frame.
     pub seed: u64,
 }
 
@@ -34,10 +34,10 @@ pub struct Direction {
     /// Delay after the queue, 0 to 60 s. Serialised as `delay_ms`, in milliseconds.
     #[serde(rename = "delay_ms", with = "milliseconds")]
     pub delay: Duration,
-    /// Standard deviation of the delay, 0 to a quarter of the shortest delay of the direction. The
-    /// delay varies with time, as a normal distribution does, by no more than four standard
-    /// deviations around its mean, and so slowly that packets keep their order: packets at the same
-    /// time have the same, those 18 standard deviations apart have nothing in common. Serialised as
+    /// Standard deviation of the delay, 0 to a quarter of the direction's shortest delay. The delay
+    /// varies with time and has a normal distribution, limited to four standard deviations around
+    /// its mean. It varies so slowly that packets stay in order. Packets at the same time have
+    /// equal delays; packets 18 standard deviations apart have independent ones. Serialised as
     /// `jitter_ms`, in milliseconds.
     #[serde(
         rename = "jitter_ms",
@@ -46,39 +46,39 @@ pub struct Direction {
         skip_serializing_if = "Duration::is_zero"
     )]
     pub jitter: Duration,
-    /// What packets of single ports meet in place of `delay`, `jitter` and `loss`. Order is kept
-    /// among the packets of each of these ports, and among the others.
+    /// Values for packets of single ports, instead of `delay`, `jitter` and `loss`. Packets of each
+    /// such port stay in order, and so do all other packets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub own: Vec<Own>,
-    /// Rate of the link in bits of Ethernet frames per second, at least 1; without one the link
-    /// takes no time and nothing ever waits.
+    pub own: Vec<PortOverride>,
+    /// Rate of the link in bits of Ethernet frames per second, at least 1. `None` for an unlimited
+    /// rate, at which no packet waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<u64>,
-    /// Packets that may wait for the link, 1 to 65,536. The packet being sent does not count.
+    /// Maximum packets that wait for the link, 1 to 65,536, without the packet in transmission.
     pub queue_packets: usize,
-    /// Which packets are lost behind the queue.
+    /// Packets lost after the queue.
     ///
-    /// Loss applies to IP packets alone. ARP, IPv6 neighbour and router discovery and every other
-    /// IPv6 packet to a link-local multicast group pass: the kernel sends them at moments of its
-    /// own, so they would shift the losses of the packets under study.
+    /// Only IP packets can be lost. ARP, IPv6 neighbour and router discovery and every other IPv6
+    /// packet to a link-local multicast group pass. The kernel sends them at unpredictable times,
+    /// so they would shift the losses of the studied packets.
     pub loss: Loss,
-    /// What disturbs the order; without it, order is kept.
+    /// Reordering and duplication; `None` for neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disorder: Option<Disorder>,
 }
 
-/// What the packets of one port meet.
+/// Values for the packets of one port.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Own {
-    /// Where TCP segments or UDP datagrams go to; or else where they come from.
+pub struct PortOverride {
+    /// The port that TCP segments or UDP datagrams go to; if that has no values, the port that they
+    /// come from.
     pub port: u16,
     /// Delay after the queue, 0 to 60 s. Serialised as `delay_ms`, in milliseconds.
     #[serde(rename = "delay_ms", with = "milliseconds")]
     pub delay: Duration,
-    /// Standard deviation of the delay, 0 to a quarter of it, which varies apart from that of other
-    /// packets; `None` for the direction's, with which it varies together. Serialised as
-    /// `jitter_ms`, in milliseconds.
+    /// Standard deviation of the delay, 0 to a quarter of it, independent of other packets. `None`
+    /// for the direction's jitter. Serialised as `jitter_ms`, in milliseconds.
     #[serde(
         rename = "jitter_ms",
         with = "some_milliseconds",
@@ -86,14 +86,13 @@ pub struct Own {
         skip_serializing_if = "Option::is_none"
     )]
     pub jitter: Option<Duration>,
-    /// Which of the packets are lost, apart from others; `None` where the direction's `loss` takes
-    /// them as well.
+    /// Losses of these packets, independent of others; `None` for the direction's `loss`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
 }
 
-impl Own {
-    /// A delay of the port's own, and nothing else.
+impl PortOverride {
+    /// Creates an override with only a delay.
     #[must_use]
     pub fn delayed(port: u16, delay: Duration) -> Self {
         Self {
@@ -105,25 +104,25 @@ impl Own {
     }
 }
 
-/// Packets that arrive late or twice, of those that loss applies to and spares.
+/// Reordering and duplication of the packets that are not lost.
 ///
-/// A number drawn for each decides whether it is held back, doubled or neither; losses and the
-/// other direction are not affected by it.
+/// One random number per packet decides whether it is delayed, duplicated or neither. Losses and
+/// the other direction do not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Disorder {
-    /// Probability, 0 to 1, that a packet is held back, so that those behind it overtake it.
+    /// Probability, 0 to 1, that a packet is delayed and later ones overtake it.
     pub reorder: f64,
     /// Probability, 0 to 1, that a packet arrives twice; with `reorder` at most 1.
     pub duplicate: f64,
-    /// By how much longer than the delay a packet or the copy of one is held back, 0 to 60 s.
-    /// Serialised as `late_ms`, in milliseconds.
+    /// Additional delay of a reordered packet or of a copy, 0 to 60 s. Serialised as `late_ms`, in
+    /// milliseconds.
     #[serde(rename = "late_ms", with = "milliseconds")]
     pub late: Duration,
 }
 
 impl PathConfig {
-    /// Checks every field against its range; the error names the first field outside it.
+    /// Checks every field against its range. The error names the first invalid field.
     pub fn validate(&self) -> Result<(), PathError> {
         self.forward.validate("forward")?;
         self.backward.validate("backward")
@@ -131,7 +130,7 @@ impl PathConfig {
 }
 
 impl Direction {
-    /// A direction that delays, and does nothing else.
+    /// Creates a direction with only a delay.
     #[must_use]
     pub fn delayed(delay: Duration) -> Self {
         Self {
@@ -139,7 +138,7 @@ impl Direction {
             jitter: Duration::ZERO,
             own: Vec::new(),
             rate_bps: None,
-            // Without a rate none waits.
+            // Without a rate, no packet waits.
             queue_packets: 1,
             loss: Loss::Uniform(0.0),
             disorder: None,
@@ -168,7 +167,7 @@ impl Direction {
         let own = self.own.iter().map(|own| (own.delay, own.jitter));
         let mut varying = own.chain([(self.delay, None)]);
         if let Some((_, own)) = varying
-            .find(|(delay, own)| own.unwrap_or(self.jitter).saturating_mul(FARTHEST) > *delay)
+            .find(|(delay, own)| own.unwrap_or(self.jitter).saturating_mul(MAX_DEVIATIONS) > *delay)
         {
             let (field, jitter, range) = match own {
                 Some(own) => ("own.jitter", own, "at most a quarter of its port's delay"),
@@ -187,7 +186,9 @@ impl Direction {
             return out_of_range("queue_packets", value, "1 to 65536");
         }
         let losses = self.own.iter().filter_map(|own| own.loss.as_ref());
-        if let Some((field, value, range)) = losses.chain([&self.loss]).find_map(Loss::mistake) {
+        if let Some((field, value, range)) =
+            losses.chain([&self.loss]).find_map(Loss::invalid_parameter)
+        {
             return out_of_range(field, value, range);
         }
         let Some(disorder) = self.disorder else {
@@ -212,7 +213,7 @@ impl Direction {
     }
 }
 
-/// Durations as numbers of milliseconds, the unit people use for delays.
+/// Durations as numbers of milliseconds, the usual unit of delays.
 mod milliseconds {
     use std::time::Duration;
 
@@ -225,11 +226,11 @@ mod milliseconds {
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         let ms = f64::deserialize(deserializer)?;
         Duration::try_from_secs_f64(ms / 1e3)
-            .map_err(|_| D::Error::custom(format!("a delay is {ms} ms; it must be 0 to 60000")))
+            .map_err(|_| D::Error::custom(format!("invalid delay {ms} ms: expected 0 to 60000")))
     }
 }
 
-/// Durations that there may be none of, as numbers of milliseconds.
+/// Optional durations as numbers of milliseconds.
 mod some_milliseconds {
     use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! When packets are due behind the link: delay, jitter, and delays of single ports.
+//! Due times of packets after the link: delay, jitter, and delays of single ports.
 
 use std::f64::consts::FRAC_PI_2;
 use std::time::{Duration, Instant};
@@ -8,45 +8,45 @@ use rand_distr::StandardNormal;
 use rand_pcg::Pcg64;
 
 use crate::path::packet::ByPort;
-use crate::path::{Direction, Obtained};
+use crate::path::{Direction, JitterStats};
 
 /// The delays of the frames of one direction.
 pub(crate) struct Delays {
     common: Delay,
-    own: ByPort<OwnDelay>,
+    own: ByPort<PortDelay>,
     jitter: Option<Jitter>,
 }
 
-/// The delay of a port, and how it varies, if not with that of other packets.
-struct OwnDelay {
+/// The delay of a port, and its own jitter if it has one.
+struct PortDelay {
     delay: Delay,
     jitter: Option<Option<Jitter>>,
 }
 
-/// A delay, and when the last packet that has it is due: none behind it overtakes it, not even by
-/// what rounding to nanoseconds takes off.
+/// A delay, and the due time of the last packet with it. No later packet overtakes that one, not
+/// even by rounding to nanoseconds.
 struct Delay {
     time: Duration,
     last: Option<Instant>,
 }
 
-/// When a frame is due.
+/// Due time of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Due {
+pub(crate) struct DueTime {
     pub at: Instant,
-    /// When it would be due if its delay did not vary.
-    pub steady: Instant,
+    /// Due time without jitter.
+    pub without_jitter: Instant,
 }
 
 impl Delays {
-    /// The delays of a direction, with the next generators from `source`: one for all, and one for
-    /// each port whose delay varies apart.
+    /// Creates the delays of a direction, with the next generators from `source`: one for all
+    /// packets, and one for each port with its own jitter.
     pub fn new(source: &mut Pcg64, direction: &Direction) -> Self {
         let jitter = Jitter::new(source, direction.jitter);
         let own = direction.own.iter().map(|own| {
             let jitter = own.jitter.map(|sd| Jitter::new(source, sd));
             let delay = Delay::of(own.delay);
-            (own.port, OwnDelay { delay, jitter })
+            (own.port, PortDelay { delay, jitter })
         });
         Self {
             common: Delay::of(direction.delay),
@@ -55,8 +55,8 @@ impl Delays {
         }
     }
 
-    /// When a frame that has left the link, after those before it, is due.
-    pub fn due(&mut self, departure: Instant, frame: &[u8]) -> Due {
+    /// Returns the due time of a frame that has left the link; frames come in order.
+    pub fn due(&mut self, departure: Instant, frame: &[u8]) -> DueTime {
         let common = self.jitter.as_mut().map_or(0.0, |it| it.at(departure));
         let (delay, jitter) = match self.own.of(frame) {
             Some(own) => (&mut own.delay, own.jitter.as_mut()),
@@ -74,9 +74,9 @@ impl Delays {
         let at = departure + time;
         let at = delay.last.map_or(at, |last| last.max(at));
         delay.last = Some(at);
-        Due {
+        DueTime {
             at,
-            steady: departure + delay.time,
+            without_jitter: departure + delay.time,
         }
     }
 }
@@ -87,51 +87,51 @@ impl Delay {
     }
 }
 
-impl Due {
-    /// The frame's time, so much later.
+impl DueTime {
+    /// Returns the due time delayed by `by`.
     pub fn later(self, by: Duration) -> Self {
         Self {
             at: self.at + by,
-            steady: self.steady + by,
+            without_jitter: self.without_jitter + by,
         }
     }
 }
 
-// How the delay of a direction varies with time.
+// Variation of a direction's delay with time.
 
-/// Standard deviations beyond which the delay does not go, as in netem's table.
-pub(crate) const FARTHEST: u32 = 4;
+/// Maximum deviation of the delay, in standard deviations, as in netem's table.
+pub(crate) const MAX_DEVIATIONS: u32 = 4;
 
-/// Time between two independent values, in standard deviations. Between two of `FARTHEST` the delay
-/// falls by no more than π/2 · √2 · `FARTHEST` = 8.9 in this time: less than one second a second,
-/// so that no packet overtakes another.
-const STEP: f64 = 9.0;
+/// Time between two independent values, in standard deviations. Between two values at the limit,
+/// the delay falls by at most π/2 · √2 · `MAX_DEVIATIONS` = 8.9 in this time. That is less than one
+/// second per second, so no packet overtakes another.
+const INTERVAL_DEVIATIONS: f64 = 9.0;
 
-/// A stationary process of mean 0: independent normal values at equal distances of time, and
-/// between two neighbours `a` and `b` the value a cos φ + b sin φ, where φ grows from 0 to π/2.
-/// For cos² + sin² = 1 it has the same normal distribution at every time.
+/// A stationary process with mean 0. It has independent normal values at equal intervals of time.
+/// Between two neighbours `a` and `b`, the value is a cos φ + b sin φ, and φ grows from 0 to π/2.
+/// Because cos² + sin² = 1, it has the same normal distribution at every time.
 pub(crate) struct Jitter {
     /// Standard deviation, in seconds; not 0.
     sd: f64,
-    /// How far the first packet is in its interval, 0 to 1.
+    /// Position of the first packet in its interval, 0 to 1.
     phase: f64,
     generator: Pcg64,
     interval: Option<Interval>,
 }
 
-/// The time between two of the independent values.
+/// The time between two neighbouring independent values.
 struct Interval {
-    /// When the first packet came.
+    /// Time of the first packet.
     origin: Instant,
-    /// How many went before.
+    /// Number of earlier intervals.
     number: u64,
     /// The values at both ends, in standard deviations.
     ends: [f64; 2],
 }
 
 impl Jitter {
-    /// Jitter with this standard deviation, with the next generator from `source`; `None` where it
-    /// is 0.
+    /// Creates jitter with this standard deviation and the next generator from `source`. Returns
+    /// `None` if the deviation is 0.
     pub fn new(source: &mut Pcg64, sd: Duration) -> Option<Self> {
         let mut generator = Pcg64::from_rng(source);
         let phase = generator.random();
@@ -143,15 +143,15 @@ impl Jitter {
         })
     }
 
-    /// By how much longer than its delay a packet takes now, in seconds. Times do not go back.
+    /// Returns the additional delay of a packet, in seconds. `now` must not decrease.
     pub fn at(&mut self, now: Instant) -> f64 {
         let origin = self.interval.as_ref().map_or(now, |it| it.origin);
-        let intervals = (now - origin).as_secs_f64() / (STEP * self.sd) + self.phase;
+        let intervals = (now - origin).as_secs_f64() / (INTERVAL_DEVIATIONS * self.sd) + self.phase;
         let number = intervals as u64;
         let ends = match &self.interval {
             Some(same) if same.number == number => same.ends,
-            Some(last) if last.number + 1 == number => [last.ends[1], self.draw()],
-            _ => [self.draw(), self.draw()],
+            Some(last) if last.number + 1 == number => [last.ends[1], self.sample()],
+            _ => [self.sample(), self.sample()],
         };
         self.interval = Some(Interval {
             origin,
@@ -159,36 +159,40 @@ impl Jitter {
             ends,
         });
         let (sin, cos) = (intervals.fract() * FRAC_PI_2).sin_cos();
-        within(ends[0] * cos + ends[1] * sin) * self.sd
+        clamp_deviations(ends[0] * cos + ends[1] * sin) * self.sd
     }
 
-    fn draw(&mut self) -> f64 {
-        within(self.generator.sample(StandardNormal))
+    fn sample(&mut self) -> f64 {
+        clamp_deviations(self.generator.sample(StandardNormal))
     }
 }
 
-fn within(deviations: f64) -> f64 {
-    let farthest = f64::from(FARTHEST);
+fn clamp_deviations(deviations: f64) -> f64 {
+    let farthest = f64::from(MAX_DEVIATIONS);
     deviations.clamp(-farthest, farthest)
 }
 
 // Mean and deviation of the delays that frames had.
 
-/// Collects by how much delays exceed those set, by Welford's algorithm (Technometrics 4(3), 1962),
-/// which stays exact where the deviation is small against the mean.
+/// Measures how far delays differ from the configured ones, by Welford's algorithm (Technometrics
+/// 4(3), 1962). It stays exact if the deviation is small against the mean.
 #[derive(Default)]
-pub(crate) struct Variation {
+pub(crate) struct JitterMeter {
     count: f64,
     mean_us: f64,
-    /// Sum of the squares of the distances from the mean.
+    /// Sum of the squared distances from the mean.
     squares: f64,
 }
 
-impl Variation {
-    /// Takes a departure, and when it would have been with the delay set.
-    pub fn record(&mut self, departure: Instant, steady: Instant) {
-        let later = departure.saturating_duration_since(steady).as_secs_f64();
-        let earlier = steady.saturating_duration_since(departure).as_secs_f64();
+impl JitterMeter {
+    /// Records a departure and its due time without jitter.
+    pub fn record(&mut self, departure: Instant, without_jitter: Instant) {
+        let later = departure
+            .saturating_duration_since(without_jitter)
+            .as_secs_f64();
+        let earlier = without_jitter
+            .saturating_duration_since(departure)
+            .as_secs_f64();
         let us = (later - earlier) * 1e6;
         self.count += 1.0;
         let distance = us - self.mean_us;
@@ -196,8 +200,8 @@ impl Variation {
         self.squares += distance * (us - self.mean_us);
     }
 
-    pub fn summary(&self) -> Obtained {
-        Obtained {
+    pub fn summary(&self) -> JitterStats {
+        JitterStats {
             mean_us: self.mean_us.round() as i64,
             sd_us: (self.squares / self.count.max(1.0)).sqrt().round() as u64,
         }
@@ -211,7 +215,7 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
-    use crate::path::Own;
+    use crate::path::PortOverride;
     use crate::path::packet::tests::ipv4;
 
     const MS: Duration = Duration::from_millis(1);
@@ -221,13 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn a_port_s_own_jitter_is_apart_from_that_of_others() {
-        let own = Own {
+    fn port_jitter_is_independent() {
+        let own = PortOverride {
             jitter: Some(5 * MS),
-            ..Own::delayed(20_001, 30 * MS)
+            ..PortOverride::delayed(20_001, 30 * MS)
         };
         let direction = Direction {
-            own: vec![own, Own::delayed(20_002, 30 * MS)],
+            own: vec![own, PortOverride::delayed(20_002, 30 * MS)],
             ..Direction::delayed(75 * MS)
         };
         let mut delays = delays(&direction);
@@ -236,7 +240,7 @@ mod tests {
             let packet = ipv4(6, port);
             (0..100u32).any(|number| {
                 let due = delays.due(now + 50 * MS * number, &packet);
-                due.at != due.steady
+                due.at != due.without_jitter
             })
         };
         assert!(varies(20_001));
@@ -244,37 +248,40 @@ mod tests {
     }
 
     #[test]
-    fn jitter_keeps_the_order_and_every_delay_s_mean() {
+    fn jitter_keeps_order_and_mean_delay() {
         let direction = Direction {
             jitter: 5 * MS,
-            own: vec![Own::delayed(20_001, 30 * MS)],
+            own: vec![PortOverride::delayed(20_001, 30 * MS)],
             ..Direction::delayed(75 * MS)
         };
-        let begin = Instant::now();
+        let start = Instant::now();
         for (port, delay) in [(20_001, 30.0), (7, 75.0)] {
             let mut delays = delays(&direction);
             let packet = ipv4(6, port);
             let mut last = None;
             let mut sum = 0.0;
             for number in 0..40_000 {
-                let departure = begin + MS * number;
+                let departure = start + MS * number;
                 let due = delays.due(departure, &packet);
-                assert_eq!(due.steady, departure + Duration::from_millis(delay as u64));
+                assert_eq!(
+                    due.without_jitter,
+                    departure + Duration::from_millis(delay as u64)
+                );
                 assert!(last.is_none_or(|last| last <= due.at));
                 last = Some(due.at);
                 sum += (due.at - departure).as_secs_f64() * 1e3;
             }
-            // Of 890 independent values: a standard error of 0.17 ms, where a delay that only grew
-            // would be 2 ms too long.
+            // 890 independent values have a standard error of 0.17 ms. A delay that only grew would
+            // be 2 ms too long.
             let mean = sum / 40_000.0;
             assert!((mean - delay).abs() < 0.7, "{mean}");
         }
     }
 
     #[test]
-    fn a_port_s_own_delay_holds_up_no_other_packets() {
+    fn port_delay_does_not_delay_other_packets() {
         let mut direction = Direction::delayed(10 * MS);
-        direction.own = vec![Own::delayed(20_001, 90 * MS)];
+        direction.own = vec![PortOverride::delayed(20_001, 90 * MS)];
         let mut delays = delays(&direction);
         let now = Instant::now();
         let mut due = |frame: &[u8]| delays.due(now, frame).at - now;
@@ -287,11 +294,11 @@ mod tests {
         assert_eq!(due(&[0; 42]), 10 * MS);
     }
 
-    /// The values at times so far apart, in standard deviations of 5 ms.
+    /// Returns jitter values at this spacing, in standard deviations of 5 ms.
     fn values(seed: u64, spacing: Duration) -> Vec<f64> {
         let mut jitter = Jitter::new(&mut Pcg64::seed_from_u64(seed), 5 * MS).unwrap();
-        let begin = Instant::now();
-        let times = (0..40_000).map(|number| begin + spacing * number);
+        let start = Instant::now();
+        let times = (0..40_000).map(|number| start + spacing * number);
         times.map(|time| jitter.at(time) / 5e-3).collect()
     }
 
@@ -301,8 +308,8 @@ mod tests {
     }
 
     #[test]
-    fn mean_and_deviation_do_not_depend_on_how_often_packets_come() {
-        // Of 890, 8,900, 40,000 and 40,000 independent values, for a step takes 45 ms.
+    fn jitter_statistics_do_not_depend_on_packet_rate() {
+        // 890, 8,900, 40,000 and 40,000 independent values: an interval takes 45 ms.
         for (spacing, error) in [
             (MS, 0.04),
             (10 * MS, 0.011),
@@ -318,21 +325,28 @@ mod tests {
     }
 
     #[test]
-    fn the_distribution_is_normal() {
+    fn jitter_is_normally_distributed() {
         let values = values(1, 91 * MS);
-        for (beyond, expected) in [(0.0, 0.5), (1.0, 0.158_7), (2.0, 0.022_75)] {
-            let share = mean(values.iter().map(|it| f64::from(u8::from(*it > beyond))));
-            assert!((share - expected).abs() < 0.012, "{beyond}: {share}");
+        for (threshold, expected) in [(0.0, 0.5), (1.0, 0.158_7), (2.0, 0.022_75)] {
+            let share = mean(values.iter().map(|it| f64::from(u8::from(*it > threshold))));
+            assert!((share - expected).abs() < 0.012, "{threshold}: {share}");
         }
-        assert!(values.iter().all(|it| it.abs() <= f64::from(FARTHEST)));
+        assert!(
+            values
+                .iter()
+                .all(|it| it.abs() <= f64::from(MAX_DEVIATIONS))
+        );
     }
 
     #[test]
-    fn it_falls_more_slowly_than_time_passes() {
+    fn jitter_never_reorders_packets() {
         let values = values(1, MS / 5);
-        let steepest = values.windows(2).map(|two| two[1] - two[0]);
-        let steepest = steepest.fold(0.0, f64::min) * 5.0;
-        assert!((-0.2..-0.05).contains(&steepest), "{steepest} ms in 0.2 ms");
+        let steepest_fall = values.windows(2).map(|two| two[1] - two[0]);
+        let steepest_fall = steepest_fall.fold(0.0, f64::min) * 5.0;
+        assert!(
+            (-0.2..-0.05).contains(&steepest_fall),
+            "{steepest_fall} ms in 0.2 ms"
+        );
         let mut jitter = Jitter::new(&mut Pcg64::seed_from_u64(1), 5 * MS).unwrap();
         let now = Instant::now();
         jitter.at(now);
@@ -352,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_alike_and_those_two_steps_apart_are_not() {
+    fn jitter_correlates_only_over_short_times() {
         let values = values(1, MS);
         let product = |ms| mean((0..values.len() - ms).map(|at| values[at] * values[at + ms]));
         let variance = product(0);
@@ -361,21 +375,25 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_is_the_same_jitter() {
+    fn same_seed_gives_same_jitter() {
         assert_eq!(values(1, MS), values(1, MS));
         assert_ne!(values(1, MS), values(2, MS));
     }
 
     #[test]
-    fn mean_and_deviation_are_those_of_the_differences() {
-        let mut variation = Variation::default();
-        assert_eq!(variation.summary(), Obtained::default());
+    fn jitter_meter_measures_differences() {
+        let mut jitter_meter = JitterMeter::default();
+        assert_eq!(jitter_meter.summary(), JitterStats::default());
         let us = Duration::from_micros;
-        let steady = Instant::now() + us(1_000);
-        for departure in [steady - us(70), steady + us(10), steady - us(30)] {
-            variation.record(departure, steady);
+        let without_jitter = Instant::now() + us(1_000);
+        for departure in [
+            without_jitter - us(70),
+            without_jitter + us(10),
+            without_jitter - us(30),
+        ] {
+            jitter_meter.record(departure, without_jitter);
         }
         let (mean_us, sd_us) = (-30, 33);
-        assert_eq!(variation.summary(), Obtained { mean_us, sd_us });
+        assert_eq!(jitter_meter.summary(), JitterStats { mean_us, sd_us });
     }
 }

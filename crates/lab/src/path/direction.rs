@@ -1,40 +1,40 @@
-//! One direction of a path, driven by the times it is given: rate, then loss, then delay.
+//! One direction of a path, driven by the caller's clock: rate, then loss, then delay.
 
 use std::time::{Duration, Instant};
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::path::delay::{Delays, Due, Variation};
-use crate::path::ledger::Punctuality;
+use crate::path::delay::{Delays, DueTime, JitterMeter};
 use crate::path::link::{DelayLine, Link};
 use crate::path::loss::Losses;
-use crate::path::packet::applies_to;
-use crate::path::{Counts, Direction, Disorder, PathConfig};
+use crate::path::packet::is_impairable;
+use crate::path::stats::DelayErrorHistogram;
+use crate::path::{Direction, DirectionStats, Disorder, PathConfig};
 
-pub(crate) struct LiveDirection {
+pub(crate) struct DirectionState {
     link: Link,
     losses: Losses,
-    turns: Turns,
+    decisions: OrderModel,
     delays: Delays,
-    /// By how much longer than the delay a frame that is held back takes.
+    /// Additional delay of a reordered frame.
     late: Duration,
     delay_line: DelayLine,
-    counts: Counts,
-    punctuality: Punctuality,
-    /// By how much delays vary; `None` where they do not.
-    variation: Option<Variation>,
+    counts: DirectionStats,
+    delay_errors: DelayErrorHistogram,
+    /// Measured variation of delays; `None` without jitter.
+    jitter_meter: Option<JitterMeter>,
 }
 
-impl LiveDirection {
-    /// The forward and the backward direction of a valid configuration.
+impl DirectionState {
+    /// Creates the forward and the backward direction of a valid configuration.
     pub fn pair(config: &PathConfig) -> [Self; 2] {
         let ways = [&config.forward, &config.backward];
         let mut source = Pcg64::seed_from_u64(config.seed);
-        // Every kind of chance has generators of its own, for both directions in turn: what is
-        // lost then does not depend on what is disturbed.
+        // Each random process has its own generators, created for both directions in turn. So
+        // losses do not depend on the disorder.
         let [to, fro] = ways.map(|way| Losses::new(&mut source, way));
-        let [turns_to, turns_fro] = ways.map(|way| Turns::new(&mut source, way.disorder));
+        let [turns_to, turns_fro] = ways.map(|way| OrderModel::new(&mut source, way.disorder));
         let [delays_to, delays_fro] = ways.map(|way| Delays::new(&mut source, way));
         [
             Self::new(&config.forward, to, turns_to, delays_to),
@@ -42,29 +42,29 @@ impl LiveDirection {
         ]
     }
 
-    fn new(direction: &Direction, losses: Losses, turns: Turns, delays: Delays) -> Self {
+    fn new(direction: &Direction, losses: Losses, decisions: OrderModel, delays: Delays) -> Self {
         Self {
             link: Link::new(direction.rate_bps, direction.queue_packets),
             losses,
-            turns,
+            decisions,
             delays,
             late: direction.disorder.unwrap_or_default().late,
             delay_line: DelayLine::default(),
-            counts: Counts::default(),
-            punctuality: Punctuality::new(),
-            variation: (!direction.jitter.is_zero()).then(Variation::default),
+            counts: DirectionStats::default(),
+            delay_errors: DelayErrorHistogram::new(),
+            jitter_meter: (!direction.jitter.is_zero()).then(JitterMeter::default),
         }
     }
 
-    /// Takes in a frame that the sending side's device has sent.
+    /// Accepts a frame from the sending side's device.
     pub fn arrive(&mut self, now: Instant, frame: &[u8]) {
         let bytes = frame.len();
         self.counts.received.add(bytes);
-        // Drawn before the queue decides: a fate then depends on the frame's place in the
-        // sequence alone, not on how full the queue was.
-        let lost = self.losses.takes(frame);
-        let turn = self.turns.of(frame);
-        let copies = 1 + usize::from(turn == Turn::Duplicated);
+        // Use the random numbers before the queue decides. Then a frame's disposition depends only
+        // on its number, not on the queue length.
+        let lost = self.losses.is_lost(frame);
+        let decision = self.decisions.of(frame);
+        let copies = 1 + usize::from(decision == OrderDecision::Duplicated);
         let served = match self.delay_line.has_room(copies, bytes) {
             true => self.link.serve(now, bytes),
             false => None,
@@ -74,44 +74,44 @@ impl LiveDirection {
             Some(_) if lost => self.counts.lost.add(bytes),
             Some(departure) => {
                 let due = self.delays.due(departure, frame);
-                self.carry(due, turn, frame);
+                self.enqueue(due, decision, frame);
             }
         }
     }
 
-    fn carry(&mut self, due: Due, turn: Turn, frame: &[u8]) {
+    fn enqueue(&mut self, due: DueTime, decision: OrderDecision, frame: &[u8]) {
         let bytes = frame.len();
-        if turn != Turn::HeldBack {
+        if decision != OrderDecision::Delayed {
             self.counts.inside.add(bytes);
             self.delay_line.push(due, frame);
         }
-        if turn != Turn::Kept {
+        if decision != OrderDecision::InOrder {
             self.counts.inside.add(bytes);
             self.delay_line.push(due.later(self.late), frame);
         }
-        match turn {
-            Turn::Kept => {}
-            Turn::HeldBack => self.counts.held_back.add(bytes),
-            Turn::Duplicated => self.counts.duplicated.add(bytes),
+        match decision {
+            OrderDecision::InOrder => {}
+            OrderDecision::Delayed => self.counts.reordered.add(bytes),
+            OrderDecision::Duplicated => self.counts.duplicated.add(bytes),
         }
     }
 
-    /// When the next frame is due, if any is inside.
+    /// Returns the due time of the next frame, if any.
     pub fn due(&self) -> Option<Instant> {
         self.delay_line.due()
     }
 
-    /// Hands the next frame, if it is due by `now`, to `write`, which tells whether the device
-    /// took it. Returns whether a frame was due.
+    /// Passes the next frame, if it is due by `now`, to `write`, which returns whether the device
+    /// accepted it. Returns whether a frame was due.
     pub fn depart(&mut self, now: Instant, write: impl FnOnce(&[u8]) -> bool) -> bool {
         let Some((due, frame)) = self.delay_line.pop(now) else {
             return false;
         };
         if write(&frame) {
             self.counts.delivered.add(frame.len());
-            self.punctuality.record(now - due.at);
-            if let Some(variation) = &mut self.variation {
-                variation.record(now, due.steady);
+            self.delay_errors.record(now - due.at);
+            if let Some(jitter_meter) = &mut self.jitter_meter {
+                jitter_meter.record(now, due.without_jitter);
             }
         } else {
             self.counts.device_refused.add(frame.len());
@@ -120,38 +120,38 @@ impl LiveDirection {
         true
     }
 
-    pub fn counts(&self) -> Counts {
-        Counts {
-            delay_error: self.punctuality.summary(),
-            jitter: self.variation.as_ref().map(Variation::summary),
+    pub fn counts(&self) -> DirectionStats {
+        DirectionStats {
+            delay_error: self.delay_errors.summary(),
+            jitter: self.jitter_meter.as_ref().map(JitterMeter::summary),
             ..self.counts.clone()
         }
     }
 }
 
-// Packets out of their order, and packets that come twice, from a seed.
+// Reordering and duplication of packets, from a seed.
 
-/// What happens to the order of a packet.
+/// Effect on the order of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// The packet stays where it is.
-    Kept,
-    /// The packet is held back, so that those behind overtake it.
-    HeldBack,
-    /// A copy of the packet follows, held back.
+pub(crate) enum OrderDecision {
+    /// The packet stays in order.
+    InOrder,
+    /// The packet is delayed, and later ones overtake it.
+    Delayed,
+    /// A delayed copy of the packet follows.
     Duplicated,
 }
 
-/// Draws the turns of the frames of one direction.
-pub(crate) struct Turns {
+/// Decides on reordering and duplication of one direction's frames.
+pub(crate) struct OrderModel {
     reorder: f64,
     duplicate: f64,
     generator: Pcg64,
 }
 
-impl Turns {
-    /// The turns of a direction, with the next generator from `source`, for probabilities of 0 to 1
-    /// that together do not exceed 1.
+impl OrderModel {
+    /// Creates the model of a direction, with the next generator from `source`. The probabilities
+    /// are 0 to 1, and their sum is at most 1.
     pub fn new(source: &mut Pcg64, disorder: Option<Disorder>) -> Self {
         let Disorder {
             reorder, duplicate, ..
@@ -163,18 +163,18 @@ impl Turns {
         }
     }
 
-    /// The turn of this frame, the next of the sequence.
-    pub fn of(&mut self, frame: &[u8]) -> Turn {
-        if self.reorder + self.duplicate == 0.0 || !applies_to(frame) {
-            return Turn::Kept;
+    /// Returns the decision for this frame, the next of the sequence.
+    pub fn of(&mut self, frame: &[u8]) -> OrderDecision {
+        if self.reorder + self.duplicate == 0.0 || !is_impairable(frame) {
+            return OrderDecision::InOrder;
         }
-        let drawn: f64 = self.generator.random();
-        if drawn < self.reorder {
-            Turn::HeldBack
-        } else if drawn < self.reorder + self.duplicate {
-            Turn::Duplicated
+        let random: f64 = self.generator.random();
+        if random < self.reorder {
+            OrderDecision::Delayed
+        } else if random < self.reorder + self.duplicate {
+            OrderDecision::Duplicated
         } else {
-            Turn::Kept
+            OrderDecision::InOrder
         }
     }
 }

@@ -1,10 +1,10 @@
 use super::*;
-use crate::path::{Disorder, Loss, Own};
+use crate::path::{Disorder, Loss, PortOverride};
 
 const MS: Duration = Duration::from_millis(1);
 
-fn forward(direction: Direction) -> LiveDirection {
-    let [forward, _] = LiveDirection::pair(&PathConfig {
+fn forward(direction: Direction) -> DirectionState {
+    let [forward, _] = DirectionState::pair(&PathConfig {
         forward: direction.clone(),
         backward: direction,
         seed: 1,
@@ -12,16 +12,16 @@ fn forward(direction: Direction) -> LiveDirection {
     forward
 }
 
-fn direction(rate_bps: Option<u64>, queue_packets: usize, loss: f64) -> LiveDirection {
-    disturbed(rate_bps, queue_packets, loss, None)
+fn direction(rate_bps: Option<u64>, queue_packets: usize, loss: f64) -> DirectionState {
+    with_disorder(rate_bps, queue_packets, loss, None)
 }
 
-fn disturbed(
+fn with_disorder(
     rate_bps: Option<u64>,
     queue_packets: usize,
     loss: f64,
     disorder: Option<Disorder>,
-) -> LiveDirection {
+) -> DirectionState {
     forward(Direction {
         rate_bps,
         queue_packets,
@@ -31,15 +31,15 @@ fn disturbed(
     })
 }
 
-/// An IPv4 frame of `bytes` bytes that carries a number.
+/// Returns an IPv4 frame of `bytes` bytes, filled with a number.
 fn frame(number: u8, bytes: usize) -> Vec<u8> {
     let mut frame = vec![number; bytes];
     frame[12..14].copy_from_slice(&[0x08, 0x00]);
     frame
 }
 
-/// Takes out every frame due by `now`.
-fn departures(direction: &mut LiveDirection, now: Instant) -> Vec<Vec<u8>> {
+/// Removes every frame due by `now`.
+fn departures(direction: &mut DirectionState, now: Instant) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     while direction.depart(now, |frame| {
         frames.push(frame.to_vec());
@@ -48,7 +48,7 @@ fn departures(direction: &mut LiveDirection, now: Instant) -> Vec<Vec<u8>> {
     frames
 }
 
-fn balanced(counts: &Counts) -> bool {
+fn balanced(counts: &DirectionStats) -> bool {
     let ends = [
         counts.delivered,
         counts.lost,
@@ -62,7 +62,7 @@ fn balanced(counts: &Counts) -> bool {
 }
 
 #[test]
-fn a_frame_departs_after_the_delay_and_never_before() {
+fn frame_departs_after_delay_not_earlier() {
     let now = Instant::now();
     let mut direction = direction(None, 1, 0.0);
     assert_eq!(direction.due(), None);
@@ -75,7 +75,7 @@ fn a_frame_departs_after_the_delay_and_never_before() {
 }
 
 #[test]
-fn the_delay_follows_the_serialisation() {
+fn delay_follows_serialisation() {
     let now = Instant::now();
     let mut direction = direction(Some(1_000_000), 10, 0.0);
     direction.arrive(now, &frame(1, 125));
@@ -86,7 +86,7 @@ fn the_delay_follows_the_serialisation() {
 }
 
 #[test]
-fn a_lost_packet_has_used_the_link() {
+fn lost_packet_uses_link() {
     let now = Instant::now();
     let mut direction = direction(Some(1_000_000), 10, 1.0);
     direction.arrive(now, &frame(1, 125));
@@ -97,7 +97,7 @@ fn a_lost_packet_has_used_the_link() {
 }
 
 #[test]
-fn a_full_queue_does_not_shift_the_fates_behind_it() {
+fn full_queue_does_not_shift_losses() {
     let now = Instant::now();
     let survivors = |rate_bps, spacing: Duration| {
         let mut direction = direction(rate_bps, 1, 0.3);
@@ -113,24 +113,24 @@ fn a_full_queue_does_not_shift_the_fates_behind_it() {
 }
 
 #[test]
-fn a_packet_held_back_is_overtaken_and_a_copy_comes_as_late() {
+fn reordered_packet_and_copy_arrive_after_extra_delay() {
     let now = Instant::now();
     let disorder = |reorder, duplicate| Disorder {
         reorder,
         duplicate,
         late: 10 * MS,
     };
-    let mut direction = disturbed(None, 1, 0.0, Some(disorder(1.0, 0.0)));
+    let mut direction = with_disorder(None, 1, 0.0, Some(disorder(1.0, 0.0)));
     direction.arrive(now, &frame(1, 100));
     let arp = vec![0; 60];
     direction.arrive(now + 9 * MS, &arp);
     assert_eq!(direction.due(), Some(now + 84 * MS));
     let order = departures(&mut direction, now + 85 * MS);
     assert_eq!(order, [arp, frame(1, 100)]);
-    assert_eq!(direction.counts().held_back.packets, 1);
+    assert_eq!(direction.counts().reordered.packets, 1);
     assert_eq!(direction.counts().duplicated.packets, 0);
 
-    let mut direction = disturbed(None, 1, 0.0, Some(disorder(0.0, 1.0)));
+    let mut direction = with_disorder(None, 1, 0.0, Some(disorder(0.0, 1.0)));
     direction.arrive(now, &frame(1, 100));
     assert!(balanced(&direction.counts()));
     assert_eq!(departures(&mut direction, now + 84 * MS), [frame(1, 100)]);
@@ -141,14 +141,14 @@ fn a_packet_held_back_is_overtaken_and_a_copy_comes_as_late() {
         (counts.duplicated.packets, counts.duplicated.bytes),
         (1, 100)
     );
-    assert_eq!((counts.delivered.packets, counts.held_back.packets), (2, 0));
+    assert_eq!((counts.delivered.packets, counts.reordered.packets), (2, 0));
 }
 
 #[test]
-fn disorder_does_not_change_what_is_lost() {
+fn disorder_does_not_change_losses() {
     let now = Instant::now();
     let survivors = |disorder| {
-        let mut direction = disturbed(None, 1, 0.3, disorder);
+        let mut direction = with_disorder(None, 1, 0.3, disorder);
         (0..200).for_each(|n| direction.arrive(now, &frame(n, 125)));
         let mut frames = departures(&mut direction, now + 10_000 * MS);
         frames.sort();
@@ -164,7 +164,7 @@ fn disorder_does_not_change_what_is_lost() {
 }
 
 #[test]
-fn neither_jitter_nor_delays_of_single_ports_change_what_is_lost() {
+fn jitter_and_port_delays_do_not_change_losses() {
     let now = Instant::now();
     let survivors = |jitter, own| {
         let mut direction = forward(Direction {
@@ -176,14 +176,14 @@ fn neither_jitter_nor_delays_of_single_ports_change_what_is_lost() {
         (0..200).for_each(|n| direction.arrive(now, &frame(n, 125)));
         departures(&mut direction, now + 10_000 * MS)
     };
-    let own = vec![Own::delayed(7, MS)];
+    let own = vec![PortOverride::delayed(7, MS)];
     let plain = survivors(Duration::ZERO, Vec::new());
     assert!(plain.len() < 200);
     assert_eq!(survivors(5 * MS, own), plain);
 }
 
 #[test]
-fn every_frame_is_accounted_for() {
+fn every_frame_is_counted_once() {
     let now = Instant::now();
     let mut direction = direction(Some(1_000_000), 5, 0.2);
     for n in 0..100u8 {
@@ -211,7 +211,7 @@ fn every_frame_is_accounted_for() {
 }
 
 #[test]
-fn the_delay_error_is_the_lateness_of_departures() {
+fn delay_error_is_lateness_of_departures() {
     let now = Instant::now();
     let mut direction = direction(None, 1, 0.0);
     for late_us in 1..=100 {
@@ -226,7 +226,7 @@ fn the_delay_error_is_the_lateness_of_departures() {
 }
 
 #[test]
-fn more_than_the_line_can_hold_is_refused_and_counted() {
+fn frames_beyond_line_capacity_are_dropped_and_counted() {
     let now = Instant::now();
     let mut direction = direction(None, 1, 0.0);
     for _ in 0..70_000 {
@@ -237,44 +237,48 @@ fn more_than_the_line_can_hold_is_refused_and_counted() {
     assert_eq!(counts.queue_full.packets, 70_000 - 65_536);
 }
 
-fn turns(seed: u64, reorder: f64, duplicate: f64) -> Vec<Turn> {
+fn decisions(seed: u64, reorder: f64, duplicate: f64) -> Vec<OrderDecision> {
     let disorder = Disorder {
         reorder,
         duplicate,
         late: Duration::ZERO,
     };
-    let mut turns = Turns::new(&mut Pcg64::seed_from_u64(seed), Some(disorder));
+    let mut decisions = OrderModel::new(&mut Pcg64::seed_from_u64(seed), Some(disorder));
     let mut frame = [0; 54];
     frame[12] = 8;
-    (0..20_000).map(|_| turns.of(&frame)).collect()
+    (0..20_000).map(|_| decisions.of(&frame)).collect()
 }
 
 #[test]
-fn the_shares_are_the_probabilities() {
-    let turns = turns(1, 0.05, 0.02);
-    let share = |turn| turns.iter().filter(|other| **other == turn).count();
-    // 1000 and 400 expected, standard deviations 31 and 20.
-    assert!((850..1150).contains(&share(Turn::HeldBack)));
-    assert!((300..500).contains(&share(Turn::Duplicated)));
+fn reordering_shares_match_probabilities() {
+    let decisions = decisions(1, 0.05, 0.02);
+    let share = |decision| decisions.iter().filter(|other| **other == decision).count();
+    // Expected 1000 and 400, standard deviations 31 and 20.
+    assert!((850..1150).contains(&share(OrderDecision::Delayed)));
+    assert!((300..500).contains(&share(OrderDecision::Duplicated)));
 }
 
 #[test]
-fn the_same_seed_draws_the_same_turns() {
-    assert_eq!(turns(7, 0.05, 0.05), turns(7, 0.05, 0.05));
-    assert_ne!(turns(7, 0.05, 0.05), turns(8, 0.05, 0.05));
+fn same_seed_gives_same_order_decisions() {
+    assert_eq!(decisions(7, 0.05, 0.05), decisions(7, 0.05, 0.05));
+    assert_ne!(decisions(7, 0.05, 0.05), decisions(8, 0.05, 0.05));
 }
 
 #[test]
-fn the_bounds_are_all_or_nothing() {
-    assert!(turns(1, 0.0, 0.0).iter().all(|turn| *turn == Turn::Kept));
+fn probability_bounds_affect_all_or_none() {
     assert!(
-        turns(1, 1.0, 0.0)
+        decisions(1, 0.0, 0.0)
             .iter()
-            .all(|turn| *turn == Turn::HeldBack)
+            .all(|decision| *decision == OrderDecision::InOrder)
     );
     assert!(
-        turns(1, 0.0, 1.0)
+        decisions(1, 1.0, 0.0)
             .iter()
-            .all(|turn| *turn == Turn::Duplicated)
+            .all(|decision| *decision == OrderDecision::Delayed)
+    );
+    assert!(
+        decisions(1, 0.0, 1.0)
+            .iter()
+            .all(|decision| *decision == OrderDecision::Duplicated)
     );
 }

@@ -1,22 +1,22 @@
-//! The link: a rate, and the FIFO in front of it.
+//! The link: a rate, and the FIFO before it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::{Duration, Instant};
 
-use crate::path::delay::Due;
+use crate::path::delay::DueTime;
 
-/// Serves packets one after the other at a rate.
+/// Transmits packets one after the other at a rate.
 ///
-/// The service time of a packet is known when it arrives, and so is its departure: only the
-/// occupancy of the queue has to be kept.
+/// A packet's transmission time, and therefore its departure, is known at its arrival. So only the
+/// queue's occupancy is stored.
 pub(crate) struct Link {
     rate_bps: Option<u64>,
     queue_packets: usize,
-    /// When the service of each waiting packet starts.
+    /// Start of transmission of each waiting packet.
     starts: VecDeque<Instant>,
-    /// When the link has sent all that it accepted.
-    free: Option<Instant>,
+    /// Time until which the link is busy.
+    busy_until: Option<Instant>,
 }
 
 impl Link {
@@ -26,11 +26,11 @@ impl Link {
             rate_bps,
             queue_packets,
             starts: VecDeque::with_capacity(waiting),
-            free: None,
+            busy_until: None,
         }
     }
 
-    /// The moment a packet that arrives `now` has left the link, or `None` when the queue is full.
+    /// Returns the departure of a packet that arrives `now`, or `None` if the queue is full.
     pub fn serve(&mut self, now: Instant, bytes: usize) -> Option<Instant> {
         let Some(rate_bps) = self.rate_bps else {
             return Some(now);
@@ -41,12 +41,14 @@ impl Link {
         if self.starts.len() >= self.queue_packets {
             return None;
         }
-        let start = self.free.map_or(now, |free| free.max(now));
+        let start = self
+            .busy_until
+            .map_or(now, |busy_until| busy_until.max(now));
         if start > now {
             self.starts.push_back(start);
         }
         let departure = start + serialisation(bytes, rate_bps);
-        self.free = Some(departure);
+        self.busy_until = Some(departure);
         Some(departure)
     }
 }
@@ -55,50 +57,49 @@ fn serialisation(bytes: usize, rate_bps: u64) -> Duration {
     Duration::from_nanos(bytes as u64 * 8 * 1_000_000_000 / rate_bps)
 }
 
-// The frames inside one direction, those due first before all others.
+// The frames inside one direction, ordered by due time.
 
 const MAX_PACKETS: usize = 65_536;
 const MAX_BYTES: usize = 16 << 20;
 
-/// When a frame is due, its number, when it would be due if delays did not vary, and itself. Numbers
-/// differ, so that what follows them is never compared.
-type Numbered = (Instant, u64, Instant, Box<[u8]>);
+/// Due time, sequence number, due time without jitter, and the frame. Sequence numbers are unique,
+/// so the fields after them are never compared.
+type QueuedFrame = (Instant, u64, Instant, Box<[u8]>);
 
-/// Frames by the times when they are due; those due at the same time in the order in which they
-/// came.
+/// Frames ordered by due time; frames with equal due times stay in order of arrival.
 #[derive(Default)]
 pub(crate) struct DelayLine {
-    frames: BinaryHeap<Reverse<Numbered>>,
-    taken: u64,
+    frames: BinaryHeap<Reverse<QueuedFrame>>,
+    next_number: u64,
     bytes: usize,
 }
 
 impl DelayLine {
-    /// True if the delay line may take in so many frames of this size.
+    /// Returns true if there is room for `frames` frames of this size.
     pub fn has_room(&self, frames: usize, frame_bytes: usize) -> bool {
         let packets = self.frames.len() + frames;
         packets <= MAX_PACKETS && self.bytes + frames * frame_bytes <= MAX_BYTES
     }
 
-    /// Takes in a frame that [has room](Self::has_room).
-    pub fn push(&mut self, Due { at, steady }: Due, frame: &[u8]) {
-        let numbered = (at, self.taken, steady, frame.into());
+    /// Adds a frame; [`has_room`](Self::has_room) must be true.
+    pub fn push(&mut self, DueTime { at, without_jitter }: DueTime, frame: &[u8]) {
+        let numbered = (at, self.next_number, without_jitter, frame.into());
         self.frames.push(Reverse(numbered));
-        self.taken += 1;
+        self.next_number += 1;
         self.bytes += frame.len();
     }
 
-    /// When the next frame is due.
+    /// Returns the due time of the next frame.
     pub fn due(&self) -> Option<Instant> {
         self.frames.peek().map(|Reverse((due, ..))| *due)
     }
 
-    /// Hands out the next frame if it is due by `now`, with the time when it was due.
-    pub fn pop(&mut self, now: Instant) -> Option<(Due, Box<[u8]>)> {
+    /// Removes the next frame if it is due by `now`, and returns it with its due time.
+    pub fn pop(&mut self, now: Instant) -> Option<(DueTime, Box<[u8]>)> {
         self.due().filter(|due| *due <= now)?;
-        let Reverse((at, _, steady, frame)) = self.frames.pop()?;
+        let Reverse((at, _, without_jitter, frame)) = self.frames.pop()?;
         self.bytes -= frame.len();
-        Some((Due { at, steady }, frame))
+        Some((DueTime { at, without_jitter }, frame))
     }
 }
 
@@ -111,7 +112,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn an_idle_link_takes_the_serialisation_time() {
+    fn idle_link_takes_serialisation_time() {
         let now = Instant::now();
         let mut link = Link::new(Some(1_000_000), 1);
         assert_eq!(link.serve(now, 1250), Some(now + 10 * MS));
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_link_serves_in_order_and_back_to_back() {
+    fn busy_link_serves_in_order_without_gaps() {
         let now = Instant::now();
         let mut link = Link::new(Some(1_000_000), 10);
         assert_eq!(link.serve(now, 125), Some(now + MS));
@@ -129,20 +130,20 @@ mod tests {
     }
 
     #[test]
-    fn one_packet_is_served_while_the_queue_holds_its_limit() {
+    fn full_queue_excludes_packet_in_service() {
         let now = Instant::now();
         let mut link = Link::new(Some(1_000_000), 2);
         for _ in 0..3 {
             assert!(link.serve(now, 125).is_some());
         }
         assert_eq!(link.serve(now, 125), None);
-        // The second packet enters service when the first has left: one place is free.
+        // The second packet is sent once the first has left: one slot is free.
         assert_eq!(link.serve(now + MS, 125), Some(now + 4 * MS));
         assert_eq!(link.serve(now + MS, 125), None);
     }
 
     #[test]
-    fn without_a_rate_nothing_waits() {
+    fn unlimited_link_never_queues() {
         let now = Instant::now();
         let mut link = Link::new(None, 1);
         for _ in 0..100 {
@@ -150,17 +151,20 @@ mod tests {
         }
     }
 
-    fn steady(at: Instant) -> Due {
-        Due { at, steady: at }
+    fn without_jitter(at: Instant) -> DueTime {
+        DueTime {
+            at,
+            without_jitter: at,
+        }
     }
 
     #[test]
-    fn frames_come_out_when_due_and_otherwise_in_the_order_in_which_they_came() {
+    fn frames_leave_by_due_time_then_arrival_order() {
         let now = Instant::now();
         let later = now + Duration::from_millis(1);
         let mut line = DelayLine::default();
         for (due, frame) in [(later, b"3"), (now, b"1"), (later, b"4"), (now, b"2")] {
-            line.push(steady(due), frame);
+            line.push(without_jitter(due), frame);
         }
         let mut out = |by| {
             let frames = std::iter::from_fn(|| line.pop(by));
@@ -171,18 +175,18 @@ mod tests {
     }
 
     #[test]
-    fn room_is_limited_in_packets_and_in_bytes() {
+    fn delay_line_is_limited_in_packets_and_bytes() {
         let now = Instant::now();
         let mut line = DelayLine::default();
-        (0..MAX_PACKETS - 1).for_each(|_| line.push(steady(now), &[0; 60]));
+        (0..MAX_PACKETS - 1).for_each(|_| line.push(without_jitter(now), &[0; 60]));
         assert!(line.has_room(1, 60) && !line.has_room(2, 60));
-        line.push(steady(now), &[0; 60]);
+        line.push(without_jitter(now), &[0; 60]);
         assert!(!line.has_room(1, 60));
         line.pop(now);
         assert!(line.has_room(1, 60));
 
         let mut line = DelayLine::default();
-        (0..255).for_each(|_| line.push(steady(now), &[0; 65_536]));
+        (0..255).for_each(|_| line.push(without_jitter(now), &[0; 65_536]));
         assert!(line.has_room(2, 32_768) && !line.has_room(2, 32_769));
     }
 }

@@ -1,4 +1,4 @@
-//! Losses of a path: their models, and those of single ports.
+//! Loss models of a path, also for single ports.
 
 use std::collections::HashSet;
 
@@ -7,34 +7,34 @@ use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
 use crate::path::Direction;
-use crate::path::packet::{ByPort, applies_to};
+use crate::path::packet::{ByPort, is_impairable};
 
-/// Which packets of one direction are lost.
+/// The loss model of one direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum Loss {
-    /// Packets are lost each with the same probability, 0 to 1, whatever became of the others.
+    /// Each packet is lost with the same probability, 0 to 1, independent of others.
     Uniform(f64),
-    /// Packets are lost in runs: a path with a good and a bad state (Gilbert and Elliott). It is
-    /// good at first. A packet is lost by the state that it finds, and then the state may change,
-    /// as in netem's `gemodel`.
+    /// Bursts of losses by a good and a bad state (Gilbert and Elliott), starting in the good
+    /// state. The current state decides on a packet's loss, and then the state may change, as in
+    /// netem's `gemodel`.
     GilbertElliott {
-        /// Probability, 0 to 1, to change with a packet from the good state to the bad one.
+        /// Probability, 0 to 1, of a change from the good state to the bad one after a packet.
         to_bad: f64,
-        /// Probability, 0 to 1, to change with a packet from the bad state to the good one.
+        /// Probability, 0 to 1, of a change from the bad state to the good one after a packet.
         to_good: f64,
         /// Probability, 0 to 1, of a loss in the bad state.
         in_bad: f64,
         /// Probability, 0 to 1, of a loss in the good state.
         in_good: f64,
     },
-    /// The packets with these numbers are lost, counted from 1 in the order in which they come.
+    /// The packets with these numbers are lost, counted from 1 in order of arrival.
     Listed(Vec<u64>),
 }
 
 impl Loss {
-    /// The first parameter that is outside its range: its name, its value, and the range.
-    pub(crate) fn mistake(&self) -> Option<(&'static str, String, &'static str)> {
+    /// Returns the first invalid parameter: its name, its value, and the valid range.
+    pub(crate) fn invalid_parameter(&self) -> Option<(&'static str, String, &'static str)> {
         let probabilities = match self {
             Self::Uniform(probability) => vec![("loss", probability)],
             Self::GilbertElliott {
@@ -59,9 +59,9 @@ impl Loss {
     }
 }
 
-// Loss models: from a seed, or from a list.
+// Loss models with a seed or a list.
 
-/// Decides which frames are lost, of one direction.
+/// Decides which frames of one direction are lost.
 pub(crate) struct LossModel {
     rule: Rule,
     generator: Pcg64,
@@ -71,9 +71,9 @@ enum Rule {
     Uniform(f64),
     GilbertElliott {
         is_bad: bool,
-        /// Probability to change state, in the good state and in the bad one.
+        /// Probabilities of a state change, in the good state and in the bad one.
         change: [f64; 2],
-        /// Probability of a loss, in the good state and in the bad one.
+        /// Probabilities of a loss, in the good state and in the bad one.
         loss: [f64; 2],
     },
     Listed {
@@ -83,7 +83,7 @@ enum Rule {
 }
 
 impl LossModel {
-    /// The loss model of a direction, with the next generator from `source`.
+    /// Creates the loss model of a direction, with the next generator from `source`.
     pub fn new(source: &mut Pcg64, loss: &Loss) -> Self {
         let rule = match loss {
             Loss::Uniform(probability) => Rule::Uniform(*probability),
@@ -108,9 +108,9 @@ impl LossModel {
         }
     }
 
-    /// Whether this frame, the next of the sequence, is lost.
-    pub fn takes(&mut self, frame: &[u8]) -> bool {
-        if !applies_to(frame) {
+    /// Returns whether this frame, the next of the sequence, is lost.
+    pub fn is_lost(&mut self, frame: &[u8]) -> bool {
+        if !is_impairable(frame) {
             return false;
         }
         match &mut self.rule {
@@ -133,7 +133,7 @@ impl LossModel {
     }
 }
 
-// The losses of a direction, those of single ports apart.
+// Loss models of a direction, with separate ones for single ports.
 
 pub(crate) struct Losses {
     common: LossModel,
@@ -141,8 +141,8 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// The losses of a direction, with the next generators from `source`: one for all, and one for
-    /// each port that has losses of its own.
+    /// Creates the losses of a direction, with the next generators from `source`: one for all
+    /// packets, and one for each port with its own losses.
     pub fn new(source: &mut Pcg64, direction: &Direction) -> Self {
         let common = LossModel::new(source, &direction.loss);
         let own = direction.own.iter().filter_map(|own| {
@@ -155,9 +155,12 @@ impl Losses {
         }
     }
 
-    /// Whether this frame, the next of the sequence, is lost.
-    pub fn takes(&mut self, frame: &[u8]) -> bool {
-        self.own.of(frame).unwrap_or(&mut self.common).takes(frame)
+    /// Returns whether this frame, the next of the sequence, is lost.
+    pub fn is_lost(&mut self, frame: &[u8]) -> bool {
+        self.own
+            .of(frame)
+            .unwrap_or(&mut self.common)
+            .is_lost(frame)
     }
 }
 
@@ -167,19 +170,19 @@ mod tests {
 
     use super::*;
     use crate::path::packet::tests::ipv4;
-    use crate::path::{Loss, Own};
+    use crate::path::{Loss, PortOverride};
 
-    fn fates(seed: u64, loss: &Loss, packets: usize) -> [Vec<bool>; 2] {
+    fn losses(seed: u64, loss: &Loss, packets: usize) -> [Vec<bool>; 2] {
         let mut source = Pcg64::seed_from_u64(seed);
         let packet = ipv4(6, 7);
         [(); 2].map(|()| {
-            let mut fates = LossModel::new(&mut source, loss);
-            (0..packets).map(|_| fates.takes(&packet)).collect()
+            let mut losses = LossModel::new(&mut source, loss);
+            (0..packets).map(|_| losses.is_lost(&packet)).collect()
         })
     }
 
     fn uniform(seed: u64, probability: f64) -> [Vec<bool>; 2] {
-        fates(seed, &Loss::Uniform(probability), 20_000)
+        losses(seed, &Loss::Uniform(probability), 20_000)
     }
 
     fn runs(seed: u64, [to_bad, to_good, in_bad, in_good]: [f64; 4]) -> Vec<bool> {
@@ -189,16 +192,16 @@ mod tests {
             in_bad,
             in_good,
         };
-        let [forward, _] = fates(seed, &loss, 200_000);
+        let [forward, _] = losses(seed, &loss, 200_000);
         forward
     }
 
-    fn count(fates: &[bool]) -> usize {
-        fates.iter().filter(|lost| **lost).count()
+    fn count(losses: &[bool]) -> usize {
+        losses.iter().filter(|lost| **lost).count()
     }
 
     #[test]
-    fn the_same_seed_draws_the_same_fates() {
+    fn same_seed_gives_same_losses() {
         assert_eq!(uniform(7, 0.05), uniform(7, 0.05));
         assert_ne!(uniform(7, 0.05), uniform(8, 0.05));
         let model = [0.01, 0.3, 0.8, 0.001];
@@ -207,53 +210,53 @@ mod tests {
     }
 
     #[test]
-    fn the_directions_draw_apart() {
+    fn directions_have_independent_losses() {
         let [forward, backward] = uniform(7, 0.05);
         assert_ne!(forward, backward);
     }
 
     #[test]
-    fn the_share_lost_is_the_probability() {
+    fn loss_share_matches_probability() {
         for direction in uniform(1, 0.05) {
-            // 1000 expected, standard deviation 31.
+            // Expected 1000, standard deviation 31.
             let lost = count(&direction);
             assert!((850..1150).contains(&lost), "{lost} of 20000");
         }
     }
 
     #[test]
-    fn a_packet_lost_at_a_low_probability_is_lost_at_a_higher_one() {
+    fn packet_lost_at_low_probability_is_lost_at_higher() {
         let ([low, _], [high, _]) = (uniform(3, 0.01), uniform(3, 0.05));
         assert!(low.iter().zip(&high).all(|(low, high)| !low || *high));
     }
 
     #[test]
-    fn the_bounds_are_all_or_nothing() {
+    fn probability_bounds_affect_all_or_none() {
         assert!(uniform(1, 0.0).concat().iter().all(|lost| !lost));
         assert!(uniform(1, 1.0).concat().iter().all(|lost| *lost));
     }
 
     #[test]
-    fn losses_in_runs_have_the_share_and_the_length_of_the_model() {
-        // In the bad state 0.01 of 0.01 + 0.25 of the time, for 4 packets on average: 7692
-        // packets in 1923 runs, standard deviations near 230 and 42.
-        let fates = runs(1, [0.01, 0.25, 1.0, 0.0]);
-        let lost = count(&fates);
+    fn burst_losses_match_share_and_length_of_model() {
+        // Share of the bad state: 0.01 of 0.01 + 0.25; mean burst of 4 packets. That makes 7692
+        // losses in 1923 bursts, standard deviations near 230 and 42.
+        let losses = runs(1, [0.01, 0.25, 1.0, 0.0]);
+        let lost = count(&losses);
         assert!((6700..8700).contains(&lost), "{lost} of 200000");
-        let begins = fates.windows(2).filter(|two| !two[0] && two[1]);
-        let length = lost as f64 / begins.count() as f64;
+        let burst_starts = losses.windows(2).filter(|two| !two[0] && two[1]);
+        let length = lost as f64 / burst_starts.count() as f64;
         assert!((3.6..4.4).contains(&length), "{length}");
     }
 
     #[test]
-    fn each_state_loses_with_a_probability_of_its_own() {
-        // Good for the first packet alone, and bad ever after.
+    fn each_state_has_its_own_loss_probability() {
+        // Good for the first packet only, bad afterwards.
         let always_bad = runs(1, [1.0, 0.0, 0.5, 0.0]);
         assert!(!always_bad[0], "the state is good at first");
-        // 100,000 expected, standard deviation 224.
+        // Expected 100,000, standard deviation 224.
         let lost = count(&always_bad);
         assert!((98_000..102_000).contains(&lost), "{lost}");
-        // Never bad: 20,000 expected, standard deviation 134.
+        // Never bad: expected 20,000, standard deviation 134.
         let lost = count(&runs(1, [0.0, 1.0, 1.0, 0.1]));
         assert!((19_000..21_000).contains(&lost), "{lost}");
         // The states alternate.
@@ -262,8 +265,8 @@ mod tests {
     }
 
     #[test]
-    fn listed_packets_are_lost_and_no_others() {
-        let [forward, backward] = fates(1, &Loss::Listed(vec![3, 1, 20]), 20);
+    fn only_listed_packets_are_lost() {
+        let [forward, backward] = losses(1, &Loss::Listed(vec![3, 1, 20]), 20);
         let lost: Vec<usize> = (1..)
             .zip(&forward)
             .filter(|it| *it.1)
@@ -274,18 +277,18 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_keeps_the_link_has_no_number() {
+    fn link_maintenance_frame_is_not_numbered() {
         let loss = Loss::Listed(vec![2]);
-        let mut fates = LossModel::new(&mut Pcg64::seed_from_u64(1), &loss);
+        let mut losses = LossModel::new(&mut Pcg64::seed_from_u64(1), &loss);
         let arp = [0; 42];
-        assert!(!fates.takes(&ipv4(6, 7)));
-        assert!(!fates.takes(&arp));
-        assert!(fates.takes(&ipv4(6, 7)));
+        assert!(!losses.is_lost(&ipv4(6, 7)));
+        assert!(!losses.is_lost(&arp));
+        assert!(losses.is_lost(&ipv4(6, 7)));
     }
 
     #[test]
-    fn a_port_s_own_losses_change_no_others() {
-        let fates = |own| {
+    fn port_losses_do_not_change_other_losses() {
+        let losses = |own| {
             let direction = Direction {
                 loss: Loss::Uniform(0.3),
                 own,
@@ -296,16 +299,16 @@ mod tests {
             let [other, own] = [7, 20_001].map(|port| ipv4(6, port));
             let mut count = [0, 0];
             for _ in 0..1000 {
-                count[0] = count[0] << 1 ^ u64::from(losses.takes(&other)) ^ count[0] >> 63;
-                count[1] += u64::from(losses.takes(&own));
+                count[0] = count[0] << 1 ^ u64::from(losses.is_lost(&other)) ^ count[0] >> 63;
+                count[1] += u64::from(losses.is_lost(&own));
             }
             count
         };
-        let losing = |share| Own {
+        let lossy = |share| PortOverride {
             loss: Some(Loss::Uniform(share)),
-            ..Own::delayed(20_001, std::time::Duration::ZERO)
+            ..PortOverride::delayed(20_001, std::time::Duration::ZERO)
         };
-        let [all, none] = [1.0, 0.0].map(|share| fates(vec![losing(share)]));
+        let [all, none] = [1.0, 0.0].map(|share| losses(vec![lossy(share)]));
         assert_eq!([all[1], none[1]], [1000, 0]);
         assert_eq!(all[0], none[0]);
         assert_ne!(all[0], 0);

@@ -1,15 +1,15 @@
-//! The user-space path: joins two network namespaces with delay, rate and loss.
+//! The user-space path: connects two network namespaces with delay, rate and loss.
 //!
-//! It stands in for tc's htb, pfifo and netem on kernels built without them. A [`Path`] carries
-//! Ethernet frames between two TAP devices. Each direction is a [`Direction`] of its own and does
-//! to every frame, in this order, what a router and a network emulator behind it do:
+//! It replaces tc's htb, pfifo and netem on kernels built without them. A [`Path`] carries Ethernet
+//! frames between two TAP devices. Each direction has its own [`Direction`]. It processes every
+//! frame in this order, like a router with a network emulator:
 //!
 //! 1. **rate**: a FIFO counted in packets, served at a fixed rate;
-//! 2. **loss**: uniform or in runs, from a seed, or the packets of a list;
-//! 3. **delay**: fixed or with jitter, for all packets or for those to single ports. Order is
-//!    kept, unless a [`Disorder`] holds packets back or doubles them.
+//! 2. **loss**: uniform or in bursts, from a seed, or the packets of a list;
+//! 3. **delay**: constant or with jitter, for all packets or for single ports. Packets stay in
+//!    order, unless a [`Disorder`] delays or duplicates some.
 //!
-//! What became of every frame, and how exactly the delay was kept, is in the [`Ledger`].
+//! The [`PathStats`] counts the disposition of every frame and the error of the delay.
 //!
 //! ```no_run
 //! use pillion_lab::path::{Direction, Loss, Path, PathConfig, Tap};
@@ -27,62 +27,61 @@
 //! # }
 //! ```
 //!
-//! A path does not see what the kernel drops before it: when the path's thread falls behind, a
-//! TAP device's own queue (`txqueuelen`, 500 packets or more) fills, and `ip -s link` counts the
-//! drops.
+//! A path does not see drops in the kernel before it. When the path's thread is too slow, a TAP
+//! device's own queue (`txqueuelen`, 500 packets or more) fills, and `ip -s link` counts the drops.
 
 mod config;
 mod delay;
 mod direction;
-mod ledger;
 mod link;
 mod loss;
 mod packet;
 mod running;
+mod stats;
 
 use std::io;
 
-pub use config::{Direction, Disorder, Own, PathConfig};
-pub use ledger::{Counts, DelayError, Ledger, Obtained, Volume};
+pub use config::{Direction, Disorder, PathConfig, PortOverride};
 pub use loss::Loss;
 pub use running::{Path, Tap};
+pub use stats::{DelayError, DirectionStats, JitterStats, PathStats, Volume};
 
 // Errors before a path runs.
 
-/// Why a TAP device or a path could not be made.
+/// Why a TAP device or a path could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
-    /// A field of the configuration is outside its range.
-    #[error("path: {field} is {value}; it must be {range}")]
+    /// A field of the configuration is out of range.
+    #[error("path: invalid {field} {value}: expected {range}")]
     OutOfRange {
-        /// The field, with its direction, such as `forward.loss`.
+        /// The field with its direction, such as `forward.loss`.
         field: String,
-        /// The value given for the field.
+        /// The invalid value.
         value: String,
-        /// The values allowed for the field.
+        /// The valid range.
         range: &'static str,
     },
 
-    /// The kernel would refuse, or change, this device name.
+    /// The kernel would reject or change this device name.
     #[error(
         "TAP device name {0:?}: use 1 to 15 bytes without '/', ':', '%', white space or control characters"
     )]
     Name(String),
 
     /// `/dev/net/tun` cannot be opened.
-    #[error("cannot open /dev/net/tun: {0}; run as root, with the kernel module tun loaded")]
+    #[error("cannot open /dev/net/tun: {0}; run as root, and load the kernel module tun")]
     Tun(io::Error),
 
-    /// The kernel refused to create the device.
-    #[error("cannot create TAP device {name}: {cause}; run as root, and use a name not yet taken")]
+    /// The kernel did not create the device.
+    #[error("cannot create TAP device {name}: {cause}; run as root, and use an unused name")]
     Create {
         /// The name of the device.
         name: String,
-        /// What the kernel said of the device.
+        /// The kernel's error.
         cause: io::Error,
     },
 
-    /// The path's thread, or the event that stops it, could not be made.
+    /// The path's thread, or the event that stops it, could not be created.
     #[error("cannot start the path's thread: {0}; raise the limits on open files and threads")]
     Thread(io::Error),
 }

@@ -1,4 +1,4 @@
-//! What a path reads of a packet's headers.
+//! Parses the headers of a packet.
 
 use std::collections::HashMap;
 
@@ -10,27 +10,27 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
-/// True if chance applies to a frame: if it is an IP packet that does not serve the link itself.
-pub(crate) fn applies_to(frame: &[u8]) -> bool {
+/// Returns true if losses and disorder apply to a frame: an IP packet that is not link maintenance.
+pub(crate) fn is_impairable(frame: &[u8]) -> bool {
     let Some((header, packet)) = frame.split_at_checked(ETHERNET) else {
         return false;
     };
-    header.ends_with(&IPV4) || (header.ends_with(&IPV6) && !keeps_the_link(packet))
+    header.ends_with(&IPV4) || (header.ends_with(&IPV6) && !is_link_maintenance(packet))
 }
 
-/// True if an IPv6 packet serves the link itself: to a link-local multicast group (ff02::/16), or
-/// router or neighbour discovery (ICMPv6 types 133 to 137), which may be unicast as well.
-fn keeps_the_link(packet: &[u8]) -> bool {
-    let to_the_link = packet.get(24..26) == Some(&[0xff, 0x02]);
+/// Returns true if an IPv6 packet maintains the link: to a link-local multicast group (ff02::/16),
+/// or router or neighbour discovery (ICMPv6 types 133 to 137), which may be unicast.
+fn is_link_maintenance(packet: &[u8]) -> bool {
+    let is_link_multicast = packet.get(24..26) == Some(&[0xff, 0x02]);
     let discovery = packet.get(6) == Some(&ICMPV6)
         && packet
             .get(IPV6_HEADER)
             .is_some_and(|kind| (133..=137).contains(kind));
-    to_the_link || discovery
+    is_link_multicast || discovery
 }
 
-/// The ports that a TCP or UDP packet comes from and goes to; `None` for a later fragment, or behind
-/// extension headers of IPv6.
+/// Returns the source and destination port of a TCP or UDP packet. `None` for a later fragment, or
+/// after IPv6 extension headers.
 pub(crate) fn ports(frame: &[u8]) -> Option<[u16; 2]> {
     let (header, packet) = frame.split_at_checked(ETHERNET)?;
     let (protocol, transport) = if header.ends_with(&IPV4) {
@@ -53,18 +53,18 @@ pub(crate) fn ports(frame: &[u8]) -> Option<[u16; 2]> {
 
 // Values by the port of a frame.
 
-/// Something of each of some ports.
+/// A value for each of some ports.
 pub(crate) struct ByPort<T>(HashMap<u16, T>);
 
 impl<T> ByPort<T> {
-    /// That of the port that a TCP or UDP frame goes to; or else of that it comes from.
+    /// Returns the value of a TCP or UDP frame's destination port, otherwise of its source port.
     pub fn of(&mut self, frame: &[u8]) -> Option<&mut T> {
         if self.0.is_empty() {
             return None;
         }
         let ports = ports(frame)?;
-        let known = ports.iter().rev().find(|port| self.0.contains_key(port));
-        known.and_then(|port| self.0.get_mut(port))
+        let configured = ports.iter().rev().find(|port| self.0.contains_key(port));
+        configured.and_then(|port| self.0.get_mut(port))
     }
 }
 
@@ -82,7 +82,7 @@ pub(crate) mod tests {
         [&[0; 12][..], &ethertype, packet].concat()
     }
 
-    /// A frame with a TCP or UDP packet to a port, of a protocol as IP numbers them.
+    /// Returns a frame with a packet to a port; `protocol` is IP's protocol number.
     pub(crate) fn ipv4(protocol: u8, port: u16) -> Vec<u8> {
         let mut packet = [0; 40];
         packet[0] = 0x45;
@@ -100,24 +100,27 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn chance_applies_to_ip_but_not_to_what_keeps_the_link() {
-        assert!(applies_to(&frame(IPV4, &[0; 40])));
-        assert!(applies_to(&ipv6(6, [0xfd, 0], 135)), "TCP over IPv6");
-        assert!(applies_to(&ipv6(ICMPV6, [0xfd, 0], 128)), "echo request");
-        assert!(!applies_to(&frame([0x08, 0x06], &[0; 28])), "ARP");
-        assert!(!applies_to(&ipv6(ICMPV6, [0xfd, 0], 135)), "unicast probe");
-        assert!(!applies_to(&ipv6(0, [0xff, 2], 0)), "multicast report");
+    fn only_ip_without_link_maintenance_is_impairable() {
+        assert!(is_impairable(&frame(IPV4, &[0; 40])));
+        assert!(is_impairable(&ipv6(6, [0xfd, 0], 135)), "TCP over IPv6");
+        assert!(is_impairable(&ipv6(ICMPV6, [0xfd, 0], 128)), "echo request");
+        assert!(!is_impairable(&frame([0x08, 0x06], &[0; 28])), "ARP");
+        assert!(
+            !is_impairable(&ipv6(ICMPV6, [0xfd, 0], 135)),
+            "unicast probe"
+        );
+        assert!(!is_impairable(&ipv6(0, [0xff, 2], 0)), "multicast report");
     }
 
     #[test]
-    fn a_frame_cut_short_passes() {
-        assert!(!applies_to(&[]));
-        assert!(!applies_to(&[0; 13]));
-        assert!(applies_to(&frame(IPV6, &[])));
+    fn truncated_frame_is_not_impairable() {
+        assert!(!is_impairable(&[]));
+        assert!(!is_impairable(&[0; 13]));
+        assert!(is_impairable(&frame(IPV6, &[])));
     }
 
     #[test]
-    fn the_ports_are_those_of_tcp_and_udp_over_both_versions_of_ip() {
+    fn ports_are_parsed_for_tcp_and_udp_over_ipv4_and_ipv6() {
         assert_eq!(ports(&ipv4(TCP, 20_001)), Some([0, 20_001]));
         assert_eq!(ports(&ipv4(UDP, 7)), Some([0, 7]));
         assert_eq!(ports(&ipv4(1, 7)), None, "ICMP");
@@ -131,7 +134,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_has_no_ports_or_is_cut_short_has_none() {
+    fn packet_without_readable_ports_has_none() {
         let mut fragment = ipv4(TCP, 20_001);
         fragment[ETHERNET + 7] = 1;
         assert_eq!(ports(&fragment), None);

@@ -1,5 +1,5 @@
-//! A running path: its thread, which moves frames from one device to the other when they are due, its
-//! account and its end.
+//! A running path: its thread, which moves frames between the devices when they are due, and its
+//! statistics.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -15,34 +15,34 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::prctl;
 use nix::sys::time::TimeSpec;
 
-use crate::path::direction::LiveDirection;
-use crate::path::{Ledger, PathConfig, PathError};
+use crate::path::direction::DirectionState;
+use crate::path::{PathConfig, PathError, PathStats};
 
-/// Frames moved in one direction before the other has its turn, so that neither a flood nor a burst
-/// of departures holds up the rest for much longer than 0.1 ms.
+/// Maximum frames moved in one direction before the other's turn. Neither a flood nor a burst of
+/// departures then blocks the rest for much longer than 0.1 ms.
 const BATCH: usize = 32;
 
-/// Two TAP devices joined by a thread that carries frames in both directions, until stopped or
-/// dropped.
+/// Two TAP devices, and a thread that carries frames in both directions until this value is stopped
+/// or dropped.
 #[derive(Debug)]
 pub struct Path {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// State that the path's thread and its owner share.
+/// State shared by the path's thread and its owner.
 struct Shared {
     state: Mutex<PathState>,
-    /// Readable when the path is to end.
+    /// Readable when the path has to stop.
     stop: EventFd,
 }
 
 impl Path {
-    /// Joins two devices; forward is from `a` to `b`. The devices may be moved and configured
+    /// Connects two devices; forward is from `a` to `b`. The devices may be moved and configured
     /// before or after.
     ///
-    /// Fails when a field of the configuration is outside its range, or when the system has no
-    /// thread or file descriptor left.
+    /// Fails if a field of the configuration is out of range, or if the system has no thread or
+    /// file descriptor left.
     pub fn start(a: Tap, b: Tap, config: &PathConfig) -> Result<Self, PathError> {
         config.validate()?;
         let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
@@ -54,7 +54,7 @@ impl Path {
             .name("pillion-path".into())
             .spawn({
                 let shared = Arc::clone(&shared);
-                move || carry(&[a, b], &shared)
+                move || forward_frames(&[a, b], &shared)
             })
             .map_err(PathError::Thread)?;
         Ok(Self {
@@ -63,23 +63,23 @@ impl Path {
         })
     }
 
-    /// The path's account so far.
-    pub fn ledger(&self) -> Ledger {
-        self.shared.state().ledger()
+    /// Returns the path's statistics so far.
+    pub fn stats(&self) -> PathStats {
+        self.shared.state().stats()
     }
 
-    /// Ends the path and removes both devices; frames still inside are discarded, and counted as
-    /// inside. A device may remain for a moment when this process is just starting a child, which
-    /// holds its descriptor until it executes its program.
-    pub fn stop(mut self) -> Ledger {
+    /// Stops the path and removes both devices. Frames inside are discarded and counted as inside.
+    /// A device may remain for a moment if this process is just starting a child, which holds its
+    /// descriptor until exec.
+    pub fn stop(mut self) -> PathStats {
         self.end();
-        self.ledger()
+        self.stats()
     }
 
     fn end(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // Neither can fail in a way that matters: a counter of one does not overflow, and
-            // a thread that panicked has ended.
+            // Both errors are harmless: a counter of one does not overflow, and a panicked thread
+            // has exited.
             let _ = self.shared.stop.write(1);
             let _ = thread.join();
         }
@@ -101,29 +101,29 @@ impl Shared {
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Shared")
-            .field(&self.state().ledger())
+            .field(&self.state().stats())
             .finish()
     }
 }
 
-/// The state of a path: both directions, and the device without which it ended.
+/// The state of a path: both directions, and the vanished device that stopped it, if any.
 struct PathState {
-    /// Both directions: number n carries what device n sends.
-    directions: [LiveDirection; 2],
+    /// Both directions: number n carries frames from device n.
+    directions: [DirectionState; 2],
     device_gone: Option<String>,
 }
 
 impl PathState {
     fn new(config: &PathConfig) -> Self {
         Self {
-            directions: LiveDirection::pair(config),
+            directions: DirectionState::pair(config),
             device_gone: None,
         }
     }
 
-    fn ledger(&self) -> Ledger {
+    fn stats(&self) -> PathStats {
         let [forward, backward] = &self.directions;
-        Ledger {
+        PathStats {
             forward: forward.counts(),
             backward: backward.counts(),
             device_gone: self.device_gone.clone(),
@@ -131,27 +131,27 @@ impl PathState {
     }
 
     fn due(&self) -> Option<Instant> {
-        self.directions.iter().filter_map(LiveDirection::due).min()
+        self.directions.iter().filter_map(DirectionState::due).min()
     }
 }
 
-/// Why the thread goes on after a wait.
+/// Why the thread wakes up.
 enum Wake {
-    /// There is work: whether each device may have frames to read; frames may be due in any case.
+    /// Whether each device may have frames to read; frames may be due in any case.
     Work([bool; 2]),
     Stop,
 }
 
-/// Carries frames until told to stop, or until a device is gone.
-fn carry(taps: &[Tap; 2], shared: &Shared) {
-    run_promptly();
+/// Carries frames until the path is stopped or a device vanishes.
+fn forward_frames(taps: &[Tap; 2], shared: &Shared) {
+    raise_priority();
     let mut frame = [0; MAX_FRAME];
     let mut readable = [true; 2];
     loop {
         let mut state = shared.state();
         write_due(taps, &mut state.directions);
-        if let Err(gone) = read_waiting(taps, &mut state.directions, readable, &mut frame) {
-            state.device_gone = Some(gone.name().to_owned());
+        if let Err(vanished) = read_waiting(taps, &mut state.directions, readable, &mut frame) {
+            state.device_gone = Some(vanished.name().to_owned());
             return;
         }
         let due = state.due();
@@ -163,7 +163,7 @@ fn carry(taps: &[Tap; 2], shared: &Shared) {
     }
 }
 
-fn write_due(taps: &[Tap; 2], directions: &mut [LiveDirection; 2]) {
+fn write_due(taps: &[Tap; 2], directions: &mut [DirectionState; 2]) {
     for (direction, to) in directions.iter_mut().zip(taps.iter().rev()) {
         for _ in 0..BATCH {
             if !direction.depart(Instant::now(), |frame| to.write(frame).is_ok()) {
@@ -173,10 +173,10 @@ fn write_due(taps: &[Tap; 2], directions: &mut [LiveDirection; 2]) {
     }
 }
 
-/// Reads what waits on the readable devices. The error is the device that is gone.
+/// Reads waiting frames from the readable devices. The error is the vanished device.
 fn read_waiting<'a>(
     taps: &'a [Tap; 2],
-    directions: &mut [LiveDirection; 2],
+    directions: &mut [DirectionState; 2],
     readable: [bool; 2],
     frame: &mut [u8; MAX_FRAME],
 ) -> Result<(), &'a Tap> {
@@ -192,18 +192,18 @@ fn read_waiting<'a>(
     Ok(())
 }
 
-/// Sleeps until a frame is due or waits on a device, or the path is to end.
+/// Sleeps until a frame is due or waiting, or the path has to stop.
 fn wait([a, b]: &[Tap; 2], stop: &EventFd, due: Option<Instant>) -> Wake {
     let mut fds = [a.as_fd(), b.as_fd(), stop.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
     let timeout = due.map(|due| due.saturating_duration_since(Instant::now()));
     match ppoll(&mut fds, timeout.map(TimeSpec::from), None) {
-        // A device that is gone shows as an error here and is told apart by the read.
+        // A vanished device also reports an error here; the read detects it.
         Ok(_) => match fds.map(|fd| fd.any().unwrap_or(true)) {
             [_, _, true] => Wake::Stop,
             [a, b, false] => Wake::Work([a, b]),
         },
         Err(Errno::EINTR) => Wake::Work([false; 2]),
-        // Out of memory, the only other error of a valid call, passes.
+        // The only other error of a valid call, lack of memory, is temporary.
         Err(_) => {
             thread::sleep(Duration::from_millis(1));
             Wake::Work([true; 2])
@@ -211,38 +211,37 @@ fn wait([a, b]: &[Tap; 2], stop: &EventFd, due: Option<Instant>) -> Wake {
     }
 }
 
-// Asks the kernel to run the calling thread as soon as it wakes.
+// Priority of the calling thread.
 
-/// Makes the calling thread's sleeps end on time and lets the thread go before every ordinary one,
-/// as the kernel's own emulator, which runs in softirqs, does. Without these a busy neighbour
-/// delays frames by milliseconds. Either may be refused (a container without `CAP_SYS_NICE`); the
-/// path then works as well as the neighbours let it, and the ledger's delay errors show how well
-/// that is.
-fn run_promptly() {
-    // By default a sleep may end 50 µs late.
+/// Makes the calling thread's sleeps exact, and gives it priority over ordinary threads, like the
+/// kernel's own emulator, which runs in softirqs. Otherwise a busy neighbour delays frames by
+/// milliseconds. Both may be denied (a container without `CAP_SYS_NICE`). The path then depends on
+/// its neighbours, and the delay errors show the effect.
+fn raise_priority() {
+    // By default, a sleep may end 50 µs late.
     let _ = prctl::set_timerslack(1);
-    let _ = run_before_ordinary_threads();
+    let _ = set_realtime_priority();
 }
 
-/// Gives the calling thread a real-time priority. The kernel keeps 5 % of the time for ordinary
-/// threads even when it never sleeps.
-fn run_before_ordinary_threads() -> nix::Result<()> {
+/// Gives the calling thread a real-time priority. The kernel reserves 5 % of the time for ordinary
+/// threads even if it never sleeps.
+fn set_realtime_priority() -> nix::Result<()> {
     let lowest = libc::sched_param { sched_priority: 1 };
-    // SAFETY: reads one sched_param, which lives across the call; 0 is the calling thread.
+    // SAFETY: reads one sched_param, which outlives the call; 0 is the calling thread.
     let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) };
     nix::errno::Errno::result(result).map(drop)
 }
 
 // A TAP device: a network device whose other end is this process.
 
-/// The most bytes a frame can have: the largest MTU, the Ethernet header and a VLAN tag.
+/// Maximum bytes of a frame: the largest MTU, the Ethernet header and a VLAN tag.
 const MAX_FRAME: usize = 65_521 + 14 + 4;
 
 const MODE: libc::c_int = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_TUN_EXCL;
 
-/// A TAP device that lasts as long as this value.
+/// A TAP device that exists as long as this value.
 ///
-/// The kernel segments and checksums what it sends here, so every frame is one packet of the wire.
+/// The kernel segments and checksums its frames before, so every frame is one packet on the wire.
 #[derive(Debug)]
 pub struct Tap {
     name: String,
@@ -250,11 +249,11 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Creates a device in the network namespace of the calling thread. Moving it to another
-    /// namespace, its address, its MTU and its state are the caller's, by `ip`.
+    /// Creates a device in the network namespace of the calling thread. The caller moves it to
+    /// another namespace and sets its address, MTU and state with `ip`.
     ///
-    /// Fails when the name is not one for a device or is taken, when `/dev/net/tun` is missing,
-    /// or without the right to create devices (`CAP_NET_ADMIN`).
+    /// Fails if the name is invalid or in use, if `/dev/net/tun` is missing, or without the right
+    /// to create devices (`CAP_NET_ADMIN`).
     pub fn open(name: &str) -> Result<Self, PathError> {
         let request = request(name)?;
         let file = OpenOptions::new()
@@ -273,12 +272,12 @@ impl Tap {
         })
     }
 
-    /// The name the device was created with.
+    /// Returns the name the device was created with.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Reads one frame that the kernel sent, or `None` when none waits.
+    /// Reads one frame from the kernel; `None` if none is waiting.
     pub(crate) fn read(&self, frame: &mut [u8; MAX_FRAME]) -> io::Result<Option<usize>> {
         loop {
             match (&self.file).read(frame) {
@@ -292,7 +291,7 @@ impl Tap {
         }
     }
 
-    /// Hands one frame to the kernel as received.
+    /// Passes one frame to the kernel as received.
     pub(crate) fn write(&self, frame: &[u8]) -> io::Result<()> {
         (&self.file).write(frame).map(drop)
     }
@@ -309,19 +308,19 @@ fn request(name: &str) -> Result<libc::ifreq, PathError> {
     if !(1..libc::IFNAMSIZ).contains(&name.len()) || !name.bytes().all(allowed) {
         return Err(PathError::Name(name.to_owned()));
     }
-    // SAFETY: ifreq is plain integers and unions of them, for which all zeroes is a value.
+    // SAFETY: ifreq consists of plain integers and unions of them, for which zero is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from.cast_signed();
     }
-    // The flags are 16 bits; IFF_TUN_EXCL is the highest of them, the sign of a short.
+    // The flags have 16 bits; IFF_TUN_EXCL is the highest of them, the sign of a short.
     request.ifr_ifru.ifru_flags = MODE as libc::c_short;
     Ok(request)
 }
 
 fn create(tun: &File, request: &libc::ifreq) -> io::Result<()> {
     let mut request = *request;
-    // SAFETY: TUNSETIFF reads and writes one ifreq, which lives across the call.
+    // SAFETY: TUNSETIFF reads and writes one ifreq, which outlives the call.
     let result = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
     match result {
         -1 => Err(io::Error::last_os_error()),
@@ -334,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_the_kernel_would_refuse_or_change_are_refused() {
+    fn invalid_device_names_are_rejected() {
         for name in ["", "tap%d", "a/b", "a b", "a:b", "a\0b", "sixteen-bytes-ab"] {
             assert!(matches!(Tap::open(name), Err(PathError::Name(_))), "{name}");
         }

@@ -4,83 +4,83 @@ use serde::{Deserialize, Serialize};
 
 use crate::queue::contract::types;
 
-/// A packet that was offered to a device's queue, and what became of it.
+/// A packet offered to a device's queue, and its disposition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// When the packet was offered to the queue, `CLOCK_MONOTONIC` in ns. `None` if that was not
-    /// seen: it is older than the probe, or a queueing discipline made it (by splitting or copying
-    /// one that was offered).
+    /// Time of arrival, `CLOCK_MONOTONIC` in ns. `None` if it was not observed: the packet is older
+    /// than the probe, or a queueing discipline created it (by splitting or copying an offered
+    /// one).
     pub arrived_ns: Option<u64>,
-    /// When the packet was sent or dropped, `CLOCK_MONOTONIC` in ns; `None` with [`Fate::Unseen`]
-    /// and [`Fate::Replaced`].
+    /// Time of transmission or drop, `CLOCK_MONOTONIC` in ns; `None` with [`Disposition::Unseen`]
+    /// and [`Disposition::Replaced`].
     pub left_ns: Option<u64>,
-    /// What became of the packet.
-    pub fate: Fate,
-    /// Why the packet was dropped, by the kernel's number (`enum skb_drop_reason`); 0 if it was
-    /// not.
+    /// Disposition of the packet.
+    pub disposition: Disposition,
+    /// Reason of the drop, by the kernel's number (`enum skb_drop_reason`); 0 if the packet was not
+    /// dropped.
     pub reason: u32,
-    /// The ends of the packet's connection; `None` for what is no IP packet.
+    /// The endpoints of the packet's connection; `None` if it is not an IP packet.
     pub ends: Option<Endpoints>,
     /// TCP's sequence number of the first byte of payload; 0 for other protocols.
     pub seq: u32,
-    /// Bytes of payload, of TCP; 0 for other protocols.
+    /// Bytes of TCP payload; 0 for other protocols.
     pub payload: u32,
     /// TCP's flags, as in the header (FIN 1, SYN 2, RST 4, PSH 8, ACK 16).
     pub flags: u8,
-    /// Bytes of the packet, headers included; of all segments, if there are several.
+    /// Bytes of the packet, headers included; the sum over all segments.
     pub size: u32,
-    /// Bytes of the packet, as the queueing disciplines count them.
+    /// Bytes of the packet, as counted by the queueing disciplines.
     pub counted: u32,
-    /// Segments in the packet: more than one only with segmentation offload.
+    /// Segments in the packet; more than one only with segmentation offload.
     pub segments: u16,
-    /// The number of the device's queue that the packet was in.
+    /// Number of the device's queue that contained the packet.
     pub queue: u16,
-    /// How long the queue was when the packet was offered, without it; `None` if that is not known.
+    /// Queue length on arrival, without the packet itself; `None` if unknown.
     pub found: Option<Length>,
-    /// How long the queue was when the packet had been sent; `None` if it was not.
+    /// Queue length after the packet's transmission; `None` if it was not sent.
     pub behind: Option<Length>,
 }
 
-/// What became of a packet.
+/// Disposition of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
-pub enum Fate {
-    /// The packet's end was not seen: it was still in the queue when the probe ended.
-    Unseen = types::fate::FATE_UNSEEN.0,
-    /// The packet went on to the device.
-    Sent = types::fate::FATE_SENT.0,
-    /// The packet was dropped as it arrived: the queue was full, or the discipline decided so.
-    Refused = types::fate::FATE_REFUSED.0,
-    /// The packet was in the queue, and dropped from there: by active queue management, for the
-    /// sake of another packet, or because the queue was emptied.
-    Dropped = types::fate::FATE_DROPPED.0,
-    /// A queueing discipline split or copied the packet: others are in the queue in its place,
-    /// which are not seen to arrive.
-    Replaced = types::fate::FATE_REPLACED.0,
+pub enum Disposition {
+    /// The end was not observed: the packet was still in the queue when the probe stopped.
+    Unseen = types::disposition::DISPOSITION_UNSEEN.0,
+    /// The packet was passed to the device.
+    Sent = types::disposition::DISPOSITION_SENT.0,
+    /// The packet was dropped on arrival: the queue was full, or the discipline decided so.
+    Refused = types::disposition::DISPOSITION_REFUSED.0,
+    /// The packet was dropped from the queue: by active queue management, in favour of another
+    /// packet, or because the queue was flushed.
+    Dropped = types::disposition::DISPOSITION_DROPPED.0,
+    /// A queueing discipline split or copied the packet. The queue contains other packets instead,
+    /// without an observed arrival.
+    Replaced = types::disposition::DISPOSITION_REPLACED.0,
 }
 
-/// The ends of the connection that a packet belongs to.
+/// The endpoints of a packet's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Endpoints {
-    /// IP's number of the protocol: 6 for TCP.
+    /// IP's protocol number: 6 for TCP.
     pub protocol: u8,
-    /// The sender's address, and port (0 where the protocol has none).
+    /// The sender's address and port (0 for protocols without ports).
     pub source: SocketAddr,
-    /// The receiver's address, and port (0 where the protocol has none).
+    /// The receiver's address and port (0 for protocols without ports).
     pub destination: SocketAddr,
 }
 
-/// The length of a queue, as the queueing discipline itself counts it.
+/// The length of a queue, as counted by the queueing discipline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Length {
-    /// Packets in the queue, those of child disciplines included.
+    /// Packets in the queue, including child disciplines.
     pub packets: u32,
     /// Bytes of the packets in the queue.
     pub bytes: u32,
 }
 
-impl Fate {
+impl Disposition {
     pub(crate) const ALL: [Self; 5] = [
         Self::Unseen,
         Self::Sent,
@@ -91,17 +91,22 @@ impl Fate {
 }
 
 impl Packet {
-    /// How long the packet waited in the queue, in ns; only of packets that were sent.
+    /// Returns the packet's time in the queue in ns; `None` if it was not sent.
     #[must_use]
     pub fn delay_ns(&self) -> Option<u64> {
-        let sent_ns = self.left_ns.filter(|_| self.fate == Fate::Sent)?;
+        let sent_ns = self
+            .left_ns
+            .filter(|_| self.disposition == Disposition::Sent)?;
         Some(sent_ns.saturating_sub(self.arrived_ns?))
     }
 
-    /// True if the packet was dropped, as it arrived or later.
+    /// Returns true if the packet was dropped, on arrival or later.
     #[must_use]
     pub fn is_dropped(&self) -> bool {
-        matches!(self.fate, Fate::Refused | Fate::Dropped)
+        matches!(
+            self.disposition,
+            Disposition::Refused | Disposition::Dropped
+        )
     }
 }
 
@@ -120,11 +125,13 @@ impl From<&types::queued> for Packet {
             SocketAddr::new(IpAddr::V6(Ipv6Addr::from(address)).to_canonical(), port)
         };
         let time = |ns: u64| Some(ns).filter(|ns| *ns > 0);
-        let fate = Fate::ALL.into_iter().find(|fate| *fate as u8 == raw.fate.0);
+        let disposition = Disposition::ALL
+            .into_iter()
+            .find(|it| *it as u8 == raw.disposition.0);
         Self {
             arrived_ns: time(raw.arrived),
             left_ns: time(raw.left),
-            fate: fate.unwrap_or(Fate::Unseen),
+            disposition: disposition.unwrap_or(Disposition::Unseen),
             reason: raw.reason,
             ends: (raw.ip > 0).then(|| Endpoints {
                 protocol: raw.protocol,

@@ -1,4 +1,4 @@
-//! The probe of one device: its programs, the reasons for drops, its errors.
+//! The probe of one device: its programs, the reasons of drops, and its errors.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,29 +15,29 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ProgramMut, RingBuffer, RingBufferBuilder};
 use nix::net::if_::{if_nameindex, if_nametoindex};
 use pillion_bpf::host::interruption::without_signals;
-use pillion_bpf::host::libbpf::{Messages, Refusal};
+use pillion_bpf::host::libbpf::{LibbpfLog, LoadError};
 
 use crate::queue::Packet;
 use crate::queue::contract::{QueueProbeSkelBuilder, types};
 
-/// Watches the queue of one device; detached when dropped.
+/// Observes the queue of one device; dropping it detaches the programs.
 #[derive(Debug)]
 pub(crate) struct Probe {
     links: Vec<Link>,
-    /// Those whose not being run is counted.
+    /// Programs whose missed runs are counted.
     counted: Vec<OwnedFd>,
     packets: MapHandle,
     records: MapHandle,
     counters: MapHandle,
-    told: u64,
+    reported: u64,
 }
 
 const RECORD: usize = size_of::<types::queued>();
 
 impl Probe {
-    /// Begins to watch the queue of a device.
+    /// Starts to observe the queue of a device.
     pub(crate) fn start(target: &Target) -> Result<Self, Error> {
-        let messages = Messages::keep();
+        let messages = LibbpfLog::capture();
         let mut storage = MaybeUninit::uninit();
         let mut open = QueueProbeSkelBuilder::default()
             .open(&mut storage)
@@ -55,9 +55,9 @@ impl Probe {
             packets: map(&skel.maps.queue_packets)?,
             records: map(&skel.maps.queue_records)?,
             counters: map(&skel.maps.bss)?,
-            told: 0,
+            reported: 0,
         };
-        // Ends before arrivals: what has arrived is not missed later.
+        // Attach the ends before the arrivals, so that no end of an observed arrival is missed.
         let mut attach = |program: &ProgramMut<'_>, tracepoint: &str| {
             let link = program.attach_raw_tracepoint(tracepoint);
             let link = link.map_err(|error| messages.explain(&error))?;
@@ -70,9 +70,9 @@ impl Probe {
         attach(&programs.queue_consumption, "consume_skb")?;
         attach(&programs.queue_acceptance, "qdisc_enqueue")?;
         attach(&programs.queue_arrival, "net_dev_queue")?;
-        // The two that hear of every packet that the host frees are often interrupted, by packets
-        // of other devices most of all. What they miss of this one is in the table still, and told
-        // as unseen.
+        // The two programs that run for every packet freed by the host are often interrupted,
+        // mostly by packets of other devices. Packets of this device that they miss remain in the
+        // table, and are reported as unseen.
         for program in [
             &programs.queue_departure,
             &programs.queue_bypass,
@@ -80,13 +80,14 @@ impl Probe {
             &programs.queue_arrival,
         ] {
             let fd = program.as_fd().try_clone_to_owned();
-            let fd = fd.map_err(|error| Error::system("keep a program", error))?;
+            let fd =
+                fd.map_err(|error| Error::system("duplicate a program's descriptor", error))?;
             probe.counted.push(fd);
         }
         Ok(probe)
     }
 
-    /// Opens a reader of what the probe has seen, and will see.
+    /// Opens a reader of past and future observations.
     pub(crate) fn reader(&self) -> Result<Reader, Error> {
         let found = Rc::new(RefCell::new(Vec::new()));
         let sink = Rc::clone(&found);
@@ -95,12 +96,13 @@ impl Probe {
             sink.borrow_mut().extend(parse(bytes));
             0
         };
-        builder.add(&self.records, callback).map_err(unreadable)?;
-        let ring = builder.build().map_err(unreadable)?;
+        builder.add(&self.records, callback).map_err(read_error)?;
+        let ring = builder.build().map_err(read_error)?;
         Ok(Reader { ring, found })
     }
 
-    /// How many packets, or their ends, could not be noted since the last call.
+    /// Returns the number of packets, or ends of packets, that were not recorded since the last
+    /// call.
     pub(crate) fn missed(&mut self) -> u64 {
         let counters = self.counters.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
         let counters = counters.ok().flatten().unwrap_or_default();
@@ -108,18 +110,18 @@ impl Probe {
         let noted: u64 = counters.chunks(size_of::<u64>()).map(count).sum();
         let skipped: u64 = self.counted.iter().map(recursion_misses).sum();
         let all = noted + skipped;
-        let new = all.saturating_sub(self.told);
-        self.told = all;
+        let new = all.saturating_sub(self.reported);
+        self.reported = all;
         new
     }
 
-    /// Detaches the probe: it watches no longer.
+    /// Detaches the programs.
     pub(crate) fn detach(&mut self) {
         self.links.clear();
     }
 
-    /// The packets whose end was not seen.
-    pub(crate) fn left_over(&self) -> Vec<Packet> {
+    /// Returns the packets without an observed end.
+    pub(crate) fn remaining(&self) -> Vec<Packet> {
         let values = self
             .packets
             .keys()
@@ -130,21 +132,21 @@ impl Probe {
     }
 }
 
-/// Reads what a probe has seen.
+/// Reads the probe's observations.
 pub(crate) struct Reader {
     ring: RingBuffer<'static>,
     found: Rc<RefCell<Vec<Packet>>>,
 }
 
 impl Reader {
-    /// Takes the packets whose fate was seen since the last call.
+    /// Returns the packets whose disposition was observed since the last call.
     pub(crate) fn take(&self) -> Result<Vec<Packet>, Error> {
-        self.ring.consume().map_err(unreadable)?;
+        self.ring.consume().map_err(read_error)?;
         Ok(self.found.take())
     }
 }
 
-fn unreadable(error: libbpf_rs::Error) -> Error {
+fn read_error(error: libbpf_rs::Error) -> Error {
     Error::system("read the queue's events", io::Error::other(error))
 }
 
@@ -152,16 +154,16 @@ fn parse(bytes: &[u8]) -> Option<Packet> {
     if bytes.len() < RECORD {
         return None;
     }
-    // SAFETY: plain integers, of which any bits are valid; the length was checked.
+    // SAFETY: plain integers, for which all bits are valid; the length was checked.
     let raw = unsafe { bytes.as_ptr().cast::<types::queued>().read_unaligned() };
     Some(Packet::from(&raw))
 }
 
-/// How often a program was not run because it was running already, on the same processor.
+/// Returns how often a program was skipped because it was running already, on the same processor.
 fn recursion_misses(program: &OwnedFd) -> u64 {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut length = size_of_val(&info) as u32;
-    // SAFETY: the structure and its length live on this stack and have the sizes stated.
+    // SAFETY: the structure and its length live on this stack and have the stated sizes.
     let result = unsafe {
         libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut length)
     };
@@ -172,15 +174,14 @@ fn recursion_misses(program: &OwnedFd) -> u64 {
     }
 }
 
-/// The kernel's names for the reasons to drop packets. Their numbers differ from one version of
-/// the kernel to the next.
+/// The kernel's names for the reasons of drops. Their numbers differ between kernel versions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reasons(BTreeMap<u32, String>);
 
 impl Reasons {
-    /// The reasons of the running kernel; empty where it does not tell (no BTF).
+    /// Returns the reasons of the running kernel; empty without BTF.
     #[must_use]
-    pub fn of_this_kernel() -> Self {
+    pub fn from_running_kernel() -> Self {
         let Ok(btf) = Btf::from_vmlinux() else {
             return Self::default();
         };
@@ -195,45 +196,45 @@ impl Reasons {
         Self(names.iter().filter_map(name).collect())
     }
 
-    /// The name for a number, such as `QDISC_OVERLIMIT`; of an unknown one, the number.
+    /// Returns the name of a number, such as `QDISC_OVERLIMIT`; for an unknown one, the number.
     #[must_use]
     pub fn name(&self, reason: u32) -> String {
         let name = self.0.get(&reason).cloned();
         name.unwrap_or_else(|| format!("reason {reason}"))
     }
 
-    /// The number for a name; one that is not known yet gets a number of its own.
+    /// Returns the number of a name; adds unknown names with a new number.
     pub fn number(&mut self, name: &str) -> u32 {
-        let known = self.0.iter().find(|(_, known)| *known == name);
+        let existing = self.0.iter().find(|(_, existing)| *existing == name);
         let last = self.0.last_key_value();
         let next = last.map_or(1, |(number, _)| number.saturating_add(1));
-        let number = known.map_or(next, |(number, _)| *number);
+        let number = existing.map_or(next, |(number, _)| *number);
         self.0.entry(number).or_insert_with(|| name.to_owned());
         number
     }
 }
 
-/// A device whose queue is to be watched.
+/// A device whose queue is to be observed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The device's name.
     pub device: String,
-    /// The device's interface index.
+    /// Interface index.
     pub(crate) index: u32,
-    /// Inode number of the device's network namespace; 0 where the kernel has only one.
+    /// Inode number of the device's network namespace; 0 if the kernel has only one.
     pub(crate) netns: u32,
 }
 
 impl Target {
-    /// Finds a device of the calling thread's network namespace. One that has the same name later,
-    /// or moves elsewhere, is another.
+    /// Finds a device in the calling thread's network namespace. A later device of the same name,
+    /// or the device in another namespace, does not match.
     ///
     /// # Errors
     /// [`Error::UnknownDevice`].
     pub fn find(device: &str) -> Result<Self, Error> {
         let index = if_nametoindex(device).map_err(|_| Error::UnknownDevice {
             name: device.to_owned(),
-            known: known(),
+            available: device_names(),
         })?;
         let netns = fs::metadata("/proc/thread-self/ns/net").map(|file| file.ino());
         Ok(Self {
@@ -247,7 +248,7 @@ impl Target {
     }
 }
 
-fn known() -> String {
+fn device_names() -> String {
     let names: Vec<_> = if_nameindex()
         .iter()
         .flat_map(|devices| devices.iter())
@@ -256,53 +257,53 @@ fn known() -> String {
     names.join(", ")
 }
 
-/// Why a queue could not be watched.
+/// Why a queue could not be observed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No such network device in this network namespace.
-    #[error("no network device `{name}` here; there are: {known}")]
+    /// The network namespace has no such device.
+    #[error("no network device `{name}` here: expected one of {available}")]
     UnknownDevice {
-        /// The device's name that was asked for.
+        /// The requested name.
         name: String,
-        /// The names of the devices that exist.
-        known: String,
+        /// The names of the existing devices.
+        available: String,
     },
-    /// The kernel refused for want of privilege.
+    /// The process lacks privileges.
     #[error(
-        "watch the queue: not permitted; run as root, or with the capabilities CAP_BPF and \
+        "observe the queue: not permitted; run as root, or with the capabilities CAP_BPF and \
          CAP_PERFMON"
     )]
     NotPermitted,
-    /// The kernel did not accept the programs.
+    /// The kernel rejected the programs.
     #[error(
-        "the kernel refused the queue probe: {reason}; it needs Linux 5.17 with \
+        "the kernel rejected the queue probe: {reason}; it needs Linux 5.17 with \
          CONFIG_BPF_EVENTS and CONFIG_DEBUG_INFO_BTF"
     )]
     Load {
-        /// What libbpf said about the programs.
+        /// The message of libbpf.
         reason: String,
     },
-    /// What was seen could not be written down.
+    /// The events could not be written.
     #[error("write the queue's events: {0}")]
     Write(io::Error),
     /// Any other failure of a system call.
     #[error("{action}: {source}")]
     System {
-        /// What was being done.
+        /// The failed action.
         action: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// Whether what was asked for has to change, rather than the machine that it was asked of.
+    /// Returns true if the request has to change, rather than the machine.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
         matches!(self, Self::UnknownDevice { .. })
     }
 
-    /// A failed system call, with want of privilege told apart.
+    /// Converts a failed system call; lack of privileges has its own error.
     pub(crate) fn system(action: &'static str, source: io::Error) -> Self {
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::NotPermitted,
@@ -311,11 +312,11 @@ impl Error {
     }
 }
 
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Self {
+impl From<LoadError> for Error {
+    fn from(refusal: LoadError) -> Self {
         match refusal {
-            Refusal::NotPermitted => Self::NotPermitted,
-            Refusal::Because(reason) => Self::Load { reason },
+            LoadError::NotPermitted => Self::NotPermitted,
+            LoadError::Reason(reason) => Self::Load { reason },
         }
     }
 }
@@ -325,14 +326,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_does_not_name_keeps_its_number() {
+    fn unknown_reason_is_named_by_number() {
         let reasons = Reasons(BTreeMap::from([(2, "NOT_SPECIFIED".to_owned())]));
         assert_eq!(reasons.name(2), "NOT_SPECIFIED");
         assert_eq!(reasons.name(77), "reason 77");
     }
 
     #[test]
-    fn a_name_has_one_number() {
+    fn reason_name_has_one_number() {
         let mut reasons = Reasons::default();
         let numbers = ["A", "B", "A"].map(|name| reasons.number(name));
         assert_eq!(numbers, [1, 2, 1]);
@@ -340,10 +341,13 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_found_by_its_name_and_others_are_named() {
+    fn device_is_found_by_name_and_error_lists_others() {
         let target = Target::find("lo").unwrap();
         assert_eq!((target.device.as_str(), target.index), ("lo", 1));
-        let said = Target::find("nosuch0").unwrap_err().to_string();
-        assert!(said.contains("`nosuch0`") && said.contains("lo"), "{said}");
+        let message = Target::find("nosuch0").unwrap_err().to_string();
+        assert!(
+            message.contains("`nosuch0`") && message.contains("lo"),
+            "{message}"
+        );
     }
 }

@@ -11,33 +11,33 @@ use pillion_bpf::host::Ticks;
 use serde::{Deserialize, Serialize};
 
 use crate::queue::probe::Probe;
-use crate::queue::{Endpoints, Error, Fate, Length, Packet, Reasons, Target};
+use crate::queue::{Disposition, Endpoints, Error, Length, Packet, Reasons, Target};
 
-/// What a recording hands over.
+/// An event of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A packet, when its fate is known; so they come in the order in which they left.
+    /// A packet whose disposition is reasons; packets come in order of departure.
     Packet(Packet),
-    /// So many packets, or ends of packets, could not be noted since the last event.
+    /// Number of packets, or ends of packets, that were not recorded since the last event.
     Missed(u64),
 }
 
-/// Watches the queue of a device until it is stopped.
+/// Observes the queue of a device until it is stopped.
 #[derive(Debug)]
 pub struct Recording {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<(), Error>>,
 }
 
-/// Time between two takings of what was seen; the kernel keeps 80,000 packets in between.
+/// Interval between two reads of the observations; the kernel stores 80,000 packets in between.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Intervals between two looks at what could not be noted, a second in all: each look costs a
-/// system call for every program.
-const COUNT_EVERY: u32 = 100;
+/// Intervals between two reads of the missed packets, one second in all: each read costs a system
+/// call per program.
+const MISSED_INTERVALS: u32 = 100;
 
 impl Recording {
-    /// Begins to watch a device's queue; from now on nothing is missed unseen. `sink` is called in
+    /// Starts to observe a device's queue. Packets missed from now on are counted. Calls `sink` in
     /// a thread of its own.
     ///
     /// # Errors
@@ -53,15 +53,15 @@ impl Recording {
         Ok(Self { stop, thread })
     }
 
-    /// True if the recording has ended early, because of an error; [`stop`](Self::stop) tells
-    /// which.
+    /// Returns true if the recording has ended early, after an error; [`stop`](Self::stop) returns
+    /// the error.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Stops the recording, and hands over what is left: last, the packets that are still in the
-    /// queue.
+    /// Stops the recording and passes on the remaining events; the packets still in the queue come
+    /// last.
     ///
     /// # Errors
     /// [`Error::Write`] with the sink's error; [`Error::System`].
@@ -88,19 +88,19 @@ fn record(
         tick.sleep();
         take(&mut sink)?;
         ticks = ticks.wrapping_add(1);
-        if ticks.is_multiple_of(COUNT_EVERY) {
-            tell_missed(&mut probe, &mut sink)?;
+        if ticks.is_multiple_of(MISSED_INTERVALS) {
+            report_missed(&mut probe, &mut sink)?;
         }
     }
     probe.detach();
     take(&mut sink)?;
-    tell_missed(&mut probe, &mut sink)?;
-    let left_over = probe.left_over().into_iter();
-    let mut events = left_over.map(Event::Packet);
+    report_missed(&mut probe, &mut sink)?;
+    let remaining = probe.remaining().into_iter();
+    let mut events = remaining.map(Event::Packet);
     events.try_for_each(sink).map_err(Error::Write)
 }
 
-fn tell_missed(
+fn report_missed(
     probe: &mut Probe,
     sink: &mut impl FnMut(Event) -> io::Result<()>,
 ) -> Result<(), Error> {
@@ -110,17 +110,17 @@ fn tell_missed(
     }
 }
 
-/// A packet as a row of a table: its fields are the columns; what is not known is `None`.
+/// A packet as a row of a table: its fields are the columns; unknown values are `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Row {
     /// [`Packet::arrived_ns`].
     pub arrived_ns: Option<u64>,
     /// [`Packet::left_ns`].
     pub left_ns: Option<u64>,
-    /// [`Packet::fate`]; `None` stands for a packet, or the end of one, that could not be noted,
-    /// and of which nothing else is known.
-    pub fate: Option<Fate>,
-    /// Why the packet was dropped, by the kernel's name; `None` if it was not.
+    /// [`Packet::disposition`]; `None` for a packet, or the end of one, that was not recorded; all
+    /// other fields are unknown then.
+    pub disposition: Option<Disposition>,
+    /// The kernel's name for the reason of the drop; `None` if the packet was not dropped.
     pub reason: Option<String>,
     /// [`Endpoints::protocol`].
     pub protocol: Option<u8>,
@@ -147,27 +147,27 @@ pub struct Row {
     /// [`Packet::found`], in bytes.
     pub found_bytes: Option<u32>,
     /// [`Packet::behind`], in packets.
-    pub behind_packets: Option<u32>,
+    pub remaining_packets: Option<u32>,
     /// [`Packet::behind`], in bytes.
-    pub behind_bytes: Option<u32>,
+    pub remaining_bytes: Option<u32>,
 }
 
 impl Row {
-    /// The rows of an event: one of a packet, as many as packets that could not be noted.
+    /// Returns the rows of an event: one per packet, or one per missed packet.
     pub fn of(event: &Event, reasons: &Reasons) -> impl Iterator<Item = Self> + use<> {
         let (row, times) = match event {
-            Event::Packet(packet) => (Self::of_packet(packet, reasons), 1),
+            Event::Packet(packet) => (Self::from_packet(packet, reasons), 1),
             Event::Missed(number) => (Self::default(), *number),
         };
         (0..times).map(move |_| row.clone())
     }
 
-    fn of_packet(packet: &Packet, reasons: &Reasons) -> Self {
+    fn from_packet(packet: &Packet, reasons: &Reasons) -> Self {
         let (ends, found, behind) = (packet.ends, packet.found, packet.behind);
         Self {
             arrived_ns: packet.arrived_ns,
             left_ns: packet.left_ns,
-            fate: Some(packet.fate),
+            disposition: Some(packet.disposition),
             reason: packet.is_dropped().then(|| reasons.name(packet.reason)),
             protocol: ends.map(|ends| ends.protocol),
             source: ends.map(|ends| ends.source),
@@ -181,15 +181,15 @@ impl Row {
             queue: packet.queue,
             found_packets: found.map(|length| length.packets),
             found_bytes: found.map(|length| length.bytes),
-            behind_packets: behind.map(|length| length.packets),
-            behind_bytes: behind.map(|length| length.bytes),
+            remaining_packets: behind.map(|length| length.packets),
+            remaining_bytes: behind.map(|length| length.bytes),
         }
     }
 
-    /// What the row tells of. Reasons that are not among those known so far are added to them.
+    /// Returns the event of the row. Adds new reasons to `reasons`.
     #[must_use]
     pub fn event(&self, reasons: &mut Reasons) -> Event {
-        let Some(fate) = self.fate else {
+        let Some(disposition) = self.disposition else {
             return Event::Missed(1);
         };
         let length = |packets: Option<u32>, bytes: Option<u32>| {
@@ -205,7 +205,7 @@ impl Row {
         Event::Packet(Packet {
             arrived_ns: self.arrived_ns,
             left_ns: self.left_ns,
-            fate,
+            disposition,
             reason: self.reason.as_ref().map_or(0, |name| reasons.number(name)),
             ends,
             seq: self.seq,
@@ -216,7 +216,7 @@ impl Row {
             segments: self.segments,
             queue: self.queue,
             found: length(self.found_packets, self.found_bytes),
-            behind: length(self.behind_packets, self.behind_bytes),
+            behind: length(self.remaining_packets, self.remaining_bytes),
         })
     }
 }
@@ -226,13 +226,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_survive_a_table() {
-        let mut known = Reasons::default();
-        let reason = known.number("QDISC_OVERLIMIT");
+    fn events_round_trip_through_rows() {
+        let mut reasons = Reasons::default();
+        let reason = reasons.number("QDISC_OVERLIMIT");
         let dropped = Packet {
             arrived_ns: Some(1_000),
             left_ns: Some(2_000),
-            fate: Fate::Refused,
+            disposition: Disposition::Refused,
             reason,
             ends: Some(Endpoints {
                 protocol: 6,
@@ -252,20 +252,20 @@ mod tests {
             }),
             behind: None,
         };
-        let nothing_known = Packet {
+        let unknown = Packet {
             arrived_ns: None,
             ends: None,
             found: None,
-            fate: Fate::Sent,
+            disposition: Disposition::Sent,
             reason: 0,
             ..dropped
         };
         let events = [
             Event::Packet(dropped),
             Event::Missed(2),
-            Event::Packet(nothing_known),
+            Event::Packet(unknown),
         ];
-        let rows: Vec<Row> = events.iter().flat_map(|it| Row::of(it, &known)).collect();
+        let rows: Vec<Row> = events.iter().flat_map(|it| Row::of(it, &reasons)).collect();
         assert_eq!(rows.len(), 4);
         assert_eq!(rows[0].reason.as_deref(), Some("QDISC_OVERLIMIT"));
         let mut found = Reasons::default();

@@ -1,8 +1,8 @@
-//! The published experiments that come with pillion, and how what was run of them is judged.
+//! The published experiments that are part of pillion, and the judgement of their runs.
 
-mod digest;
 mod fairness;
-mod row;
+mod result;
+mod summary_cache;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,18 +12,18 @@ use std::time::Duration;
 use pillion_cli::settings::BadInput;
 
 use crate::Error;
-use crate::analysis::reproduction::{DigestedRun, Row};
-use crate::run::extent_folder;
-use crate::settings::experiment::{self, Experiment, Extent, Planned, Selector};
-use crate::store::{Maker, Making};
+use crate::analysis::reproduction::{ExperimentResult, MeasuredRun};
+use crate::run::scale_folder;
+use crate::settings::experiment::{self, Experiment, PlannedRun, RunScale, Selector};
+use crate::store::{BatchFolder, Provenance};
 
-pub use digest::digest;
-pub use row::row;
+pub use result::assemble;
+pub use summary_cache::load_measures;
 
-/// An experiment that was published.
+/// A published experiment.
 #[derive(Debug, Clone, Copy)]
 pub struct PublishedExperiment {
-    /// The name by which the experiment is asked for.
+    /// The name for the command line.
     pub name: &'static str,
     /// The text of the experiment's file.
     pub text: &'static str,
@@ -38,7 +38,7 @@ macro_rules! published {
     };
 }
 
-/// All of them, in the order of the report.
+/// All published experiments, in the order of the report.
 pub const PUBLISHED: &[PublishedExperiment] = published![
     "dpifl",
     "uniform-loss",
@@ -60,120 +60,122 @@ pub const PUBLISHED: &[PublishedExperiment] = published![
     "rate-control",
     "at-scale",
     "bursty-loss",
-    "todays-queues",
+    "current-queues",
 ];
 
 impl PublishedExperiment {
-    /// What is to be run of it.
+    /// Returns the experiment with the runs of this scale.
     ///
     /// # Errors
-    /// [`BadInput`], which a test rules out.
-    pub fn load(&self, extent: Extent) -> Result<Experiment, BadInput> {
-        experiment::of_text(&format!("{}.toml", self.name), self.text, extent)
+    ///
+    /// [`BadInput`]; a test excludes it.
+    pub fn load(&self, scale: RunScale) -> Result<Experiment, BadInput> {
+        experiment::of_text(&format!("{}.toml", self.name), self.text, scale)
     }
 }
 
-/// An experiment that is to be reproduced, and where its runs are.
-pub struct Chosen {
-    /// The name under which runs and figures are kept.
+/// An experiment to reproduce, and the folder of its runs.
+pub struct SelectedExperiment {
+    /// The name of runs and figures.
     pub name: String,
     /// The text of the experiment's file.
     pub text: String,
-    /// The experiment to the extent that was asked for: what is judged, as far as it is there.
+    /// The experiment at the requested scale. All its existing runs are judged.
     pub experiment: Experiment,
-    /// Of its runs, those that are to be made.
-    pub to_make: Vec<Planned>,
-    /// Where its runs are, or are to be made.
-    pub making: Making,
+    /// The runs to make, if they do not exist.
+    pub requested_runs: Vec<PlannedRun>,
+    /// The folder of the experiment's runs.
+    pub batch: BatchFolder,
 }
 
-impl Chosen {
-    /// A published experiment by its name, or a file that reproduces something by its path; with
-    /// the folder in `store` that is for its runs of this extent.
+impl SelectedExperiment {
+    /// Finds a published experiment by name, or a file with `[reproduction]` by path. Its runs have
+    /// a folder in `store` for this scale.
     ///
     /// # Errors
-    /// [`BadInput`] where there is no such experiment, where the file has mistakes, or where a
-    /// published number in it says nothing that can be judged.
-    pub fn find(name: &str, extent: Extent, store: &Path) -> Result<Self, BadInput> {
+    ///
+    /// [`BadInput`] if no such experiment exists, the file has mistakes, or a claim cannot be
+    /// judged.
+    pub fn find(name: &str, scale: RunScale, store: &Path) -> Result<Self, BadInput> {
         let path = Path::new(name);
         let published = PUBLISHED.iter().find(|it| it.name == name);
-        let (name, place, text, experiment) = match published {
+        let (name, folder_name, text, experiment) = match published {
             Some(it) => {
                 let text = it.text.to_owned();
-                (name.to_owned(), name.to_owned(), text, it.load(extent)?)
+                (name.to_owned(), name.to_owned(), text, it.load(scale)?)
             }
             None if path.is_file() => {
-                let experiment = experiment::load_part(path, extent)?;
+                let experiment = experiment::load_part(path, scale)?;
                 let text = fs::read_to_string(path)
                     .map_err(|error| BadInput(format!("{name}: {error}")))?;
                 let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-                // Of a published experiment by that name, its runs must not take the place.
-                let place = format!("{stem}.toml");
-                (stem.into_owned(), place, text, experiment)
+                // A published experiment of the same name has another folder.
+                let folder_name = format!("{stem}.toml");
+                (stem.into_owned(), folder_name, text, experiment)
             }
             None => {
-                let known: Vec<_> = PUBLISHED.iter().map(|it| it.name).collect();
+                let names: Vec<_> = PUBLISHED.iter().map(|it| it.name).collect();
                 return Err(BadInput(format!(
-                    "no published experiment, and no file, is called `{name}`; there are {}",
-                    known.join(", ")
+                    "unknown experiment `{name}`: expected a file, or one of {}",
+                    names.join(", ")
                 )));
             }
         };
-        // What says nothing to be judged is told before hours of work.
-        row(&name, &experiment, Vec::new())?;
+        // Report claims that cannot be judged now, not after hours of runs.
+        assemble(&name, &experiment, Vec::new())?;
         Ok(Self {
-            making: Making::of(&extent_folder(store, &place, extent)),
+            batch: BatchFolder::at(&scale_folder(store, &folder_name, scale)),
             name,
             text,
-            to_make: experiment.runs.clone(),
+            requested_runs: experiment.runs.clone(),
             experiment,
         })
     }
 
-    /// Has only those runs made that one of `wanted` takes.
-    pub fn narrow(&mut self, wanted: &[Selector]) {
-        self.to_make
-            .retain(|planned| wanted.iter().any(|it| it.takes(&planned.name)));
+    /// Restricts the runs to make to those that match one of `selectors`.
+    pub fn retain_requested(&mut self, selectors: &[Selector]) {
+        self.requested_runs
+            .retain(|planned| selectors.iter().any(|it| it.matches(&planned.name)));
     }
 
-    /// Virtual time in seconds that the runs to be made send, all together.
+    /// Returns the total sending time of the runs to make, in seconds of virtual time.
     #[must_use]
-    pub fn sending_s(&self) -> f64 {
-        let runs = self.to_make.iter();
+    pub fn sending_time_s(&self) -> f64 {
+        let runs = self.requested_runs.iter();
         let all: Duration = runs.map(|planned| planned.plan.duration).sum();
         all.as_secs_f64()
     }
 
-    /// Keeps what is judged of a run that was just made, so that it need not be read again. What
-    /// keeps it from being read is said by [`Self::judged`].
-    pub fn keep_digest(&self, planned: &Planned) {
-        if let Ok(Some(run)) = self.making.made(planned) {
-            let _ = digest(&run, planned);
+    /// Caches the measures of a new run. [`Self::judge`] reports errors.
+    pub fn cache_measures(&self, planned: &PlannedRun) {
+        if let Ok(Some(run)) = self.batch.finished_run(planned) {
+            let _ = load_measures(&run, planned);
         }
     }
 
-    /// What was run of it, judged; and what made those runs.
+    /// Judges the existing runs, and returns what made them.
     ///
     /// # Errors
-    /// As [`digest`].
-    pub fn judged(&self) -> Result<(Row, BTreeSet<Maker>), Error> {
-        let (mut digested, mut makers) = (Vec::new(), BTreeSet::new());
+    ///
+    /// As [`load_measures`].
+    pub fn judge(&self) -> Result<(ExperimentResult, BTreeSet<Provenance>), Error> {
+        let (mut measured_runs, mut provenances) = (Vec::new(), BTreeSet::new());
         for planned in &self.experiment.runs {
-            if let Some(run) = self.making.made(planned)? {
-                let read = || Ok((run.maker()?, digest(&run, planned)?));
-                let (maker, digest) = read().map_err(|why| run.damaged(why))?;
-                makers.insert(maker);
+            if let Some(run) = self.batch.finished_run(planned)? {
+                let read = || Ok((run.provenance()?, load_measures(&run, planned)?));
+                let (provenance, measures) = read().map_err(|reason| run.damaged(reason))?;
+                provenances.insert(provenance);
                 let name = planned.name.clone();
                 let duration_s = planned.plan.duration.as_secs_f64();
-                digested.push(DigestedRun {
+                measured_runs.push(MeasuredRun {
                     name,
                     duration_s,
-                    digest,
+                    measures,
                 });
             }
         }
-        let row = row(&self.name, &self.experiment, digested)?;
-        Ok((row, makers))
+        let result = assemble(&self.name, &self.experiment, measured_runs)?;
+        Ok((result, provenances))
     }
 }
 
@@ -185,18 +187,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_round_trips_of_web_sites_are_those_of_the_list() {
+    fn website_rtts_match_list() {
         let list = include_str!("../../../../experiments/website-rtt.csv");
-        let values: Vec<&str> = list.lines().skip(1).collect();
+        let values: Vec<String> = list.lines().skip(1).map(|it| format!("{it}ms")).collect();
         let values = format!("\"values:{}\"", values.join(","));
-        let row = PUBLISHED.iter().find(|it| it.name == "website-rtt");
-        assert!(row.unwrap().text.contains(&values));
+        let result = PUBLISHED.iter().find(|it| it.name == "website-rtt");
+        assert!(result.unwrap().text.contains(&values));
     }
 
     #[test]
     fn reproductions_bundle_as_published() {
         for published in PUBLISHED {
-            for run in published.load(Extent::Full).unwrap().runs {
+            for run in published.load(RunScale::Full).unwrap().runs {
                 let mut bundled = run.plan.streams.iter().filter_map(|it| it.bundling);
                 let as_published = bundled.all(|how| how.options.published);
                 assert!(as_published, "{}: {}", published.name, run.name);
@@ -205,22 +207,22 @@ mod tests {
     }
 
     #[test]
-    fn each_file_is_known_and_sound_to_any_extent() {
+    fn published_files_are_listed_and_valid_at_each_scale() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/published");
         let files = fs::read_dir(folder).unwrap();
         let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
         let mut files: Vec<String> = files.collect();
         files.sort();
-        let mut known: Vec<String> = PUBLISHED
+        let mut names: Vec<String> = PUBLISHED
             .iter()
             .map(|it| format!("{}.toml", it.name))
             .collect();
-        known.sort();
-        assert_eq!(files, known);
+        names.sort();
+        assert_eq!(files, names);
         for published in PUBLISHED {
-            let runs = [Extent::Quick, Extent::Default, Extent::Full].map(|extent| {
-                let experiment = published.load(extent).unwrap();
-                assert!(row(published.name, &experiment, Vec::new()).is_ok());
+            let runs = [RunScale::Quick, RunScale::Default, RunScale::Full].map(|scale| {
+                let experiment = published.load(scale).unwrap();
+                assert!(assemble(published.name, &experiment, Vec::new()).is_ok());
                 experiment.runs.len()
             });
             assert!(

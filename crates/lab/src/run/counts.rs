@@ -1,133 +1,142 @@
-//! What is counted of the packets in each machine's devices and queues, and whether the counts agree.
+//! Packet counts of devices, queues and traces, and the check that they agree.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::QueueSeen;
+use super::QueueProbeCounts;
 use crate::Error;
-use crate::capture::Captured;
-use crate::path::Obtained;
+use crate::capture::CaptureCounts;
+use crate::path::JitterStats;
 use crate::settings::experiment::Plan;
-use crate::testbed::{Emulator, IN, Node, OUT, QUEUE, Testbed};
+use crate::testbed::{Emulator, IN, Node, OUT, QUEUE_HANDLE, Testbed};
 
-// Counts of one and the same packets at several places, which must agree.
+// Counts of the same packets at several points, which have to agree.
 
-/// What became of the IP packets of one direction.
+/// The IP packets of one direction, counted at each point of their path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WayCounts {
-    /// Packets in the trace of the side that they come from; `None` without traces.
+pub struct PathCounts {
+    /// Packets in the trace of the sending side; `None` without traces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_before: Option<u64>,
     /// Packets dropped by the bottleneck's queue.
     pub queue_dropped: u64,
-    /// Packets that left the bottleneck; `None` in the direction back without a queue of its own.
+    /// Packets that left the bottleneck; `None` for the way back without its own queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_passed: Option<u64>,
-    /// What the queue probe saw; `None` without it.
+    /// Counts of the queue probe; `None` without it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue_seen: Option<QueueSeen>,
-    /// Packets that the emulator took in; `None` where it does not count them.
+    pub queue_seen: Option<QueueProbeCounts>,
+    /// Packets that entered the emulator; `None` if it does not count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entered: Option<u64>,
     /// Packets lost in the emulator.
     pub lost: u64,
-    /// Of these, packets that it had no room to hold back: lost, though nobody asked for that.
+    /// Lost packets for which the emulator had no space. The experiment did not request these
+    /// losses.
     #[serde(default)]
     pub overflowed: u64,
-    /// Copies of packets made in the emulator; `None` where it does not count them.
+    /// Packets that the emulator duplicated; `None` if it does not count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubled: Option<u64>,
     /// Packets that left the emulator.
     pub delivered: u64,
-    /// Packets in the trace of the side that they go to; `None` without traces.
+    /// Packets in the trace of the receiving side; `None` without traces.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub trace_behind: Option<u64>,
-    /// How the emulator's delay varied; `None` without jitter.
+    pub trace_after: Option<u64>,
+    /// Statistics of the emulator's delay; `None` without jitter.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<Obtained>,
+    pub jitter: Option<JitterStats>,
 }
 
-/// The emulator's part of the counts, forward and backward.
-fn emulated(plan: &Plan, testbed: &Testbed, listing: &Listing) -> [WayCounts; 2] {
-    if let Some(ledger) = testbed.emulator.ledger() {
-        return [ledger.forward, ledger.backward].map(|counts| WayCounts {
+/// Returns the emulator's counts, forward and backward.
+fn emulator_counts(
+    plan: &Plan,
+    testbed: &Testbed,
+    device_listing: &DeviceListing,
+) -> [PathCounts; 2] {
+    if let Some(stats) = testbed.emulator.stats() {
+        return [stats.forward, stats.backward].map(|counts| PathCounts {
             entered: Some(counts.received.packets),
             lost: counts.lost.packets + counts.queue_full.packets + counts.device_refused.packets,
             overflowed: counts.queue_full.packets,
             doubled: Some(counts.duplicated.packets),
             delivered: counts.delivered.packets,
             jitter: counts.jitter,
-            ..WayCounts::default()
+            ..PathCounts::default()
         });
     }
-    let [there, back] = testbed.emulator.dropped_as_listed();
-    let ways = [
+    let [there, back] = testbed.emulator.listed_drops();
+    let directions = [
         (&plan.forward, "router", "receiver", there),
         (&plan.backward, "receiver", "router", back),
     ];
-    ways.map(|(emulation, from, device, listed)| {
-        // A second one behind the first holds packets back, and loses none.
-        let first = |kind: &str, handle: &str| kind == "netem" && handle != Emulator::BEHIND;
-        let passed = listing.passed("emulator", device, first);
+    directions.map(|(emulation, from, device, listed)| {
+        // A second netem after the first only delays packets, and loses none.
+        let first =
+            |kind: &str, handle: &str| kind == "netem" && handle != Emulator::REORDER_HANDLE;
+        let qdisc_counts = device_listing.qdisc_counts("emulator", device, first);
         // netem does not count copies.
-        let doubles = emulation.disturbance.is_some_and(|it| it.duplicate > 0.0);
-        WayCounts {
-            entered: listing.received("emulator", from),
-            lost: passed.drops + listed,
+        let doubles = emulation.impairments.is_some_and(|it| it.duplicate > 0.0);
+        PathCounts {
+            entered: device_listing.received("emulator", from),
+            lost: qdisc_counts.drops + listed,
             doubled: (!doubles).then_some(0),
-            delivered: passed.packets,
-            ..WayCounts::default()
+            delivered: qdisc_counts.packets,
+            ..PathCounts::default()
         }
     })
 }
 
-/// The counts of both directions, with the traces at the senders and at the receiver.
+/// Returns the counts of both directions. `traces` are those at the senders and at the receiver.
 pub(super) fn count(
     plan: &Plan,
     testbed: &Testbed,
-    listing: &Listing,
-    traces: Option<[Captured; 2]>,
-    seen: [Option<QueueSeen>; 2],
-) -> [WayCounts; 2] {
-    let [mut forward, mut backward] = emulated(plan, testbed, listing);
-    let [seen, seen_back] = seen;
+    device_listing: &DeviceListing,
+    traces: Option<[CaptureCounts; 2]>,
+    probe_counts: [Option<QueueProbeCounts>; 2],
+) -> [PathCounts; 2] {
+    let [mut forward, mut backward] = emulator_counts(plan, testbed, device_listing);
+    let [probe_counts, probe_counts_back] = probe_counts;
     let queues = [
-        (&mut forward, OUT, true, seen),
-        (&mut backward, IN, plan.has_queue_back(), seen_back),
+        (&mut forward, OUT, true, probe_counts),
+        (&mut backward, IN, plan.has_queue_back(), probe_counts_back),
     ];
-    for (way, device, is_there, seen) in queues {
-        if is_there {
-            let queue = listing.passed("router", device, |_, handle| handle == QUEUE);
-            way.queue_dropped = queue.drops;
-            way.queue_passed = Some(queue.packets);
-            way.queue_seen = seen;
+    for (direction, device, exists, probe_counts) in queues {
+        if exists {
+            let queue =
+                device_listing.qdisc_counts("router", device, |_, handle| handle == QUEUE_HANDLE);
+            direction.queue_dropped = queue.drops;
+            direction.queue_passed = Some(queue.packets);
+            direction.queue_seen = probe_counts;
         }
     }
     if let Some([sender, receiver]) = traces {
         forward.trace_before = Some(sender.forward);
-        forward.trace_behind = Some(receiver.forward);
+        forward.trace_after = Some(receiver.forward);
         backward.trace_before = Some(receiver.backward);
-        backward.trace_behind = Some(sender.backward);
+        backward.trace_after = Some(sender.backward);
     }
     [forward, backward]
 }
 
-impl WayCounts {
-    /// The contradictions between the counts of this direction, in words. On their way to the
-    /// receiver packets meet the queue first, on their way back the emulator.
+impl PathCounts {
+    /// Describes counts that contradict each other. Packets toward the receiver pass the queue
+    /// first, packets from it the emulator.
     #[must_use]
     pub fn contradictions(&self, queue_is_first: bool) -> Vec<String> {
-        let mut found = Vec::new();
+        let mut contradictions = Vec::new();
         let mut compare = |what: &str, one: Option<u64>, other: Option<u64>| {
             if let (Some(one), Some(other)) = (one, other)
                 && one != other
             {
-                found.push(format!("{what}: {one} and {other}"));
+                contradictions.push(format!("{what}: {one} and {other}"));
             }
         };
-        let queued = self.queue_passed.map(|passed| passed + self.queue_dropped);
+        let queued = self
+            .queue_passed
+            .map(|qdisc_counts| qdisc_counts + self.queue_dropped);
         match queue_is_first {
             true => compare(
                 "packets traced and packets queued",
@@ -140,51 +149,51 @@ impl WayCounts {
                 queued,
             ),
         }
-        let seen = self.queue_seen;
-        let sent_seen = seen.map(|seen| seen.sent);
+        let probe_counts = self.queue_seen;
+        let probe_sent = probe_counts.map(|probe_counts| probe_counts.sent);
         compare(
-            "packets that the queue passed and the probe saw",
+            "packets that the queue passed and that the probe recorded",
             self.queue_passed,
-            sent_seen,
+            probe_sent,
         );
-        let dropped_seen = seen.map(|seen| seen.dropped);
+        let probe_dropped = probe_counts.map(|probe_counts| probe_counts.dropped);
         let dropped = Some(self.queue_dropped);
         compare(
-            "packets that the queue dropped and the probe saw",
+            "packets that the queue dropped and that the probe recorded",
             dropped,
-            dropped_seen,
+            probe_dropped,
         );
-        let unseen = seen.map(|seen| seen.unseen + seen.missed);
-        compare("packets whose end the probe missed", Some(0), unseen);
-        let passed = self.queue_passed.filter(|_| queue_is_first);
-        let sent = passed.or(self.trace_before);
+        let unseen = probe_counts.map(|probe_counts| probe_counts.unseen + probe_counts.missed);
+        compare("packets that the probe missed", Some(0), unseen);
+        let qdisc_counts = self.queue_passed.filter(|_| queue_is_first);
+        let sent = qdisc_counts.or(self.trace_before);
         compare("packets sent and packets emulated", sent, self.entered);
         compare(
-            "packets that the emulator had no room to hold back",
+            "packets that overflowed the emulator's queue",
             Some(0),
             Some(self.overflowed),
         );
         let accounted = self.delivered + self.lost;
-        let come = self.entered.or(sent).zip(self.doubled);
-        let come = come.map(|(entered, doubled)| entered + doubled);
+        let expected = self.entered.or(sent).zip(self.doubled);
+        let expected = expected.map(|(entered, doubled)| entered + doubled);
         compare(
-            "packets to account for and accounted for",
-            come,
+            "packets expected and packets delivered or lost",
+            expected,
             Some(accounted),
         );
-        let left = self.queue_passed.filter(|_| !queue_is_first);
+        let after_queue = self.queue_passed.filter(|_| !queue_is_first);
         compare(
             "packets delivered and packets traced",
-            left.or(Some(self.delivered)),
-            self.trace_behind,
+            after_queue.or(Some(self.delivered)),
+            self.trace_after,
         );
-        found
+        contradictions
     }
 }
 
-/// The devices and queue disciplines of all machines, as `ip` and `tc` tell of them.
+/// The devices and queue disciplines of all machines, as printed by `ip` and `tc`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Listing(BTreeMap<String, Machine>);
+pub(super) struct DeviceListing(BTreeMap<String, Machine>);
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Machine {
@@ -192,17 +201,17 @@ struct Machine {
     links: Value,
 }
 
-/// Packets of a queue discipline.
+/// Packet counts of a queue discipline.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Passed {
+pub(super) struct QdiscCounts {
     /// Packets that left the discipline.
     pub(super) packets: u64,
     /// Packets that the discipline dropped.
     pub(super) drops: u64,
 }
 
-impl Listing {
-    pub(super) fn take(testbed: &Testbed) -> Result<Self, Error> {
+impl DeviceListing {
+    pub(super) fn read(testbed: &Testbed) -> Result<Self, Error> {
         let machine = |node: &Node| {
             let machine = Machine {
                 qdiscs: qdiscs(node)?,
@@ -217,25 +226,26 @@ impl Listing {
             .map(Self)
     }
 
-    /// What the queue disciplines of a device that `wanted` takes have counted together.
-    pub(super) fn passed(
+    /// Sums the counts of a device's queue disciplines that match `filter`, a function of kind and
+    /// handle.
+    pub(super) fn qdisc_counts(
         &self,
         machine: &str,
         device: &str,
-        wanted: impl Fn(&str, &str) -> bool,
-    ) -> Passed {
+        filter: impl Fn(&str, &str) -> bool,
+    ) -> QdiscCounts {
         let qdiscs = self.0.get(machine).map(|machine| entries(&machine.qdiscs));
         let word = |qdisc: &Value, name: &str| qdisc[name].as_str().unwrap_or_default().to_owned();
         let of_device = qdiscs.unwrap_or_default().iter().filter(|qdisc| {
-            word(qdisc, "dev") == device && wanted(&word(qdisc, "kind"), &word(qdisc, "handle"))
+            word(qdisc, "dev") == device && filter(&word(qdisc, "kind"), &word(qdisc, "handle"))
         });
-        of_device.fold(Passed::default(), |sum, qdisc| Passed {
+        of_device.fold(QdiscCounts::default(), |sum, qdisc| QdiscCounts {
             packets: sum.packets + number(qdisc, "packets"),
             drops: sum.drops + number(qdisc, "drops"),
         })
     }
 
-    /// Packets that a device has received.
+    /// Returns the number of packets that a device received.
     pub(super) fn received(&self, machine: &str, device: &str) -> Option<u64> {
         let links = entries(&self.0.get(machine)?.links);
         let link = links.iter().find(|link| link["ifname"] == device)?;
@@ -243,8 +253,8 @@ impl Listing {
     }
 }
 
-/// True if no packet waits in any queue discipline.
-pub(super) fn is_at_rest(testbed: &Testbed) -> Result<bool, Error> {
+/// Whether all queue disciplines are empty.
+pub(super) fn is_idle(testbed: &Testbed) -> Result<bool, Error> {
     for node in testbed.nodes() {
         let qdiscs = qdiscs(node)?;
         if entries(&qdiscs).iter().any(|it| number(it, "qlen") > 0) {
@@ -271,70 +281,73 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_that_agree_are_silent_and_each_other_is_named() {
-        let counts = WayCounts {
+    fn only_differing_counts_are_contradictions() {
+        let counts = PathCounts {
             trace_before: Some(100),
             queue_dropped: 10,
             queue_passed: Some(90),
-            queue_seen: Some(QueueSeen {
+            queue_seen: Some(QueueProbeCounts {
                 sent: 90,
                 dropped: 10,
-                ..QueueSeen::default()
+                ..QueueProbeCounts::default()
             }),
             entered: Some(90),
             lost: 5,
             overflowed: 0,
             doubled: Some(1),
             delivered: 86,
-            trace_behind: Some(86),
+            trace_after: Some(86),
             jitter: None,
         };
         assert!(counts.contradictions(true).is_empty());
-        let without_traces = WayCounts {
+        let without_traces = PathCounts {
             trace_before: None,
-            trace_behind: None,
+            trace_after: None,
             ..counts
         };
         assert!(without_traces.contradictions(true).is_empty());
         for (wrong, words) in [
             (
-                WayCounts {
+                PathCounts {
                     trace_before: Some(99),
                     ..counts
                 },
                 "traced and packets queued: 99 and 100",
             ),
             (
-                WayCounts {
+                PathCounts {
                     entered: Some(89),
                     ..counts
                 },
                 "sent and packets emulated: 90 and 89",
             ),
-            (WayCounts { lost: 4, ..counts }, "accounted for: 91 and 90"),
             (
-                WayCounts {
+                PathCounts { lost: 4, ..counts },
+                "delivered or lost: 91 and 90",
+            ),
+            (
+                PathCounts {
                     overflowed: 2,
                     ..counts
                 },
-                "no room to hold back: 0 and 2",
+                "overflowed the emulator's queue: 0 and 2",
             ),
             (
-                WayCounts {
-                    trace_behind: Some(85),
+                PathCounts {
+                    trace_after: Some(85),
                     ..counts
                 },
                 "delivered and packets traced: 86 and 85",
             ),
         ] {
-            let found = wrong.contradictions(true).join("; ");
-            assert!(found.contains(words), "{found}");
+            let contradictions = wrong.contradictions(true).join("; ");
+            assert!(contradictions.contains(words), "{contradictions}");
         }
     }
 
     #[test]
-    fn on_the_way_back_the_queue_is_behind_the_emulator() {
-        let counts = WayCounts {
+    fn return_path_has_queue_after_emulator() {
+        let counts = PathCounts {
             trace_before: Some(100),
             entered: Some(100),
             lost: 5,
@@ -342,18 +355,18 @@ mod tests {
             delivered: 95,
             queue_dropped: 10,
             queue_passed: Some(85),
-            trace_behind: Some(85),
-            ..WayCounts::default()
+            trace_after: Some(85),
+            ..PathCounts::default()
         };
         assert_eq!(counts.contradictions(false), [""; 0]);
-        let wrong = WayCounts {
+        let wrong = PathCounts {
             queue_dropped: 9,
             ..counts
         };
-        let found = wrong.contradictions(false).join("; ");
+        let contradictions = wrong.contradictions(false).join("; ");
         assert!(
-            found.contains("delivered and packets queued: 95 and 94"),
-            "{found}"
+            contradictions.contains("delivered and packets queued: 95 and 94"),
+            "{contradictions}"
         );
         assert!(!counts.contradictions(true).is_empty());
     }

@@ -1,4 +1,4 @@
-//! The files of a run's folder, from its begin to the manifest.
+//! The folder of a run, from its creation to the manifest.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,57 +8,58 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use pillion_bpf::host::clock::monotonic_ns;
 use serde::Serialize;
 
-use super::layout::{BROKEN, PART, beside, place_of_broken};
-use crate::hold::{Held, hold_for, turn};
+use super::layout::{FAILED_SUFFIX, PARTIAL_SUFFIX, failed_path, with_suffix};
+use crate::lock::{RunLock, lock_or_busy, lock_parent};
 use crate::settings::experiment::Engine;
 use crate::{Error, kernel_release};
 
-/// The folder of a run being made: beside the place that it is for, so that what is there is
-/// whole.
+/// The folder of a run in progress. It has a suffix until it is complete, so that a folder without
+/// one is always complete.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct RunFolder {
     path: PathBuf,
     target: PathBuf,
-    _held: Held,
+    _lock: RunLock,
 }
 
 const THIS_RUN: &str = "this run";
 
-impl Folder {
-    /// Begins the folder of a run; what there is of one that was killed is kept as of one that failed.
+impl RunFolder {
+    /// Creates and locks the folder of a run. The folder of a killed run is renamed to that of a
+    /// failed one.
     ///
     /// # Errors
-    /// [`Error::File`] if there is something in its place already; [`Error::Busy`] if another process makes
-    /// the run.
-    pub(super) fn begin(target: &Path) -> Result<Self, Error> {
+    ///
+    /// [`Error::File`] if `target` exists; [`Error::Busy`] if another process makes the run.
+    pub(super) fn create(target: &Path) -> Result<Self, Error> {
         if target.symlink_metadata().is_ok() {
-            let why = "it is there already, and a run is never overwritten; name another folder";
-            return Err(Error::file(target)(io::Error::other(why)));
+            let reason = "the folder exists, and a run is never overwritten; name another folder";
+            return Err(Error::file(target)(io::Error::other(reason)));
         }
-        let path = beside(target, PART);
+        let path = with_suffix(target, PARTIAL_SUFFIX);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(Error::file(parent))?;
         }
         let failed = Error::file(&path);
-        let turn = turn(path.parent().unwrap_or(Path::new(""))).map_err(&failed)?;
+        let lock_parent = lock_parent(path.parent().unwrap_or(Path::new(""))).map_err(&failed)?;
         if path.is_dir() {
-            let _held = hold_for(THIS_RUN, &path)?;
-            let killed = fs::write(path.join(BROKEN), "it was killed\n");
+            let _lock = lock_or_busy(THIS_RUN, &path)?;
+            let killed = fs::write(path.join(FAILED_SUFFIX), "killed\n");
             killed.map_err(&failed)?;
-            fs::rename(&path, place_of_broken(target)).map_err(&failed)?;
+            fs::rename(&path, failed_path(target)).map_err(&failed)?;
         }
         fs::create_dir(&path).map_err(&failed)?;
-        let _held = hold_for(THIS_RUN, &path)?;
-        drop(turn);
+        let _lock = lock_or_busy(THIS_RUN, &path)?;
+        drop(lock_parent);
         let target = target.to_owned();
         Ok(Self {
             path,
             target,
-            _held,
+            _lock,
         })
     }
 
-    /// The path of a file of the folder.
+    /// Returns the path of a file in the folder.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -75,9 +76,9 @@ impl Folder {
         self.write(name, &text)
     }
 
-    /// Gives the folder its name: it is whole.
-    pub(super) fn keep(&self) -> Result<(), Error> {
-        // Before it has its name, all of it is on the disk.
+    /// Renames the folder to its final name, because it is complete.
+    pub(super) fn finish(&self) -> Result<(), Error> {
+        // All files are on the disk before the folder gets its final name.
         for entry in fs::read_dir(&self.path).map_err(Error::file(&self.path))? {
             let path = entry.map_err(Error::file(&self.path))?.path();
             let synced = File::open(&path).and_then(|file| file.sync_all());
@@ -86,31 +87,30 @@ impl Folder {
         fs::rename(&self.path, &self.target).map_err(Error::file(&self.target))
     }
 
-    /// Gives the folder up: it will not be whole; says so as far as it can.
-    pub(super) fn give_up(&self, why: &Error) {
-        let _ = fs::write(self.file(BROKEN), format!("{why}\n"));
-        let _ = fs::rename(&self.path, place_of_broken(&self.target));
+    /// Stores the error and renames the folder to that of a failed run, ignoring further errors.
+    pub(super) fn mark_failed(&self, reason: &Error) {
+        let _ = fs::write(self.file(FAILED_SUFFIX), format!("{reason}\n"));
+        let _ = fs::rename(&self.path, failed_path(&self.target));
     }
 }
 
-/// What made a run, and where.
+/// The software and the machine that made a run.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Manifest {
-    /// The version of the pillion that made the run.
+    /// pillion's version.
     version: String,
     engine: Engine,
-    /// What identifies the lab kernel, its source, patches and configuration; `None` on other
-    /// kernels.
+    /// A hash of the lab kernel's source, patches and configuration; `None` on other kernels.
     #[serde(skip_serializing_if = "Option::is_none")]
     lab_kernel: Option<String>,
     kernel: String,
     machine: String,
     processors: usize,
-    /// What emulated the path: `netem`, or pillion's own `path`.
+    /// The path emulator: `netem`, or pillion's own `path`.
     emulator: &'static str,
     seed: u64,
-    /// `CLOCK_REALTIME` at the run's begin, which traces have; and `CLOCK_MONOTONIC` at that
-    /// moment, which all else has; in nanoseconds.
+    /// `CLOCK_REALTIME` at the start of the run, for traces, and `CLOCK_MONOTONIC` at the same
+    /// moment, for all other files; in nanoseconds.
     begun_realtime_ns: u64,
     begun_ns: u64,
     /// `CLOCK_MONOTONIC` when the streams' barrier opened, in nanoseconds.
@@ -118,13 +118,13 @@ pub(super) struct Manifest {
     ended_ns: u64,
 }
 
-/// A moment by both clocks.
-pub(super) struct Begin {
+/// The start of the run by both clocks.
+pub(super) struct StartTime {
     realtime_ns: u64,
     monotonic_ns: u64,
 }
 
-impl Begin {
+impl StartTime {
     pub(super) fn now() -> Self {
         let realtime = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
@@ -136,8 +136,8 @@ impl Begin {
 
 impl Manifest {
     pub(super) fn new(
-        how: &super::How,
-        begin: &Begin,
+        options: &super::RunOptions,
+        start_time: &StartTime,
         emulator: &'static str,
         seed: u64,
         barrier_ns: u64,
@@ -145,16 +145,16 @@ impl Manifest {
         let machine = nix::sys::utsname::uname();
         let machine = machine.map(|name| name.machine().to_string_lossy().into_owned());
         Self {
-            version: how.version.to_owned(),
-            engine: how.engine,
-            lab_kernel: how.lab_kernel.clone(),
+            version: options.version.to_owned(),
+            engine: options.engine,
+            lab_kernel: options.lab_kernel.clone(),
             kernel: kernel_release(),
             machine: machine.unwrap_or_default(),
             processors: std::thread::available_parallelism().map_or(1, Into::into),
             emulator,
             seed,
-            begun_realtime_ns: begin.realtime_ns,
-            begun_ns: begin.monotonic_ns,
+            begun_realtime_ns: start_time.realtime_ns,
+            begun_ns: start_time.monotonic_ns,
             barrier_ns,
             ended_ns: monotonic_ns(),
         }
@@ -167,23 +167,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_there_is_of_a_run_that_was_killed_is_kept_and_one_that_is_made_is_let_be() {
+    fn killed_run_is_stored_and_running_one_is_locked() {
         let store = tempfile::tempdir().unwrap();
         let target = store.path().join("plain");
-        let killed = Folder::begin(&target).unwrap();
+        let killed = RunFolder::create(&target).unwrap();
         killed.write(RUN_FILE, "seed = 7\n").unwrap();
-        let busy = Folder::begin(&target).unwrap_err().to_string();
+        let busy = RunFolder::create(&target).unwrap_err().to_string();
         assert!(busy.contains("another process"), "{busy}");
         drop(killed);
-        let next = Folder::begin(&target).unwrap();
-        let kept = store.path().join("plain.broken");
+        let next = RunFolder::create(&target).unwrap();
+        let failed = store.path().join("plain.broken");
         assert_eq!(
-            fs::read_to_string(kept.join(RUN_FILE)).unwrap(),
+            fs::read_to_string(failed.join(RUN_FILE)).unwrap(),
             "seed = 7\n"
         );
-        assert!(kept.join(BROKEN).is_file());
+        assert!(failed.join(FAILED_SUFFIX).is_file());
         next.write(RUN_FILE, "seed = 8\n").unwrap();
-        next.keep().unwrap();
+        next.finish().unwrap();
         assert!(target.is_dir());
     }
 }

@@ -1,13 +1,13 @@
-//! The layout of results: the files of a run's folder, what stands beside it, and the folders in which
-//! `run`, `reproduce` and `grid` make runs. docs/lab.md describes the files of a run.
+//! The layout of results: the files in and next to a run's folder, and the folders in which `run`,
+//! `reproduce` and `grid` make runs. docs/lab/overview.md describes the files of a run.
 //!
 //! ```text
-//! STORE/EXPERIMENT/TIME/       of `run`; of `reproduce` STORE/EXPERIMENT/EXTENT/
+//! STORE/EXPERIMENT/TIME/       `run`; for `reproduce` STORE/EXPERIMENT/SCALE/
 //!     experiment.toml
-//!     RUN/                     RUN.part while it is made, RUN.broken if it failed
+//!     RUN/                     RUN.part until it is complete, RUN.broken if it failed
 //!         run.toml ... manifest.json
-//!     RUN.digest-N.json        of `reproduce`
-//! FOLDER/                      of `grid`: as above, with
+//!     RUN.cache-N.json         only `reproduce`
+//! FOLDER/                      `grid`: as above, with
 //!     Snakefile
 //!     jobs/RUN.toml
 //! ```
@@ -15,100 +15,100 @@
 use std::iter;
 use std::path::{Path, PathBuf};
 
-use crate::settings::experiment::{Extent, Planned};
+use crate::settings::experiment::{PlannedRun, RunScale};
 
-/// The file with the run, as a file of its own.
+/// The file with the run as an experiment of its own.
 pub const RUN_FILE: &str = "run.toml";
 /// The file with the run's [`Summary`](super::Summary).
 pub const SUMMARY_FILE: &str = "summary.json";
-/// The file with what sender and receiver report of each group and each stream.
+/// The file with the reports of sender and receiver, per group and stream.
 pub const STREAMS_FILE: &str = "streams.json";
-/// The file with what pillion did for each group that it bundled.
+/// The file with pillion's totals per bundled group.
 pub const BUNDLING_FILE: &str = "bundling.json";
-/// The file with what pillion's own path did, where it stood in for netem.
+/// The file with the report of pillion's own path, if it replaced netem.
 pub const PATH_FILE: &str = "path.json";
-/// The file with every packet that was offered to the bottleneck's queue ([`crate::queue::Row`]).
+/// The file with every packet of the bottleneck's queue ([`crate::queue::Row`]).
 pub const QUEUE_FILE: &str = "queue.csv.zst";
-/// The same of the queue of the way back.
+/// The same for the queue of the way back.
 pub(super) const QUEUE_BACK_FILE: &str = "queue-back.csv.zst";
 /// The file with every message ([`crate::traffic::Record`]).
 pub const RECORDS_FILE: &str = "records.csv.zst";
-/// The file with the trace at the senders.
+/// The trace at the senders.
 pub const SENDER_TRACE: &str = "sender.pcap";
-/// The file with the trace at the receiver.
+/// The trace at the receiver.
 pub const RECEIVER_TRACE: &str = "receiver.pcap";
-/// The file that says what made the run, and when; it is written last.
+/// The file with version, kernel and times of the run; it is written last.
 pub const MANIFEST_FILE: &str = "manifest.json";
 
-/// The file with what the testbed was made of, and when.
+/// The file with every set-up command and its time.
 pub(super) const LOG_FILE: &str = "log.txt";
-/// The file with the kernel's parameters at each end.
+/// The file with the sysctls of each end.
 pub(super) const SYSCTLS_FILE: &str = "sysctls.json";
-/// The file with all devices and queue disciplines at the end.
+/// The file with all devices and queue disciplines at the end of the run.
 pub(super) const DEVICES_FILE: &str = "devices.json";
 
-/// The file with samples of a host's sockets.
+/// Returns the name of the file with samples of a host's sockets.
 pub(super) fn sockets_file(host: &str) -> String {
     format!("sockets-{host}.csv.zst")
 }
 
-/// The file with samples of a host's bundled connections.
+/// Returns the name of the file with samples of a host's bundled connections.
 pub(super) fn flows_file(host: &str) -> String {
     format!("flows-{host}.csv.zst")
 }
 
-/// The end of the name of a folder that is not whole.
-pub const PART: &str = "part";
-/// The end of the name of a folder whose run failed; a file of that name in it says why.
-pub const BROKEN: &str = "broken";
+/// The suffix of an incomplete run's folder.
+pub const PARTIAL_SUFFIX: &str = "part";
+/// The suffix of a failed run's folder, and the name of the file in it with the error.
+pub const FAILED_SUFFIX: &str = "broken";
 
-/// The experiment's file in the folder of one making of it.
+/// The experiment's file in the folder of a batch.
 pub const EXPERIMENT_FILE: &str = "experiment.toml";
-/// The workflow's file of a grid; Snakemake looks for it by this name.
+/// The workflow file of a grid, by the name that Snakemake expects.
 pub const WORKFLOW_FILE: &str = "Snakefile";
-/// The folder of a grid with the file of each run.
-pub(crate) const JOBS: &str = "jobs";
+/// The folder of a grid with one file per run.
+pub(crate) const JOBS_FOLDER: &str = "jobs";
 
-/// The folder of an experiment's runs to an extent, as `reproduce` makes them.
-pub(crate) fn extent_folder(store: &Path, experiment: &str, extent: Extent) -> PathBuf {
-    let part = match extent {
-        Extent::Quick => "quick",
-        Extent::Default => "default",
-        Extent::Full => "full",
+/// Returns the folder in which `reproduce` makes an experiment's runs at a scale.
+pub(crate) fn scale_folder(store: &Path, experiment: &str, scale: RunScale) -> PathBuf {
+    let part = match scale {
+        RunScale::Quick => "quick",
+        RunScale::Default => "default",
+        RunScale::Full => "full",
     };
     store.join(experiment).join(part)
 }
 
-/// The name of a run's folder.
+/// Returns the name of a run's folder.
 #[must_use]
-pub fn folder_name(planned: &Planned) -> &str {
+pub fn folder_name(planned: &PlannedRun) -> &str {
     match planned.name.as_str() {
         "" => "run",
         name => name,
     }
 }
 
-/// The end of the name of a digest's file; another one whenever what is kept of a run changes.
-const DIGEST_END: &str = ".digest-15.json";
+/// The suffix of a cache file. Its number changes with the cached data.
+const CACHE_SUFFIX: &str = ".cache-16.json";
 
-/// The file with the digest of a run in this folder.
+/// Returns the cache file of the run in this folder.
 #[must_use]
-pub(crate) fn digest_file(run: &Path) -> PathBuf {
+pub(crate) fn summary_cache_file(run: &Path) -> PathBuf {
     let mut file = run.to_owned().into_os_string();
-    file.push(DIGEST_END);
+    file.push(CACHE_SUFFIX);
     file.into()
 }
 
-/// Where what there is of a run is kept that failed: beside its place, by the first name that is free.
-pub(crate) fn place_of_broken(target: &Path) -> PathBuf {
-    let more = (2..).map(|number| format!("{BROKEN}-{number}"));
-    let names = iter::once(BROKEN.to_owned()).chain(more);
-    let mut places = names.map(|name| beside(target, &name));
-    let free = places.find(|path| path.symlink_metadata().is_err());
-    free.unwrap_or_else(|| beside(target, BROKEN))
+/// Returns the path for a failed run: next to its target, with the first free suffix.
+pub(crate) fn failed_path(target: &Path) -> PathBuf {
+    let more = (2..).map(|number| format!("{FAILED_SUFFIX}-{number}"));
+    let names = iter::once(FAILED_SUFFIX.to_owned()).chain(more);
+    let mut candidates = names.map(|name| with_suffix(target, &name));
+    let free = candidates.find(|path| path.symlink_metadata().is_err());
+    free.unwrap_or_else(|| with_suffix(target, FAILED_SUFFIX))
 }
 
-pub(super) fn beside(target: &Path, addition: &str) -> PathBuf {
+pub(super) fn with_suffix(target: &Path, addition: &str) -> PathBuf {
     let mut name = target.file_name().unwrap_or_default().to_owned();
     name.push(".");
     name.push(addition);

@@ -1,5 +1,5 @@
-//! One run: its testbed is built, its streams are sent, and all that was measured is written to a
-//! folder, which docs/lab.md describes file by file.
+//! Executes one run: builds the testbed, sends the streams, and writes all results to a folder.
+//! docs/lab/overview.md describes its files.
 
 mod counts;
 mod folder;
@@ -21,100 +21,106 @@ use std::time::Duration;
 use crate::records::Writer;
 use crate::settings::experiment::{Engine, Kernel, Plan, Run};
 
-pub use counts::WayCounts;
+pub use counts::PathCounts;
 pub use layout::{
-    BROKEN, BUNDLING_FILE, EXPERIMENT_FILE, MANIFEST_FILE, PART, PATH_FILE, QUEUE_FILE,
-    RECEIVER_TRACE, RECORDS_FILE, RUN_FILE, SENDER_TRACE, STREAMS_FILE, SUMMARY_FILE,
+    BUNDLING_FILE, EXPERIMENT_FILE, FAILED_SUFFIX, MANIFEST_FILE, PARTIAL_SUFFIX, PATH_FILE,
+    QUEUE_FILE, RECEIVER_TRACE, RECORDS_FILE, RUN_FILE, SENDER_TRACE, STREAMS_FILE, SUMMARY_FILE,
     WORKFLOW_FILE,
 };
-pub use recording::QueueSeen;
-pub use streams::GroupBundled;
+pub use recording::QueueProbeCounts;
+pub use streams::GroupBundlingTotals;
 pub use summary::{GroupSummary, Summary};
 
 use crate::capture::Capture;
 use crate::testbed::{DEVICE, IN, Log, Node, OUT, TO_ROUTER, Testbed};
 use crate::{Error, kernel_release};
-use counts::{Listing, is_at_rest};
-use folder::{Begin, Folder, Manifest};
+use counts::{DeviceListing, is_idle};
+use folder::{Manifest, RunFolder, StartTime};
 use layout::{DEVICES_FILE, LOG_FILE, QUEUE_BACK_FILE, SYSCTLS_FILE};
-pub(crate) use layout::{JOBS, digest_file, extent_folder, folder_name, place_of_broken};
-use recording::QueueWatch;
-use streams::{Bundling, Ended, Streams};
-use summary::GroupTraffic;
+pub(crate) use layout::{JOBS_FOLDER, failed_path, folder_name, scale_folder, summary_cache_file};
+use recording::QueueRecorder;
+use streams::{GroupBundler, Streams, StreamsResult};
+use summary::GroupReport;
 
-/// By whom a run is made, and who is told how far it has come.
-pub struct How<'a> {
+/// Parameters of a run that are not part of its experiment.
+pub struct RunOptions<'a> {
     /// pillion's version, for the manifest.
     pub version: &'a str,
-    /// The engine that makes the run.
+    /// The engine that executes the run.
     pub engine: Engine,
-    /// What identifies the lab kernel; `None` on other kernels.
+    /// The hash of the lab kernel; `None` on other kernels.
     pub lab_kernel: Option<String>,
-    /// Whether pillion's own path stands between router and receiver even where the kernel has
-    /// netem: it loses the same packets for the same seed, whatever the kernel.
+    /// Whether to use pillion's own path between router and receiver even if the kernel has netem.
+    /// It loses the same packets for the same seed on every kernel.
     pub own_path: bool,
-    /// Set to end the run early; what it has measured by then is not whole.
+    /// Set to stop the run early; it then fails.
     pub stop: Arc<AtomicBool>,
-    /// Is told of each stage of the run.
+    /// A callback for each stage of the run.
     pub progress: &'a dyn Fn(Stage),
 }
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// The testbed is being built.
     Building,
     /// The streams connect.
     Connecting,
-    /// The streams send, for so long.
+    /// The streams send for this duration.
     Sending(Duration),
     /// The streams' last bytes are delivered, and the results are written.
-    Ending,
+    Finishing,
 }
 
-/// Folders of the kernel's parameters that are kept of each end.
-const PARAMETERS: [&str; 2] = ["/proc/sys/net/ipv4", "/proc/sys/net/core"];
-/// Time between two looks whether packets still wait.
-const SETTLE: Duration = Duration::from_millis(100);
-/// Looks whether packets still wait, at most.
-const LOOKS: usize = 600;
+/// Folders of the sysctls that are stored for each end.
+const SYSCTL_FOLDERS: [&str; 2] = ["/proc/sys/net/ipv4", "/proc/sys/net/core"];
+/// Interval between two checks for waiting packets.
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Maximum number of checks for waiting packets.
+const MAX_IDLE_CHECKS: usize = 600;
 
-/// Makes a run, into a folder that does not exist yet. Meanwhile, and if it fails, the folder has
-/// another name: [`PART`], [`BROKEN`].
+/// Executes a run, into a folder that does not exist yet. Until it is complete, the folder has the
+/// suffix [`PARTIAL_SUFFIX`]; after a failure it has [`FAILED_SUFFIX`].
 ///
 /// # Errors
+///
 /// Any of [`Error`].
-pub fn perform(run: &Run, folder: &Path, how: &How) -> Result<Summary, Error> {
+pub fn perform(run: &Run, folder: &Path, options: &RunOptions) -> Result<Summary, Error> {
     let plan = run.plan()?;
-    let folder = Folder::begin(folder)?;
-    let done = perform_in(&folder, run, &plan, how);
-    match done.and_then(|summary| folder.keep().map(|()| summary)) {
+    let folder = RunFolder::create(folder)?;
+    let done = perform_in(&folder, run, &plan, options);
+    match done.and_then(|summary| folder.finish().map(|()| summary)) {
         Ok(summary) => Ok(summary),
         Err(error) => {
-            folder.give_up(&error);
+            folder.mark_failed(&error);
             Err(error)
         }
     }
 }
 
-fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summary, Error> {
-    if how.engine == Engine::Live && run.kernel != Kernel::default() {
-        return Err(Error::Lacks {
-            what: "a clock and timers of the run's choice (`kernel`)".to_owned(),
+fn perform_in(
+    folder: &RunFolder,
+    run: &Run,
+    plan: &Plan,
+    options: &RunOptions,
+) -> Result<Summary, Error> {
+    if options.engine == Engine::Live && run.kernel != Kernel::default() {
+        return Err(Error::Unsupported {
+            feature: "a clock and timers of the run's choice (`kernel`)".to_owned(),
             kernel: kernel_release(),
         });
     }
-    (how.progress)(Stage::Building);
-    let begin = Begin::now();
+    (options.progress)(Stage::Building);
+    let start_time = StartTime::now();
     folder.write(RUN_FILE, &run.to_text())?;
     let log_file = folder.file(LOG_FILE);
     let log = Log::create(&log_file).map_err(Error::file(&log_file))?;
-    let testbed = Testbed::build(plan, how.own_path, &log)?;
-    let parameters: BTreeMap<&str, _> = testbed
+    let testbed = Testbed::build(plan, options.own_path, &log)?;
+    let sysctls: BTreeMap<&str, _> = testbed
         .endpoints()
-        .map(|node| Ok((node.name.as_str(), parameters(node)?)))
+        .map(|node| Ok((node.name.as_str(), sysctls(node)?)))
         .collect::<Result<_, Error>>()?;
-    folder.write_json(SYSCTLS_FILE, &parameters)?;
+    folder.write_json(SYSCTLS_FILE, &sysctls)?;
 
     let captures = plan.measure.traces.map(|snap| {
         let trace =
@@ -124,98 +130,113 @@ fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summ
         Ok::<_, Error>([sender, receiver])
     });
     let captures = captures.transpose()?;
-    let watched = [
+    let queues_to_record = [
         (OUT, QUEUE_FILE, true),
         (IN, QUEUE_BACK_FILE, plan.has_queue_back()),
     ];
-    let queues = watched.map(|(device, name, is_there)| {
-        let watch = || QueueWatch::start(&testbed, device, &folder.file(name));
-        (plan.measure.queue && is_there).then(watch).transpose()
+    let queues = queues_to_record.map(|(device, name, exists)| {
+        let start_recorder = || QueueRecorder::start(&testbed, device, &folder.file(name));
+        (plan.measure.queue && exists)
+            .then(start_recorder)
+            .transpose()
     });
     let [queue, queue_back] = queues;
     let queues = [queue?, queue_back?];
-    let streams = Streams::listen(plan, &testbed, Arc::clone(&how.stop))?;
-    let mut bundlings = Vec::new();
+    let streams = Streams::listen(plan, &testbed, Arc::clone(&options.stop))?;
+    let mut bundlers = Vec::new();
     for (number, group) in plan.streams.iter().enumerate() {
         let host = &testbed.hosts[group.host];
-        bundlings.extend(Bundling::start(group, host, streams::port(number))?);
+        bundlers.extend(GroupBundler::start(group, host, streams::port(number))?);
     }
-    let samplers = recording::sample(plan, &testbed, &bundlings, folder)?;
-    log.say("the streams connect");
-    (how.progress)(Stage::Connecting);
-    let ended = streams.send(plan, &testbed, || {
-        log.say("the streams send");
-        (how.progress)(Stage::Sending(plan.duration));
+    let samplers = recording::start_samplers(plan, &testbed, &bundlers, folder)?;
+    log.log("the streams connect");
+    (options.progress)(Stage::Connecting);
+    let results = streams.send(plan, &testbed, || {
+        log.log("the streams send");
+        (options.progress)(Stage::Sending(plan.duration));
     })?;
-    log.say("the streams have ended");
-    (how.progress)(Stage::Ending);
+    log.log("the streams have finished");
+    (options.progress)(Stage::Finishing);
     for sampler in samplers {
         sampler.stop()?;
     }
-    let bundled = bundlings.into_iter().map(Bundling::finish);
+    let bundled = bundlers.into_iter().map(GroupBundler::finish);
     let bundled: Vec<_> = bundled.collect::<Result<_, _>>()?;
     if !bundled.is_empty() {
         folder.write_json(BUNDLING_FILE, &bundled)?;
     }
 
-    testbed.silence()?;
-    let listing = settle(&testbed)?;
-    let captured = captures.map(|[sender, receiver]| {
+    testbed.stop_sending()?;
+    let device_listing = wait_until_idle(&testbed)?;
+    let capture_counts = captures.map(|[sender, receiver]| {
         let sender = sender.finish();
         Ok::<_, Error>([sender?, receiver.finish()?])
     });
-    let captured = captured.transpose()?;
-    let [queue, queue_back] = queues.map(|queue| queue.map(QueueWatch::finish).transpose());
-    let seen = [queue?, queue_back?];
-    folder.write_json(DEVICES_FILE, &listing)?;
-    if let Some(ledger) = testbed.emulator.ledger() {
-        folder.write_json(PATH_FILE, &ledger)?;
+    let capture_counts = capture_counts.transpose()?;
+    let [queue, queue_back] = queues.map(|queue| queue.map(QueueRecorder::finish).transpose());
+    let probe_counts = [queue?, queue_back?];
+    folder.write_json(DEVICES_FILE, &device_listing)?;
+    if let Some(stats) = testbed.emulator.stats() {
+        folder.write_json(PATH_FILE, &stats)?;
     }
-    write_streams(folder, plan, &testbed, &ended)?;
-    let counts = counts::count(plan, &testbed, &listing, captured, seen);
-    let summary = Summary::new(plan, &ended.groups, counts, captured);
+    write_streams(folder, plan, &testbed, &results)?;
+    let counts = counts::count(
+        plan,
+        &testbed,
+        &device_listing,
+        capture_counts,
+        probe_counts,
+    );
+    let summary = Summary::new(plan, &results.groups, counts, capture_counts);
     folder.write_json(SUMMARY_FILE, &summary)?;
     let emulator = testbed.emulator.name();
-    let manifest = Manifest::new(how, &begin, emulator, plan.seed, ended.barrier_ns);
+    let manifest = Manifest::new(
+        options,
+        &start_time,
+        emulator,
+        plan.seed,
+        results.barrier_ns,
+    );
     folder.write_json(MANIFEST_FILE, &manifest)?;
-    log.say("all is written");
+    log.log("all results are written");
     Ok(summary)
 }
 
-/// Waits until nothing is under way any more; lists the devices then.
-fn settle(testbed: &Testbed) -> Result<Listing, Error> {
-    for _ in 0..LOOKS {
-        thread::sleep(SETTLE);
-        let inside = testbed.emulator.ledger().is_some_and(|ledger| {
-            ledger.forward.inside.packets + ledger.backward.inside.packets > 0
-        });
-        if !inside && is_at_rest(testbed)? {
-            // What has just left a queue needs a moment to be seen behind it.
-            thread::sleep(SETTLE);
+/// Waits until no packet is in transit, and then lists all devices.
+fn wait_until_idle(testbed: &Testbed) -> Result<DeviceListing, Error> {
+    for _ in 0..MAX_IDLE_CHECKS {
+        thread::sleep(IDLE_CHECK_INTERVAL);
+        let in_transit = testbed
+            .emulator
+            .stats()
+            .is_some_and(|stats| stats.forward.inside.packets + stats.backward.inside.packets > 0);
+        if !in_transit && is_idle(testbed)? {
+            // A packet that just left a queue needs time to reach the next one.
+            thread::sleep(IDLE_CHECK_INTERVAL);
             break;
         }
     }
-    Listing::take(testbed)
+    DeviceListing::read(testbed)
 }
 
 fn write_streams(
-    folder: &Folder,
+    folder: &RunFolder,
     plan: &Plan,
     testbed: &Testbed,
-    ended: &Ended,
+    results: &StreamsResult,
 ) -> Result<(), Error> {
-    let groups = plan.streams.iter().zip(&ended.traffic);
-    let groups = groups.zip(&ended.groups);
+    let groups = plan.streams.iter().zip(&results.traffic);
+    let groups = groups.zip(&results.groups);
     let groups: Vec<_> = groups
-        .map(|((streams, traffic), ended)| {
+        .map(|((streams, traffic), results)| {
             let host = &testbed.hosts[streams.host].name;
             let address = IpAddr::from(Testbed::address(streams.host));
-            GroupTraffic::new(host, address, traffic, ended)
+            GroupReport::new(host, address, traffic, results)
         })
         .collect();
     folder.write_json(STREAMS_FILE, &groups)?;
     if plan.measure.records {
-        let all = ended.groups.iter();
+        let all = results.groups.iter();
         let all = all.flat_map(|(sent, received)| [&received.records[..], &sent.records[..]]);
         let path = folder.file(RECORDS_FILE);
         let written = Writer::create(&path).and_then(|mut file| {
@@ -227,14 +248,14 @@ fn write_streams(
     Ok(())
 }
 
-/// The kernel's parameters in a machine, by name.
-fn parameters(node: &Node) -> Result<BTreeMap<String, String>, Error> {
+/// Returns the sysctls of a machine by name.
+fn sysctls(node: &Node) -> Result<BTreeMap<String, String>, Error> {
     let read = node.enter(|| {
         let mut all = BTreeMap::new();
-        for folder in PARAMETERS {
+        for folder in SYSCTL_FOLDERS {
             for entry in fs::read_dir(folder)? {
                 let path = entry?.path();
-                // Folders, and some that can only be written.
+                // The rest are folders and write-only files.
                 if let Ok(value) = fs::read_to_string(&path) {
                     let name = path.strip_prefix("/proc/sys").unwrap_or(&path);
                     let name = name.to_string_lossy().replace('/', ".");

@@ -1,4 +1,4 @@
-//! What is written down while the streams send: samples of sockets and flows, and packets in the queue.
+//! Records made while the streams send: samples of sockets and flows, and packets of the queue.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,43 +14,43 @@ use pillion_bpf::{Counters, Flow, FlowReader, Outcome};
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::folder::Folder;
+use super::folder::RunFolder;
 use super::layout::{flows_file, sockets_file};
-use super::streams::Bundling;
+use super::streams::GroupBundler;
 use crate::Error;
-use crate::queue::{Event, Fate, Reasons, Recording, Row, Target};
+use crate::queue::{Disposition, Event, Reasons, Recording, Row, Target};
 use crate::records::Writer;
 use crate::settings::experiment::Plan;
 use crate::sockets::{Sample, Sockets};
 use crate::testbed::Testbed;
 
-// Samples of the streams' sockets, and of what pillion knows of them, at the same moments.
+// Samples of the streams' sockets and of pillion's state of them, at the same times.
 
-/// Samples one host's connections until it is stopped.
+/// A thread that samples one host's connections until it is stopped.
 pub(super) struct Sampler {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<(), Error>>,
 }
 
-/// Begins to sample, on every host that streams come from.
-pub(super) fn sample(
+/// Starts a sampler on each host that sends streams.
+pub(super) fn start_samplers(
     plan: &Plan,
     testbed: &Testbed,
-    bundlings: &[Bundling],
-    folder: &Folder,
+    bundlers: &[GroupBundler],
+    folder: &RunFolder,
 ) -> Result<Vec<Sampler>, Error> {
     let Some(interval) = plan.measure.sockets else {
         return Ok(Vec::new());
     };
     let samplers = testbed.hosts.iter().enumerate().map(|(number, host)| {
         let sockets = host.enter(Sockets::open)??;
-        let to = Csv::create(folder, &sockets_file(&host.name))?;
-        let bundlings = bundlings.iter().filter(|it| it.host == number);
-        let readers = bundlings.map(Bundling::flows);
+        let to = CsvFile::create(folder, &sockets_file(&host.name))?;
+        let bundlers = bundlers.iter().filter(|it| it.host == number);
+        let readers = bundlers.map(GroupBundler::flows);
         let flows = match readers.collect::<Result<Vec<_>, _>>()? {
-            none if none.is_empty() => None,
+            empty if empty.is_empty() => None,
             readers => {
-                let to = Csv::create(folder, &flows_file(&host.name))?;
+                let to = CsvFile::create(folder, &flows_file(&host.name))?;
                 Some((readers, to))
             }
         };
@@ -59,14 +59,14 @@ pub(super) fn sample(
     samplers.collect()
 }
 
-/// A file of samples, and its path for what is said of it.
-struct Csv {
+/// A file of samples, with its path for error messages.
+struct CsvFile {
     path: PathBuf,
     file: Writer,
 }
 
-impl Csv {
-    fn create(folder: &Folder, name: &str) -> Result<Self, Error> {
+impl CsvFile {
+    fn create(folder: &RunFolder, name: &str) -> Result<Self, Error> {
         let path = folder.file(name);
         let file = Writer::create(&path).map_err(Error::file(&path))?;
         Ok(Self { path, file })
@@ -85,8 +85,8 @@ impl Csv {
 impl Sampler {
     fn start(
         interval: Duration,
-        (mut sockets, mut samples_to): (Sockets, Csv),
-        mut flows: Option<(Vec<FlowReader>, Csv)>,
+        (mut sockets, mut samples_to): (Sockets, CsvFile),
+        mut flows: Option<(Vec<FlowReader>, CsvFile)>,
     ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -97,7 +97,7 @@ impl Sampler {
                 let samples = sockets.sample(at_ns)?;
                 if let Some((readers, flows_to)) = &mut flows {
                     let flows = read(readers)?;
-                    flows_to.write(FlowSample::of(&samples, &flows))?;
+                    flows_to.write(FlowSample::matching(&samples, &flows))?;
                 }
                 samples_to.write(&samples)?;
             }
@@ -109,9 +109,10 @@ impl Sampler {
         Self { stop, thread }
     }
 
-    /// Stops the sampling after the next round.
+    /// Stops the thread after the next sample.
     ///
     /// # Errors
+    ///
     /// [`Error::Sockets`], [`Error::Bundler`], [`Error::File`].
     pub(super) fn stop(self) -> Result<(), Error> {
         self.stop.store(true, Ordering::Relaxed);
@@ -124,7 +125,7 @@ impl Sampler {
     }
 }
 
-/// The connections that pillion bundles now, by their ends.
+/// Returns the connections that pillion bundles now, by their two ends.
 fn read(readers: &[FlowReader]) -> Result<HashMap<[SocketAddr; 2], Flow>, Error> {
     let mut flows = HashMap::new();
     for reader in readers {
@@ -134,17 +135,17 @@ fn read(readers: &[FlowReader]) -> Result<HashMap<[SocketAddr; 2], Flow>, Error>
     Ok(flows)
 }
 
-/// What pillion knows of a connection at one moment. Its fields have the names that they have in
-/// [`Flow`] as JSON; `segments` and `bundled` are sums of its outcomes.
+/// pillion's state of a connection at one moment. The columns have the names of [`Flow`]'s JSON
+/// fields; `segments` and `bundled` are sums of outcomes.
 pub(super) struct FlowSample<'a> {
     at_ns: u64,
     flow: &'a Flow,
 }
 
 impl<'a> FlowSample<'a> {
-    /// Of the sampled connections that are bundled, in the samples' order. A connection whose
-    /// application has not closed it yet is known to pillion even when it has ended.
-    pub(super) fn of(
+    /// Returns samples of the bundled connections, in the order of `samples`. pillion also has a
+    /// closed connection until its application closes the socket.
+    pub(super) fn matching(
         samples: &'a [Sample],
         flows: &'a HashMap<[SocketAddr; 2], Flow>,
     ) -> impl Iterator<Item = Self> {
@@ -157,16 +158,16 @@ impl<'a> FlowSample<'a> {
 }
 
 impl Serialize for FlowSample<'_> {
-    // By hand, for CSV has no fields within fields.
+    // A manual implementation, because CSV does not support nested fields.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Flow {
             local,
             peer,
             loss_rule,
             level,
-            last,
+            last_outcome,
             counters,
-            decision,
+            tfrc_decision,
             governor,
             ..
         } = self.flow;
@@ -176,15 +177,21 @@ impl Serialize for FlowSample<'_> {
         fields.serialize_field("peer", peer)?;
         fields.serialize_field("loss_rule", loss_rule)?;
         fields.serialize_field("level", level)?;
-        fields.serialize_field("last", last)?;
+        fields.serialize_field("last_outcome", last_outcome)?;
         fields.serialize_field("segments", &counters.segments())?;
         fields.serialize_field("bundled", &counters.of(Outcome::Bundled))?;
         for (name, value) in Counters::NAMES.iter().zip(counters.values()) {
             fields.serialize_field(name, &value)?;
         }
-        let decision = decision.as_ref();
-        fields.serialize_field("rate_allowed", &decision.map(|it| it.rate_allowed))?;
-        fields.serialize_field("rate_sent", &decision.map(|it| it.rate_sent))?;
+        let decision = tfrc_decision.as_ref();
+        fields.serialize_field(
+            "tfrc_allowed_bytes_per_s",
+            &decision.map(|it| it.tfrc_allowed_bytes_per_s),
+        )?;
+        fields.serialize_field(
+            "tfrc_sent_bytes_per_s",
+            &decision.map(|it| it.tfrc_sent_bytes_per_s),
+        )?;
         let governor = governor.as_ref();
         fields.serialize_field("share", &governor.map(|it| it.share))?;
         fields.serialize_field("verdict", &governor.and_then(|it| it.verdict))?;
@@ -193,9 +200,9 @@ impl Serialize for FlowSample<'_> {
     }
 }
 
-/// A queue of the bottleneck's being watched.
+/// A recorder of one of the bottleneck's queues.
 #[derive(Debug)]
-pub(super) struct QueueWatch {
+pub(super) struct QueueRecorder {
     file: PathBuf,
     recording: Recording,
     events: Arc<Mutex<Events>>,
@@ -204,39 +211,39 @@ pub(super) struct QueueWatch {
 #[derive(Debug)]
 struct Events {
     writer: Writer,
-    seen: QueueSeen,
+    probe_counts: QueueProbeCounts,
 }
 
-/// Packets of any kind that the queue probe saw.
+/// Packet counts of the queue probe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QueueSeen {
-    /// Packets that went on to the device.
+pub struct QueueProbeCounts {
+    /// Packets passed to the device.
     pub sent: u64,
-    /// Packets that were dropped, as they arrived or later.
+    /// Packets dropped on arrival or later.
     pub dropped: u64,
-    /// Packets whose end was not seen.
+    /// Packets whose end the probe did not observe.
     pub unseen: u64,
-    /// Packets that could not be noted.
+    /// Packets that could not be recorded.
     pub missed: u64,
 }
 
-impl QueueWatch {
-    /// Begins to watch; from now on nothing is missed without being counted.
+impl QueueRecorder {
+    /// Starts recording. From now on, every missed packet is counted.
     pub(super) fn start(
         testbed: &Testbed,
         device: &'static str,
         file: &Path,
     ) -> Result<Self, Error> {
         let target = testbed.router.enter(move || Target::find(device))??;
-        let reasons = Reasons::of_this_kernel();
+        let reasons = Reasons::from_running_kernel();
         let events = Arc::new(Mutex::new(Events {
             writer: Writer::create(file).map_err(Error::file(file))?,
-            seen: QueueSeen::default(),
+            probe_counts: QueueProbeCounts::default(),
         }));
         let shared = Arc::clone(&events);
         let recording = Recording::start(&target, move |event| {
             let mut events = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            events.seen.count(&event);
+            events.probe_counts.count(&event);
             events.writer.write(Row::of(&event, &reasons))
         })?;
         Ok(Self {
@@ -246,27 +253,28 @@ impl QueueWatch {
         })
     }
 
-    /// Ends the watch, once the queue is empty.
-    pub(super) fn finish(self) -> Result<QueueSeen, Error> {
+    /// Stops recording, once the queue is empty.
+    pub(super) fn finish(self) -> Result<QueueProbeCounts, Error> {
         self.recording.stop()?;
-        let failed = || Error::file(&self.file)(io::Error::other("it is written still"));
+        let failed =
+            || Error::file(&self.file)(io::Error::other("the recording is still in progress"));
         let events = Arc::into_inner(self.events).ok_or_else(failed)?;
         let events = events.into_inner().unwrap_or_else(PoisonError::into_inner);
         events.writer.finish().map_err(Error::file(&self.file))?;
-        Ok(events.seen)
+        Ok(events.probe_counts)
     }
 }
 
-impl QueueSeen {
+impl QueueProbeCounts {
     fn count(&mut self, event: &Event) {
         match event {
             Event::Missed(number) => self.missed += number,
-            Event::Packet(packet) => match packet.fate {
-                Fate::Sent => self.sent += 1,
-                Fate::Refused | Fate::Dropped => self.dropped += 1,
-                Fate::Unseen => self.unseen += 1,
-                // Those in its place are counted.
-                Fate::Replaced => {}
+            Event::Packet(packet) => match packet.disposition {
+                Disposition::Sent => self.sent += 1,
+                Disposition::Refused | Disposition::Dropped => self.dropped += 1,
+                Disposition::Unseen => self.unseen += 1,
+                // The segments that replace this packet are counted instead.
+                Disposition::Replaced => {}
             },
         }
     }
@@ -274,20 +282,20 @@ impl QueueSeen {
 
 #[cfg(test)]
 mod tests {
-    use pillion_bpf::{Companions, Decision, LossRule, WantedBy};
+    use pillion_bpf::{LossRule, RequestedBy, TcpOptions};
 
     use super::*;
 
     #[test]
-    fn columns_are_fields_of_the_flow_as_json() {
+    fn flow_columns_match_json_fields() {
         let flow = Flow {
             cookie: None,
             inode: None,
-            closed_at: None,
+            closed_at_s: None,
             cgroup: None,
             srtt_us: None,
             data_packets: 0,
-            retransmitted: 0,
+            retransmitted_packets: 0,
             local: "10.77.1.1:20000".parse().unwrap(),
             peer: "10.77.2.1:7001".parse().unwrap(),
             netns: None,
@@ -295,25 +303,25 @@ mod tests {
             rtt_min_us: None,
             snd_cwnd: 10,
             mss: 1448,
-            wanted_by: WantedBy::Rule,
+            requested_by: RequestedBy::Rule,
             rule: None,
-            off: false,
+            disabled_by_application: false,
             loss_rule: LossRule::Dsack,
             level: 2,
             path_size: None,
             governor: None,
             ignores_cwr: false,
-            companions: Companions::default(),
-            companions_refused: Vec::new(),
-            last: Some(Outcome::Bundled),
+            tcp_options: TcpOptions::default(),
+            tcp_options_refused: Vec::new(),
+            last_outcome: Some(Outcome::Bundled),
             counters: Counters {
                 outcomes: [(Outcome::Bundled, 5), (Outcome::NotThin, 7)].into(),
                 hidden_losses: 4,
                 ..Counters::default()
             },
-            decision: Some(Decision {
-                rate_allowed: 9000,
-                rate_sent: 4000,
+            tfrc_decision: Some(pillion_bpf::TfrcDecision {
+                tfrc_allowed_bytes_per_s: 9000,
+                tfrc_sent_bytes_per_s: 4000,
             }),
         };
         let at_ns = 1;

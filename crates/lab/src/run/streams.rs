@@ -1,4 +1,4 @@
-//! The streams of all groups, from the first SYN to the last close.
+//! Sends the streams of all groups, from the first SYN to the last close.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,56 +20,56 @@ use crate::Error;
 use crate::settings::experiment::{self, Plan, source_port};
 use crate::testbed::{DEVICE, Node, RECEIVER, Testbed};
 use crate::traffic::{
-    ReceiveConfig, ReceiveError, Received, Receiver, SendError, Sender, Sent, Traffic,
+    ReceiveConfig, ReceiveError, ReceiveResult, Receiver, SendError, SendResult, Sender, Traffic,
 };
 
-/// The receiver's port for the first group; each next group has the next port.
-const PORTS: u16 = 7001;
-/// How long connecting may take: lost SYNs are retransmitted after 1, 3, 7, 15 and 31 s.
+/// The receiver's port for the first group; the following groups have the following ports.
+const FIRST_PORT: u16 = 7001;
+/// Maximum time for connecting. Lost SYNs are retransmitted after 1, 3, 7, 15 and 31 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long streams that connect while others send wait for each other, but for a quarter of the time
-/// that is left, if that is less: TCP gives up after 127 s.
-const CONNECT_TIMEOUT_AMONG_OTHERS: Duration = Duration::from_secs(130);
-/// How long the last bytes may take: retransmissions back off, too.
+/// Maximum time that streams which connect while others send wait for each other: this, or a
+/// quarter of the remaining time if that is less. TCP gives up after 127 s.
+const LATE_CONNECT_TIMEOUT: Duration = Duration::from_secs(130);
+/// Maximum time for the last bytes, because retransmissions back off, too.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
-/// Time from the last connection to the barrier's opening, so that every thread can hear of it.
-const BEFORE_BARRIER: Duration = Duration::from_millis(20);
+/// Time from the last connection until the barrier opens, so that every thread is ready.
+const BARRIER_DELAY: Duration = Duration::from_millis(20);
 
-/// The streams of all groups, not begun.
+/// The streams of all groups, before they connect.
 #[derive(Debug)]
 pub(super) struct Streams {
     groups: Vec<Traffic>,
-    receiving: Vec<Thread<Received, ReceiveError>>,
-    /// Tells the receivers that no more will come.
+    receiving: Vec<Thread<ReceiveResult, ReceiveError>>,
+    /// Set when the receivers need not expect further connections.
     all_sent: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
 }
 
 type Thread<T, E> = JoinHandle<io::Result<Result<T, E>>>;
 
-/// A group's sender, connecting or at its barrier.
+/// A group's sender, while it connects or waits at the barrier.
 struct Sending {
     connected: mpsc::Receiver<()>,
     barrier: mpsc::Sender<u64>,
-    thread: Thread<Sent, SendError>,
+    thread: Thread<SendResult, SendError>,
 }
 
-/// What became of all groups' streams.
-pub(super) struct Ended {
-    /// When the barrier opened, `CLOCK_MONOTONIC` in nanoseconds.
+/// The results of all groups' streams.
+pub(super) struct StreamsResult {
+    /// When the barrier opened, by `CLOCK_MONOTONIC` in nanoseconds.
     pub(super) barrier_ns: u64,
-    /// What each group's sender was to do.
+    /// The traffic of each group.
     pub(super) traffic: Vec<Traffic>,
-    /// What came of each group.
-    pub(super) groups: Vec<(Sent, Received)>,
+    /// The reports of each group's sender and receiver.
+    pub(super) groups: Vec<(SendResult, ReceiveResult)>,
 }
 
-/// The receiver's port for a group's streams.
+/// Returns the receiver's port for a group's streams.
 pub(super) fn port(group: usize) -> u16 {
-    PORTS + group as u16
+    FIRST_PORT + group as u16
 }
 
-/// What each group's sender is to do.
+/// Returns the traffic of each group.
 fn traffic(plan: &Plan) -> Vec<Traffic> {
     let mut first = 0;
     let mut traffic = Vec::new();
@@ -77,14 +77,14 @@ fn traffic(plan: &Plan) -> Vec<Traffic> {
         let to = SocketAddr::from((RECEIVER, port(number)));
         traffic.push(Traffic {
             duration: Some(plan.duration),
-            seed: plan.seed ^ (number as u64).wrapping_mul(GROUP_SEEDS),
+            seed: plan.seed ^ (number as u64).wrapping_mul(GROUP_SEED_STEP),
             records: plan.measure.records,
             first_stream: first,
             source_port: Some(source_port(first)),
             connect_timeout: match streams.traffic.connects_at_start {
                 true => {
-                    let left = plan.duration.saturating_sub(streams.traffic.start);
-                    (left / 4).min(CONNECT_TIMEOUT_AMONG_OTHERS)
+                    let remaining = plan.duration.saturating_sub(streams.traffic.start);
+                    (remaining / 4).min(LATE_CONNECT_TIMEOUT)
                 }
                 false => CONNECT_TIMEOUT,
             },
@@ -97,13 +97,14 @@ fn traffic(plan: &Plan) -> Vec<Traffic> {
     traffic
 }
 
-/// Distance between the groups' seeds: any odd number, far from those that people choose.
-const GROUP_SEEDS: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Distance between the groups' seeds: an odd number, far from common seeds.
+const GROUP_SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Streams {
-    /// Has the receivers of all groups listen.
+    /// Starts the receivers of all groups.
     ///
     /// # Errors
+    ///
     /// [`Error::Traffic`], [`Error::Receive`], [`Error::Namespace`].
     pub(super) fn listen(
         plan: &Plan,
@@ -113,7 +114,7 @@ impl Streams {
         let groups = traffic(plan);
         groups.iter().try_for_each(Traffic::validate)?;
         let count: usize = groups.iter().map(Traffic::streams).sum();
-        allow_files(count as u64);
+        raise_file_limit(count as u64);
         let all_sent = Arc::new(AtomicBool::new(false));
         let mut receiving = Vec::new();
         for traffic in &groups {
@@ -124,9 +125,9 @@ impl Streams {
                 records: traffic.records,
             };
             let receiver = testbed.receiver.enter(move || Receiver::bind(config))??;
-            let ended = Arc::clone(&all_sent);
-            let receiver = receiver.with_manner(plan.receiver.manner)?;
-            let run = move || receiver.run(&ended);
+            let no_more = Arc::clone(&all_sent);
+            let receiver = receiver.with_behaviour(plan.receiver.behaviour)?;
+            let run = move || receiver.run(&no_more);
             receiving.push(testbed.receiver.namespace.spawn(run));
         }
         Ok(Self {
@@ -137,17 +138,18 @@ impl Streams {
         })
     }
 
-    /// Connects all streams, lets them go at one moment, and waits for their end. `begun` hears of
-    /// that moment.
+    /// Connects all streams, starts them at the same moment, and waits until they finish. Calls
+    /// `on_start` at that moment.
     ///
     /// # Errors
+    ///
     /// [`Error::Send`], [`Error::Receive`], [`Error::Namespace`]; [`Error::Stopped`].
     pub(super) fn send(
         self,
         plan: &Plan,
         testbed: &Testbed,
-        begun: impl FnOnce(),
-    ) -> Result<Ended, Error> {
+        on_start: impl FnOnce(),
+    ) -> Result<StreamsResult, Error> {
         let hosts = plan
             .streams
             .iter()
@@ -156,14 +158,14 @@ impl Streams {
         let senders: Vec<Sending> = senders
             .map(|(traffic, host)| start(traffic.clone(), host, Arc::clone(&self.stop)))
             .collect();
-        // One that fails drops its end of the channel.
+        // A sender that fails drops its end of the channel.
         let all = senders.iter().all(|sender| sender.connected.recv().is_ok());
-        let barrier_ns = monotonic_ns() + BEFORE_BARRIER.as_nanos() as u64;
+        let barrier_ns = monotonic_ns() + BARRIER_DELAY.as_nanos() as u64;
         if all {
             for sender in &senders {
                 let _ = sender.barrier.send(barrier_ns);
             }
-            begun();
+            on_start();
         }
         let mut sent = Vec::new();
         let mut failure = None;
@@ -191,11 +193,11 @@ impl Streams {
             .receiving
             .into_iter()
             .map(|thread| join(thread, "receiver"));
-        let received: Vec<Received> = received.collect::<Result<_, _>>()?;
+        let received: Vec<ReceiveResult> = received.collect::<Result<_, _>>()?;
         match failure {
             Some(error) => Err(error),
             None if self.stop.load(Ordering::Relaxed) => Err(Error::Stopped),
-            None => Ok(Ended {
+            None => Ok(StreamsResult {
                 barrier_ns,
                 traffic: self.groups,
                 groups: sent.into_iter().zip(received).collect(),
@@ -205,32 +207,32 @@ impl Streams {
 }
 
 fn start(traffic: Traffic, host: &Node, stop: Arc<AtomicBool>) -> Sending {
-    let (told, connected) = mpsc::channel();
-    let (barrier, opened) = mpsc::channel();
-    let work = move || connect_and_send(traffic, &told, &opened, &stop);
+    let (connected_sender, connected) = mpsc::channel();
+    let (barrier, barrier_receiver) = mpsc::channel();
+    let run_streams =
+        move || connect_and_send(traffic, &connected_sender, &barrier_receiver, &stop);
     Sending {
         connected,
         barrier,
-        thread: host.namespace.spawn(work),
+        thread: host.namespace.spawn(run_streams),
     }
 }
 
-/// Says that the streams are connected, those that connect first, and has them send once the barrier
-/// opens.
+/// Connects the streams that connect first, reports that, and sends once the barrier opens.
 fn connect_and_send(
     traffic: Traffic,
-    told: &mpsc::Sender<()>,
-    opened: &mpsc::Receiver<u64>,
+    connected_sender: &mpsc::Sender<()>,
+    barrier_receiver: &mpsc::Receiver<u64>,
     stop: &AtomicBool,
-) -> Result<Sent, SendError> {
+) -> Result<SendResult, SendError> {
     let streams = traffic.streams();
     let sender = Sender::new(traffic)?;
     let ready = sender.connect(stop)?;
     let connected = ready.count();
-    let _ = told.send(());
-    match opened.recv() {
+    let _ = connected_sender.send(());
+    match barrier_receiver.recv() {
         Ok(barrier_ns) => ready.run(barrier_ns, stop),
-        // Another one failed.
+        // Another sender failed.
         Err(_) => Err(SendError::Stopped { connected, streams }),
     }
 }
@@ -249,11 +251,11 @@ where
     Ok(done?)
 }
 
-/// Lets this process open both ends of so many streams. Where it may not, the stream that finds
-/// no room says so.
-fn allow_files(streams: u64) {
-    const OTHERS: u64 = 1024;
-    let needed = 2 * streams + OTHERS;
+/// Raises the limit of open files for both ends of `streams` streams. If that fails, the stream
+/// without a free descriptor reports the error.
+fn raise_file_limit(streams: u64) {
+    const OTHER_FILES: u64 = 1024;
+    let needed = 2 * streams + OTHER_FILES;
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < needed
     {
@@ -264,34 +266,34 @@ fn allow_files(streams: u64) {
     }
 }
 
-/// pillion at work on the streams of one group.
+/// pillion, attached for the streams of one group.
 #[derive(Debug)]
-pub(super) struct Bundling {
+pub(super) struct GroupBundler {
     group: String,
-    /// The place of the group's host in [`Plan::hosts`](crate::settings::experiment::Plan::hosts).
+    /// The index of the group's host in [`Plan::hosts`](crate::settings::experiment::Plan::hosts).
     pub(super) host: usize,
     attachment: Attachment,
 }
 
-/// What pillion did for one group; what a run of an older version does not tell is 0.
+/// pillion's totals for one group. Totals that an older version did not write are 0.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GroupBundled {
+pub struct GroupBundlingTotals {
     /// The group's name.
     pub group: String,
-    /// All that was done for its connections.
+    /// Totals of all its connections.
     #[serde(flatten)]
     pub totals: Totals,
 }
 
-impl Bundling {
-    /// Begins to bundle, if the group is to be bundled: on its host's device, the connections to
-    /// its port.
+impl GroupBundler {
+    /// Attaches pillion to the host's device for connections to the group's port; `None` if the
+    /// group is not bundled.
     pub(super) fn start(
         streams: &experiment::Streams,
         host: &Node,
         port: u16,
     ) -> Result<Option<Self>, Error> {
-        let Some(how) = streams.bundling else {
+        let Some(bundling) = streams.bundling else {
             return Ok(None);
         };
         let namespace = host.namespace.path();
@@ -304,10 +306,10 @@ impl Bundling {
         let policy = Policy {
             rules: vec![Rule {
                 remote_ports: vec![port..=port],
-                companions: how.companions,
-                ..Rule::all(how.options)
+                tcp_options: bundling.tcp_options,
+                ..Rule::all(bundling.options)
             }],
-            otherwise: Mode::LeaveAlone,
+            default_mode: Mode::Never,
             governing: true,
             ..Policy::default()
         };
@@ -321,15 +323,15 @@ impl Bundling {
         }))
     }
 
-    /// A reader of the group's connections that pillion bundles.
+    /// Returns a reader of the group's bundled connections.
     pub(super) fn flows(&self) -> Result<FlowReader, Error> {
         Ok(self.attachment.flows()?)
     }
 
-    /// Ends the bundling, and returns what was done.
-    pub(super) fn finish(mut self) -> Result<GroupBundled, Error> {
+    /// Detaches pillion, and returns its totals.
+    pub(super) fn finish(mut self) -> Result<GroupBundlingTotals, Error> {
         self.attachment.detach();
-        Ok(GroupBundled {
+        Ok(GroupBundlingTotals {
             totals: self.attachment.totals()?,
             group: self.group,
         })

@@ -2,61 +2,64 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::analysis::runs::Totals;
 use crate::settings::experiment::Plan;
-use crate::traffic::{Kind, Quantiles, ReceiveReport, Received, SendReport, Sent, Traffic};
+use crate::traffic::{
+    Kind, Quantiles, ReceiveReport, ReceiveResult, SendReport, SendResult, Traffic,
+};
 use pillion_stats::report::number;
 use serde::{Deserialize, Serialize};
 
-use super::counts::WayCounts;
-use crate::capture::Captured;
+use super::counts::PathCounts;
+use crate::capture::CaptureCounts;
 
-/// What came of a run, in short.
+/// The summary of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// What came of each group, in the experiment's order.
+    /// One summary per group, in the experiment's order.
     pub groups: Vec<GroupSummary>,
-    /// Counts of the packets to the receiver.
-    pub forward: WayCounts,
-    /// Counts of the packets from the receiver.
-    pub backward: WayCounts,
-    /// What the traces at the senders and at the receiver hold; `None` without traces.
+    /// Counts of packets to the receiver.
+    pub forward: PathCounts,
+    /// Counts of packets from the receiver.
+    pub backward: PathCounts,
+    /// Counts of the traces at the senders and at the receiver; `None` without traces.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub traces: Option<[Captured; 2]>,
-    /// What casts doubt on the run: counts that contradict each other, packets missing from a
-    /// trace, messages that never came.
-    pub doubts: Vec<String>,
+    pub traces: Option<[CaptureCounts; 2]>,
+    /// Reasons to distrust the run: contradictory counts, packets missing in a trace, missing
+    /// messages.
+    pub warnings: Vec<String>,
 }
 
-/// What came of a group.
+/// The summary of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GroupSummary {
     /// The group's name.
     pub name: String,
     /// The kind of the group's streams.
     pub kind: String,
-    /// The host that the group's streams come from.
+    /// The host that sends the group's streams.
     pub host: String,
-    /// The number of the group's streams.
+    /// The number of streams.
     pub streams: usize,
     /// Streams that connected.
     pub connected: usize,
-    /// Streams that did not end with the receiver's close after all was sent.
+    /// Streams that did not end with the receiver's close after all data was sent.
     pub failed: usize,
-    /// Messages that TCP took.
+    /// Messages that TCP accepted.
     pub sent: u64,
-    /// Messages that came, every byte verified.
+    /// Messages that arrived, with every byte verified.
     pub received: u64,
-    /// Segments that TCP retransmitted; `None` where that is not known.
+    /// Segments that TCP retransmitted; `None` if unknown.
     pub retransmissions: Option<u64>,
     /// Delivery latency in microseconds, from one application's write to the other one's read.
     pub delivery_us: Option<Quantiles>,
 }
 
-/// What sender and receiver report of a group and of its streams.
+/// The reports of sender and receiver about a group and its streams.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct GroupTraffic<'a> {
+pub(super) struct GroupReport<'a> {
     name: &'a str,
     host: &'a str,
-    /// The senders' address, and the port of the first stream; each next stream has the next.
+    /// The senders' address, and the port of the first stream; the following streams have the
+    /// following ports.
     from: SocketAddr,
     to: SocketAddr,
     first_stream: u32,
@@ -64,12 +67,12 @@ pub(super) struct GroupTraffic<'a> {
     received: &'a ReceiveReport,
 }
 
-impl<'a> GroupTraffic<'a> {
+impl<'a> GroupReport<'a> {
     pub(super) fn new(
         host: &'a str,
         address: IpAddr,
         traffic: &'a Traffic,
-        (sent, received): &'a (Sent, Received),
+        (sent, received): &'a (SendResult, ReceiveResult),
     ) -> Self {
         Self {
             name: traffic.groups.first().map_or("", |group| &group.name),
@@ -84,9 +87,9 @@ impl<'a> GroupTraffic<'a> {
 }
 
 impl GroupSummary {
-    /// That nothing was sent, or what never came, if it is so much that latencies are not those of all
-    /// messages; those of which some are to get lost tell nothing by that.
-    fn doubt(&self, is_lossy: bool) -> Option<String> {
+    /// Returns a warning if the group sent nothing, or if too many messages are missing for valid
+    /// percentiles. Missing messages of `is_lossy` streams are expected.
+    fn missing_warning(&self, is_lossy: bool) -> Option<String> {
         if self.sent == 0 && self.streams > 0 {
             return Some(format!("group {}: sent nothing", self.name));
         }
@@ -97,22 +100,24 @@ impl GroupSummary {
             received_messages: self.received,
             ..Totals::default()
         };
-        let survivors = totals.survivors().filter(|_| totals.is_much_missing());
-        Some(format!("group {}: {}", self.name, survivors?))
+        let missing_note = totals
+            .missing_note()
+            .filter(|_| totals.exceeds_missing_limit());
+        Some(format!("group {}: {}", self.name, missing_note?))
     }
 }
 
 impl Summary {
     pub(super) fn new(
         plan: &Plan,
-        ended: &[(Sent, Received)],
-        [forward, backward]: [WayCounts; 2],
-        traces: Option<[Captured; 2]>,
+        results: &[(SendResult, ReceiveResult)],
+        [forward, backward]: [PathCounts; 2],
+        traces: Option<[CaptureCounts; 2]>,
     ) -> Self {
         let groups = plan
             .streams
             .iter()
-            .zip(ended)
+            .zip(results)
             .map(|(streams, (sent, received))| {
                 let group = &sent.report;
                 GroupSummary {
@@ -131,41 +136,41 @@ impl Summary {
                     delivery_us: received.report.latency_us,
                 }
             });
-        let mut doubts = Vec::new();
-        for (name, way, queue_is_first) in [
+        let mut warnings = Vec::new();
+        for (name, direction, queue_is_first) in [
             ("to the receiver", &forward, true),
             ("from the receiver", &backward, false),
         ] {
-            let found = way.contradictions(queue_is_first).into_iter();
-            doubts.extend(found.map(|contradiction| format!("{name}: {contradiction}")));
+            let contradictions = direction.contradictions(queue_is_first).into_iter();
+            warnings.extend(contradictions.map(|contradiction| format!("{name}: {contradiction}")));
         }
-        for (place, trace) in ["sender's", "receiver's"]
+        for (side, trace) in ["sender's", "receiver's"]
             .iter()
             .zip(traces.iter().flatten())
         {
             if trace.missed > 0 {
-                doubts.push(format!(
-                    "{} packets miss in the {place} trace",
+                warnings.push(format!(
+                    "{} packets are missing in the {side} trace",
                     trace.missed
                 ));
             }
         }
-        let corrupt: usize = ended.iter().map(|(_, it)| it.report.corrupt).sum();
+        let corrupt: usize = results.iter().map(|(_, it)| it.report.corrupt).sum();
         if corrupt > 0 {
             let corrupt = number::counted(corrupt as u64, "stream");
-            doubts.push(format!("{corrupt} carried a wrong byte"));
+            warnings.push(format!("{corrupt} carried a wrong byte"));
         }
         let groups: Vec<_> = groups.collect();
         for (streams, group) in plan.streams.iter().zip(&groups) {
             let is_lossy = matches!(streams.traffic.kind, Kind::Datagrams { .. });
-            doubts.extend(group.doubt(is_lossy));
+            warnings.extend(group.missing_warning(is_lossy));
         }
         Self {
             groups,
             forward,
             backward,
             traces,
-            doubts,
+            warnings,
         }
     }
 }
@@ -192,28 +197,38 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_which_much_never_came_is_in_doubt() {
-        assert_eq!(group(6000, 0).doubt(false), None);
-        assert_eq!(group(2726, 0).doubt(true), None);
-        assert!(group(6000, 24).doubt(false).is_some());
-        assert!(group(2726, 0).doubt(false).is_some());
-        let doubt = group(2726, 24).doubt(false).unwrap().replace('\u{a0}', " ");
-        let told = "group thin: 2 726 of 6 000 messages received, 24 of 30 streams failed;";
-        assert!(doubt.starts_with(told), "{doubt}");
+    fn many_missing_messages_cause_a_warning() {
+        assert_eq!(group(6000, 0).missing_warning(false), None);
+        assert_eq!(group(2726, 0).missing_warning(true), None);
+        assert!(group(6000, 24).missing_warning(false).is_some());
+        assert!(group(2726, 0).missing_warning(false).is_some());
+        let missing_warning = group(2726, 24)
+            .missing_warning(false)
+            .unwrap()
+            .replace('\u{a0}', " ");
+        let expected = "group thin: 2 726 of 6 000 messages received, 24 of 30 streams failed;";
+        assert!(missing_warning.starts_with(expected), "{missing_warning}");
     }
 
     #[test]
-    fn a_group_that_sent_nothing_is_in_doubt() {
+    fn silent_group_causes_a_warning() {
         let silent = GroupSummary {
             sent: 0,
             ..group(0, 0)
         };
-        assert_eq!(silent.doubt(false).unwrap(), "group thin: sent nothing");
-        let none = GroupSummary {
+        assert_eq!(
+            silent.missing_warning(false).unwrap(),
+            "group thin: sent nothing"
+        );
+        let empty = GroupSummary {
             streams: 0,
             ..silent
         };
-        assert_eq!(none.doubt(false), None, "flows that would start at the end");
+        assert_eq!(
+            empty.missing_warning(false),
+            None,
+            "flows that would start at the end"
+        );
     }
 
     fn sent(messages: u64) -> SendReport {
@@ -251,29 +266,33 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_in_doubt_where_a_group_of_it_is() {
+    fn warning_of_group_is_warning_of_run() {
         let plan = crate::testbed::tests::plan();
-        let doubts = |arrived| {
-            let ended = plan.streams.iter().map(|_| {
-                let sent = Sent {
+        let warnings = |arrived| {
+            let results = plan.streams.iter().map(|_| {
+                let sent = SendResult {
                     report: sent(100),
                     records: Vec::new(),
                 };
-                let received = Received {
+                let received = ReceiveResult {
                     report: received(arrived),
                     records: Vec::new(),
                 };
                 (sent, received)
             });
-            let ended: Vec<_> = ended.collect();
-            Summary::new(&plan, &ended, [WayCounts::default(); 2], None).doubts
+            let results: Vec<_> = results.collect();
+            Summary::new(&plan, &results, [PathCounts::default(); 2], None).warnings
         };
-        assert_eq!(doubts(100), [""; 0]);
-        let found = doubts(90);
-        assert_eq!(found.len(), plan.streams.len(), "{found:?}");
+        assert_eq!(warnings(100), [""; 0]);
+        let contradictions = warnings(90);
+        assert_eq!(
+            contradictions.len(),
+            plan.streams.len(),
+            "{contradictions:?}"
+        );
         assert!(
-            found[0].contains("90 of 100 messages received"),
-            "{found:?}"
+            contradictions[0].contains("90 of 100 messages received"),
+            "{contradictions:?}"
         );
     }
 }

@@ -1,23 +1,26 @@
-//! What can be set of experiments and of traffic: files, and what options have in common with them.
+//! Settings of experiments and of traffic, from files and from options of the command line.
 
 pub mod experiment;
 mod numbers;
+mod time_text;
 pub mod traffic;
 
-pub use numbers::{Itt, Rate, parse_host_port};
+pub use numbers::{Rate, parse_host_port};
+pub use time_text::Itt;
+pub(crate) use time_text::parse_time_ms;
 
-/// What must hold of every field, whatever it is called.
+/// Checks that apply to every field of the settings.
 #[cfg(test)]
 mod tests {
     use clap::{Args, Command};
     use serde::Serialize;
 
-    use crate::settings::traffic::{Group, Receiving};
+    use crate::settings::traffic::{Group, ReceiverOptions};
     use pillion_cli::settings::Bundling;
     use pillion_cli::settings::document::known::keys;
 
-    /// Every option has a help text, and is a key of the same name but `own` ones, which files alone
-    /// have.
+    /// Checks that every option has a help text, and that options and keys have the same names.
+    /// Only files have the keys in `own`.
     fn options_are_keys<A: Args + Default + Serialize>(own: &[&str]) {
         let command = A::augment_args(Command::new(""));
         let mut options = own.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -34,17 +37,17 @@ mod tests {
     }
 
     #[test]
-    fn what_says_how_to_bundle_on_the_command_line_is_a_key() {
+    fn bundling_options_match_keys() {
         options_are_keys::<Bundling>(&[]);
     }
 
     #[test]
-    fn what_describes_streams_on_the_command_line_is_a_key() {
+    fn group_options_match_keys() {
         options_are_keys::<Group>(&["name", "start", "duration"]);
     }
 
     #[test]
-    fn what_describes_the_receiver_on_the_command_line_is_a_key() {
-        options_are_keys::<Receiving>(&[]);
+    fn receiver_options_match_keys() {
+        options_are_keys::<ReceiverOptions>(&[]);
     }
 }

@@ -6,9 +6,9 @@ use netlink_sys::{Socket, SocketAddr as NetlinkAddr, protocols::NETLINK_SOCK_DIA
 use pillion_bpf::host::TcpInfo;
 use pillion_bpf::host::interruption::retry;
 
-use crate::sockets::{Error, Named, Sample, State};
+use crate::sockets::{Connection, Error, Sample, State};
 
-/// Asks for the TCP connections of one network namespace: that in which it was opened.
+/// Requests the TCP connections of the network namespace in which it was opened.
 #[derive(Debug)]
 pub struct Sockets(Socket);
 
@@ -18,14 +18,14 @@ const HEADER: usize = 16;
 const REQUEST: usize = 56;
 /// Bytes of `struct inet_diag_msg`.
 const MESSAGE: usize = 72;
-/// As in `linux/sock_diag.h` and `linux/inet_diag.h`.
+/// From `linux/sock_diag.h` and `linux/inet_diag.h`.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const INET_DIAG_INFO: u16 = 2;
 const ERROR: u16 = libc::NLMSG_ERROR as u16;
 const DONE: u16 = libc::NLMSG_DONE as u16;
 const REQUEST_DUMP: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
 const FAMILIES: [(u8, bool); 2] = [(libc::AF_INET as u8, false), (libc::AF_INET6 as u8, true)];
-/// All states in which there is a connection with a socket of its own.
+/// All states of a connection with its own socket.
 const STATES: [State; 7] = [
     State::Established,
     State::SynSent,
@@ -37,10 +37,10 @@ const STATES: [State; 7] = [
 ];
 
 impl Sockets {
-    /// Opens a socket that asks for the connections of the calling thread's network namespace.
+    /// Opens a netlink socket in the calling thread's network namespace.
     ///
     /// # Errors
-    /// [`Error::Ask`].
+    /// [`Error::Query`].
     pub fn open() -> Result<Self, Error> {
         let open = || {
             let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
@@ -48,38 +48,38 @@ impl Sockets {
             socket.connect(&NetlinkAddr::new(0, 0))?;
             Ok(socket)
         };
-        open().map(Self).map_err(Error::Ask)
+        open().map(Self).map_err(Error::Query)
     }
 
-    /// Samples all connections, in the order of their local and remote ports.
+    /// Samples all connections, ordered by local and remote port.
     ///
     /// # Errors
-    /// [`Error::Ask`].
+    /// [`Error::Query`].
     pub fn sample(&mut self, at_ns: u64) -> Result<Vec<Sample>, Error> {
         let mut samples = Vec::new();
         for (family, _) in FAMILIES {
-            self.dump(family, |named, info| {
-                samples.push(Sample::new(at_ns, named, TcpInfo::new(info)));
+            self.dump(family, |connection, info| {
+                samples.push(Sample::new(at_ns, connection, TcpInfo::new(info)));
             })
-            .map_err(Error::Ask)?;
+            .map_err(Error::Query)?;
         }
         samples.sort_by_key(|it| (it.local.port(), it.peer.port(), it.local, it.peer));
         Ok(samples)
     }
 
-    fn dump(&mut self, family: u8, mut found: impl FnMut(Named, &[u8])) -> io::Result<()> {
+    fn dump(&mut self, family: u8, mut found: impl FnMut(Connection, &[u8])) -> io::Result<()> {
         retry(|| self.0.send(&request(family), 0))?;
         loop {
             let (bytes, _) = retry(|| self.0.recv_from_full())?;
             let mut rest = bytes.as_slice();
-            while let Some((kind, message, behind)) = split(rest) {
-                rest = behind;
+            while let Some((kind, message, remaining)) = split(rest) {
+                rest = remaining;
                 match kind {
                     DONE => return Ok(()),
-                    ERROR => return Err(refusal(message)),
+                    ERROR => return Err(kernel_error(message)),
                     _ => {
-                        if let Some((named, info)) = parse(message) {
-                            found(named, info);
+                        if let Some((connection, info)) = parse(message) {
+                            found(connection, info);
                         }
                     }
                 }
@@ -88,7 +88,7 @@ impl Sockets {
     }
 }
 
-/// A request for connections of an address family: a netlink header, and what it is about.
+/// Builds a request for connections of an address family: a netlink header and the query.
 fn request(family: u8) -> Vec<u8> {
     let states = STATES
         .iter()
@@ -109,7 +109,7 @@ fn request(family: u8) -> Vec<u8> {
     request
 }
 
-/// The first message's type and content, and what lies behind it.
+/// Returns the first message's type and content, and the remaining bytes.
 fn split(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
     let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
@@ -121,12 +121,12 @@ fn split(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     ))
 }
 
-fn refusal(message: &[u8]) -> io::Error {
+fn kernel_error(message: &[u8]) -> io::Error {
     let code = message.get(..4).and_then(|code| code.try_into().ok());
     io::Error::from_raw_os_error(-code.map_or(0, i32::from_ne_bytes))
 }
 
-fn parse(message: &[u8]) -> Option<(Named, &[u8])> {
+fn parse(message: &[u8]) -> Option<(Connection, &[u8])> {
     let (fixed, mut attributes) = message.split_at_checked(MESSAGE)?;
     let (_, is_ipv6) = FAMILIES
         .into_iter()
@@ -141,7 +141,7 @@ fn parse(message: &[u8]) -> Option<(Named, &[u8])> {
         };
         SocketAddr::new(ip, port)
     };
-    let named = Named {
+    let connection = Connection {
         local: end(8, port(4)),
         peer: end(24, port(6)),
         state: State::of(fixed[1])?,
@@ -150,7 +150,7 @@ fn parse(message: &[u8]) -> Option<(Named, &[u8])> {
         let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
         let kind = u16::from_ne_bytes([header[2], header[3]]);
         if kind == INET_DIAG_INFO {
-            return Some((named, attributes.get(4..length)?));
+            return Some((connection, attributes.get(4..length)?));
         }
         attributes = attributes.get(length.max(4).next_multiple_of(4)..)?;
     }
@@ -166,15 +166,15 @@ mod tests {
 
     use super::*;
 
-    /// Bytes of a socket's `TCP_INFO` from `offset` on.
-    fn own_word<const N: usize>(stream: &TcpStream, offset: usize) -> [u8; N] {
+    /// Returns bytes of a socket's `TCP_INFO`, from `offset`.
+    fn tcp_info_bytes<const N: usize>(stream: &TcpStream, offset: usize) -> [u8; N] {
         let mut info = [0u8; 512];
         socket_option::read(stream, (libc::IPPROTO_TCP, libc::TCP_INFO), &mut info).unwrap();
         info[offset..offset + N].try_into().unwrap()
     }
 
     #[test]
-    fn a_sample_says_what_the_connection_says_itself() {
+    fn sample_matches_tcp_info_of_socket() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let listener = TcpListener::bind(address).unwrap();
             let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -188,7 +188,7 @@ mod tests {
             let sample = samples.iter().find(|sample| sample.local == local).unwrap();
             assert_eq!(sample.peer, here.peer_addr().unwrap());
             assert_eq!((sample.at_ns, sample.state), (9, State::Established));
-            let number = |offset| u32::from_ne_bytes(own_word(&here, offset));
+            let number = |offset| u32::from_ne_bytes(tcp_info_bytes(&here, offset));
             assert_eq!(sample.cwnd_packets, Some(number(80)));
             assert_eq!(sample.mss_bytes, Some(number(16)));
             assert_eq!(sample.rtt_us, Some(number(68)));
@@ -196,14 +196,14 @@ mod tests {
             assert_eq!(sample.bytes_received, Some(1));
             assert_eq!(
                 sample.bytes_acked,
-                Some(u64::from_ne_bytes(own_word(&here, 120)))
+                Some(u64::from_ne_bytes(tcp_info_bytes(&here, 120)))
             );
             assert_eq!(sample.bytes_sent, Some(5000));
         }
     }
 
     #[test]
-    fn a_message_that_is_cut_is_left_out() {
+    fn truncated_message_is_ignored() {
         let mut whole = vec![0; MESSAGE];
         whole[0] = 2;
         whole[1] = 1;

@@ -1,7 +1,7 @@
-//! Samples of TCP sockets over time, as the kernel tells of them (sock_diag(7)).
+//! Samples of TCP sockets over time, from the kernel's sock_diag(7).
 //!
-//! [`Sockets`] asks for all connections of a network namespace at once, without a word to their
-//! applications.
+//! [`Sockets`] requests all connections of a network namespace in one query, and does not involve
+//! their applications.
 
 mod diag;
 
@@ -16,40 +16,40 @@ pub use diag::Sockets;
 /// Why sockets could not be sampled.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel does not tell of its connections.
-    #[error("ask the kernel for its TCP sockets: {0}; it needs CONFIG_INET_DIAG")]
-    Ask(io::Error),
+    /// The kernel did not answer the query.
+    #[error("query the kernel's TCP sockets: {0}; it needs CONFIG_INET_DIAG")]
+    Query(io::Error),
 }
 
-/// A TCP connection at one moment. A field that the running kernel does not report is `None`.
+/// A sample of a TCP connection. A field that the running kernel does not report is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Sample {
-    /// The moment, `CLOCK_MONOTONIC` in ns: the same for all samples of one round.
+    /// Time of the sample, `CLOCK_MONOTONIC` in ns; equal for all samples of one query.
     pub at_ns: u64,
     /// The connection's endpoint on this host.
     pub local: SocketAddr,
     /// The peer's endpoint.
     pub peer: SocketAddr,
-    /// The connection's state, between connecting and the end.
+    /// The connection's state, from SYN-SENT to CLOSING.
     pub state: State,
     /// The state of congestion control.
     pub recovery: Recovery,
     /// Congestion window in packets.
     pub cwnd_packets: Option<u32>,
-    /// Slow start threshold in packets; `None` also while there is none.
+    /// Slow-start threshold in packets; `None` also if it is still infinite.
     pub ssthresh_packets: Option<u32>,
-    /// Packets in flight: sent and unacknowledged, less those that are deemed to have arrived or
-    /// to be lost, and again those that were retransmitted.
+    /// Packets in flight: sent and unacknowledged, minus those assumed received or lost, plus
+    /// retransmissions.
     pub in_flight_packets: Option<u32>,
     /// Packets sent and unacknowledged (`tcpi_unacked`).
     pub unacked_packets: Option<u32>,
-    /// Of the packets sent and unacknowledged, those that SACK reports.
+    /// Unacknowledged packets that SACK reports.
     pub sacked_packets: Option<u32>,
-    /// Of the packets sent and unacknowledged, those deemed lost.
+    /// Unacknowledged packets that are assumed lost.
     pub lost_packets: Option<u32>,
-    /// Of the packets sent and unacknowledged, those that were retransmitted.
+    /// Unacknowledged packets that were retransmitted.
     pub retrans_packets: Option<u32>,
-    /// Bytes written by the application and not sent yet (Linux 4.6).
+    /// Bytes written by the application but not sent yet (Linux 4.6).
     pub not_sent_bytes: Option<u32>,
     /// Smoothed round-trip time in microseconds.
     pub rtt_us: Option<u32>,
@@ -57,9 +57,9 @@ pub struct Sample {
     pub rttvar_us: Option<u32>,
     /// Smallest recent round-trip time in microseconds; `None` also without any sample (Linux 4.6).
     pub min_rtt_us: Option<u32>,
-    /// Retransmission time-out in microseconds, backed off.
+    /// Retransmission timeout in microseconds, with backoff.
     pub rto_us: Option<u32>,
-    /// Doublings of the retransmission time-out.
+    /// Doublings of the retransmission timeout.
     pub backoff: Option<u8>,
     /// Maximum segment size in bytes of payload.
     pub mss_bytes: Option<u32>,
@@ -73,11 +73,11 @@ pub struct Sample {
     pub bytes_received: Option<u64>,
     /// Packets delivered so far, as TCP counts them (Linux 4.18).
     pub delivered_packets: Option<u32>,
-    /// Rate of delivery in bytes per second, measured last (Linux 4.9).
+    /// Latest delivery rate in bytes per second (Linux 4.9).
     pub delivery_rate_bytes_per_s: Option<u64>,
     /// DSACKs received so far (Linux 4.19).
     pub dsacks: Option<u32>,
-    /// How often packets were found to have been reordered (Linux 4.19).
+    /// Number of times that reordering was detected (Linux 4.19).
     pub reorderings: Option<u32>,
 }
 
@@ -103,15 +103,15 @@ pub enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Recovery {
-    /// Nothing speaks of loss or reordering.
+    /// No sign of loss or reordering.
     Open,
-    /// There are duplicate or selective acknowledgements.
+    /// Duplicate or selective acknowledgements arrived.
     Disorder,
-    /// The window is being reduced for another reason than loss.
+    /// The window is reduced for another reason than loss.
     Cwr,
-    /// Fast recovery is going on.
+    /// Fast recovery.
     Recovery,
-    /// A retransmission time-out has passed, and what it deems lost is being repaired.
+    /// A retransmission timeout expired, and the assumed losses are being repaired.
     Loss,
 }
 
@@ -134,7 +134,7 @@ impl State {
         Self::ALL.into_iter().find(|state| *state as u8 == number)
     }
 
-    /// The state's word in CSV, in JSON and for people.
+    /// Returns the state's name in CSV, JSON and reports.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -164,7 +164,7 @@ impl Recovery {
         }
     }
 
-    /// The recovery state's word in CSV, in JSON and for people.
+    /// Returns the recovery state's name in CSV, JSON and reports.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -177,24 +177,24 @@ impl Recovery {
     }
 }
 
-/// A connection's state and endpoints, as the kernel names them.
+/// A connection's state and endpoints.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Named {
+pub(crate) struct Connection {
     pub(crate) local: SocketAddr,
     pub(crate) peer: SocketAddr,
     pub(crate) state: State,
 }
 
-/// Slow start threshold that the kernel reports while there is none (`TCP_INFINITE_SSTHRESH`).
+/// Slow-start threshold that the kernel reports before the first loss (`TCP_INFINITE_SSTHRESH`).
 const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
 impl Sample {
-    pub(crate) fn new(at_ns: u64, named: Named, info: TcpInfo) -> Self {
+    pub(crate) fn new(at_ns: u64, connection: Connection, info: TcpInfo) -> Self {
         Self {
             at_ns,
-            local: named.local,
-            peer: named.peer,
-            state: named.state,
+            local: connection.local,
+            peer: connection.peer,
+            state: connection.state,
             recovery: Recovery::of(info.ca_state().unwrap_or(0)),
             cwnd_packets: info.snd_cwnd(),
             ssthresh_packets: info
@@ -235,9 +235,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_did_not_return_is_none() {
+    fn missing_kernel_fields_are_none() {
         let end = SocketAddr::from(([127, 0, 0, 1], 1));
-        let named = Named {
+        let connection = Connection {
             local: end,
             peer: end,
             state: State::Established,
@@ -246,7 +246,7 @@ mod tests {
         for (field, value) in [(24, 10), (28, 3), (32, 2), (36, 1), (76, NO_THRESHOLD)] {
             info[field..field + 4].copy_from_slice(&u32::to_ne_bytes(value));
         }
-        let sample = Sample::new(7, named, TcpInfo::new(&info));
+        let sample = Sample::new(7, connection, TcpInfo::new(&info));
         assert_eq!(sample.in_flight_packets, Some(6));
         assert_eq!(
             (sample.ssthresh_packets, sample.total_retrans),

@@ -1,4 +1,4 @@
-//! What a stored run's groups experienced.
+//! The groups of a stored run, with their streams and messages.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,35 +11,36 @@ use super::StoredRun;
 use super::stored_run::GroupStreams;
 use crate::Error;
 use crate::analysis::Traces;
-use crate::analysis::runs::{Group, Repairs, Totals};
-use crate::run::{RECORDS_FILE, RUN_FILE, WayCounts};
-use crate::traffic::{Measured, Quantiles, Record};
+use crate::analysis::runs::{Group, RepairCounter, Totals};
+use crate::run::{PathCounts, RECORDS_FILE, RUN_FILE};
+use crate::traffic::{LatencyKind, Quantiles, Record};
 
-/// What is needed of a run's file.
+/// The part of a run's file that is read here.
 #[derive(Deserialize)]
 struct RunFile {
     duration: f64,
 }
 
 impl StoredRun {
-    /// What the run's groups experienced, without single messages.
+    /// Returns the run's groups, without single messages.
     ///
     /// # Errors
-    /// [`Error::File`], if it is not whole as well.
+    ///
+    /// [`Error::File`], also if a file is damaged.
     pub fn groups(&self) -> Result<Vec<Group>, Error> {
         self.groups_of(&self.streams()?)
     }
 
     fn groups_of(&self, streams: &[GroupStreams]) -> Result<Vec<Group>, Error> {
         let summary = self.summary()?;
-        let whole = self.whole(&summary.forward)?;
+        let run_totals = self.run_totals(&summary.forward)?;
         let bundled = self.bundled()?;
         let groups = streams.iter().map(|group| {
-            let told = summary.groups.iter().find(|it| it.name == group.name);
-            let mut whole = whole;
+            let reported = summary.groups.iter().find(|it| it.name == group.name);
+            let mut run_totals = run_totals;
             if let Some(bundled) = bundled.iter().find(|it| it.group == group.name) {
                 let counters = &bundled.totals.counters;
-                whole += Totals {
+                run_totals += Totals {
                     bundled_runs: 1,
                     bundled_bytes: counters.redundant_bytes,
                     hidden_losses: counters.hidden_losses,
@@ -49,49 +50,52 @@ impl StoredRun {
                 };
             }
             Group {
-                delivery_ms: told.and_then(|it| it.delivery_us).map_or([None; 6], in_ms),
-                streams: group.experienced(),
+                delivery_ms: reported
+                    .and_then(|it| it.delivery_us)
+                    .map_or([None; 6], in_ms),
+                streams: group.stream_results(),
                 name: group.name.clone(),
-                whole,
+                run_totals,
             }
         });
         Ok(groups.collect())
     }
 
-    /// What the run's groups experienced, with every message, if the run kept records, and with
-    /// what its traces, if it has them, show of the losses that bundles hid.
+    /// Returns the run's groups. They include every message if the run has records, and the
+    /// repaired losses if it has traces.
     ///
     /// # Errors
-    /// [`Error::File`], if it is not whole as well.
+    ///
+    /// [`Error::File`], also if a file is damaged.
     pub fn groups_with_messages(&self) -> Result<Vec<Group>, Error> {
         let streams = self.streams()?;
         let mut groups = self.groups_of(&streams)?;
-        self.add_detection(&streams, &mut groups)?;
+        self.add_loss_detection(&streams, &mut groups)?;
         let path = self.path.join(RECORDS_FILE);
         if !path.exists() {
             return Ok(groups);
         }
         let invalid = |error| Error::file(&path)(io::Error::other(error));
-        let mut places = HashMap::new();
+        let mut indices = HashMap::new();
         for (group, streams) in streams.iter().enumerate() {
-            for (place, stream) in streams.sent.streams.iter().enumerate() {
-                places.insert(stream.stream, (group, place));
+            for (index, stream) in streams.sent.streams.iter().enumerate() {
+                indices.insert(stream.stream, (group, index));
             }
         }
         for record in crate::records::read(&path).map_err(invalid)? {
             let record: Record = record.map_err(invalid)?;
-            if record.measured == Measured::Delivery
-                && let Some(&(group, place)) = places.get(&record.stream)
+            if record.measured == LatencyKind::Delivery
+                && let Some(&(group, index)) = indices.get(&record.stream)
             {
-                let stream = &mut groups[group].streams[place];
+                let stream = &mut groups[group].streams[index];
                 stream.delivery_ms.push(record.latency_us / 1e3);
             }
         }
         Ok(groups)
     }
 
-    /// What is known of the run as a whole.
-    fn whole(&self, forward: &WayCounts) -> Result<Totals, Error> {
+    /// Returns the totals that are known only for the whole run.
+    fn run_totals(&self, forward: &PathCounts) -> Result<Totals, Error> {
         let path = self.path.join(RUN_FILE);
         let text = self.text()?;
         let run: RunFile = toml::from_str(&text)
@@ -108,9 +112,9 @@ impl StoredRun {
     }
 }
 
-/// What is wrong with a file in TOML, as it is said of those in JSON.
+/// Formats a TOML error in one line, like a JSON error.
 fn one_line(error: &toml::de::Error, text: &str) -> String {
-    let before = error.span().map_or(0, |place| place.start);
+    let before = error.span().map_or(0, |index| index.start);
     let line = text.bytes().take(before).filter(|byte| *byte == b'\n');
     format!("{} at line {}", error.message(), line.count() + 1)
 }
@@ -119,64 +123,69 @@ fn in_ms(us: Quantiles) -> [Option<f64>; 6] {
     [us.p50, us.p90, us.p97, us.p99, us.p99_9, us.max].map(|us| Some(us / 1e3))
 }
 
-/// Whose a message is.
+/// The group and the sender of a message.
 #[derive(Debug, Clone, Copy)]
-pub struct Origin<'a> {
-    /// The name of its group.
+pub struct MessageSource<'a> {
+    /// The name of the group.
     pub group: &'a str,
-    /// Where its stream comes from.
+    /// The sender's address and port.
     pub sender: SocketAddr,
 }
 
 impl StoredRun {
-    /// Tells of each message that was delivered, with whose it is, stream by stream in the order
-    /// of sending; of none where the run kept no records.
+    /// Calls `on_message` for each delivered message with its source, stream by stream in order of
+    /// sending. Without records, it is never called.
     ///
     /// # Errors
+    ///
     /// [`Error::File`].
-    pub fn messages(&self, mut tell: impl FnMut(&Origin<'_>, &Record)) -> Result<(), Error> {
+    pub fn messages(
+        &self,
+        mut on_message: impl FnMut(&MessageSource<'_>, &Record),
+    ) -> Result<(), Error> {
         let path = self.path.join(RECORDS_FILE);
         if !path.exists() {
             return Ok(());
         }
         let groups = self.streams()?;
-        let mut origins = HashMap::new();
+        let mut sources = HashMap::new();
         for group in &groups {
             let streams = group.sent.streams.iter();
-            origins.extend(streams.map(|it| {
-                let origin = Origin {
+            sources.extend(streams.map(|it| {
+                let source = MessageSource {
                     group: &group.name,
                     sender: group.sender(it.stream),
                 };
-                (it.stream, origin)
+                (it.stream, source)
             }));
         }
         let invalid = |error| Error::file(&path)(io::Error::other(error));
         for record in crate::records::read(&path).map_err(invalid)? {
             let record: Record = record.map_err(invalid)?;
-            if record.measured == Measured::Delivery
-                && let Some(origin) = origins.get(&record.stream)
+            if record.measured == LatencyKind::Delivery
+                && let Some(source) = sources.get(&record.stream)
             {
-                tell(origin, &record);
+                on_message(source, &record);
             }
         }
         Ok(())
     }
 }
 
-// What pillion found of the losses that its bundles hid, against what the traces show.
+// pillion's hidden losses, compared with the losses in the traces.
 
 impl StoredRun {
-    /// Adds that to each stream that was bundled, if the run has both traces.
+    /// Adds that comparison to each bundled stream, if the run has both traces.
     ///
     /// # Errors
+    ///
     /// [`Error::File`], [`Error::Trace`].
-    pub(super) fn add_detection(
+    pub(super) fn add_loss_detection(
         &self,
         files: &[GroupStreams],
         groups: &mut [Group],
     ) -> Result<(), Error> {
-        let is_bundled = |group: &&mut Group| group.whole.bundled_runs > 0;
+        let is_bundled = |group: &&mut Group| group.run_totals.bundled_runs > 0;
         let mut bundled: Vec<_> = files
             .iter()
             .zip(groups)
@@ -185,18 +194,22 @@ impl StoredRun {
         if bundled.is_empty() {
             return Ok(());
         }
-        let Some(traced) = self.traced()? else {
+        let Some(trace_pair) = self.trace_pair()? else {
             return Ok(());
         };
-        let (sender, receiver) = (&traced.sender, Some(&*traced.receiver));
+        let (sender, receiver) = (&trace_pair.sender, Some(&*trace_pair.receiver));
         let traces = Traces::open(sender, receiver, Vec::new(), Period::default(), true)?;
-        let repairs = traces.observe(Repairs::default()).whole()?.observer;
+        let repairs = traces
+            .observe(RepairCounter::default())
+            .require_undamaged()?
+            .observer;
         for (file, group) in &mut bundled {
-            group.whole.traced_runs = 1;
+            group.run_totals.traced_runs = 1;
             let numbers = file.sent.streams.iter();
             for (sent, stream) in numbers.zip(&mut group.streams) {
-                let found = sent.bundling.as_ref().map_or(0, |it| it.hidden_losses);
-                stream.totals += Totals::detection(found, repairs.of(file.sender(sent.stream)));
+                let counted = sent.bundling.as_ref().map_or(0, |it| it.hidden_losses);
+                stream.totals +=
+                    Totals::loss_detection(counted, repairs.count_from(file.sender(sent.stream)));
             }
         }
         Ok(())
@@ -207,14 +220,14 @@ impl StoredRun {
 mod tests {
     use std::fs;
 
-    use super::super::State;
+    use super::super::RunState;
     use super::*;
     use crate::analysis::runs::MEASURES;
     use crate::records::Writer;
     use crate::run::{BUNDLING_FILE, STREAMS_FILE, SUMMARY_FILE};
-    use crate::store::Origin;
+    use crate::store::MessageSource;
 
-    const SUMMARY: &str = r#"{"groups": [], "doubts": [],
+    const SUMMARY: &str = r#"{"groups": [], "warnings": [],
         "forward": {"queue_dropped": 3, "queue_passed": 97, "lost": 2, "delivered": 95},
         "backward": {"queue_dropped": 0, "lost": 0, "delivered": 90}}"#;
     const STREAMS: &str = r#"[{"name": "thin", "from": "10.77.1.1:20005",
@@ -240,12 +253,12 @@ mod tests {
         StoredRun {
             name: "plain,seed=1".to_owned(),
             path: folder.path().to_owned(),
-            state: State::Whole,
+            state: RunState::Complete,
         }
     }
 
     #[test]
-    fn a_groups_measures_come_from_the_runs_files() {
+    fn group_measures_come_from_run_files() {
         let folder = tempfile::tempdir().unwrap();
         let groups = run(&folder).groups().unwrap();
         let value = |name: &str| {
@@ -266,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_an_older_version_has_no_late_segments() {
+    fn missing_reordered_field_counts_as_zero() {
         let folder = tempfile::tempdir().unwrap();
         let run = run(&folder);
         let older = BUNDLING.replace("\"reordered\": 2, ", "");
@@ -276,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_go_to_their_streams() {
+    fn messages_are_assigned_to_their_streams() {
         let folder = tempfile::tempdir().unwrap();
         let record = |stream, measured, latency_us| Record {
             measured,
@@ -287,9 +300,9 @@ mod tests {
             latency_us,
         };
         let records = [
-            record(6, Measured::Delivery, 75_000.0),
-            record(6, Measured::RoundTrip, 150_000.0),
-            record(9, Measured::Delivery, 1.0),
+            record(6, LatencyKind::Delivery, 75_000.0),
+            record(6, LatencyKind::RoundTrip, 150_000.0),
+            record(9, LatencyKind::Delivery, 1.0),
         ];
         let mut file = Writer::create(&folder.path().join(RECORDS_FILE)).unwrap();
         file.write(records).unwrap();
@@ -297,17 +310,17 @@ mod tests {
         let groups = run(&folder).groups_with_messages().unwrap();
         let latencies = groups[0].streams.iter().map(|it| &it.delivery_ms[..]);
         assert!(latencies.eq([&[][..], &[75.0][..]]));
-        let mut told = Vec::new();
-        let tell = |origin: &Origin<'_>, record: &Record| {
-            told.push((origin.group.to_owned(), origin.sender, record.stream));
+        let mut reported = Vec::new();
+        let on_message = |source: &MessageSource<'_>, record: &Record| {
+            reported.push((source.group.to_owned(), source.sender, record.stream));
         };
-        run(&folder).messages(tell).unwrap();
+        run(&folder).messages(on_message).unwrap();
         let sender = ([10, 77, 1, 1], 20006).into();
-        assert_eq!(told, [("thin".to_owned(), sender, 6)]);
+        assert_eq!(reported, [("thin".to_owned(), sender, 6)]);
     }
 
     #[test]
-    fn a_file_that_is_not_what_it_should_be_is_named() {
+    fn invalid_file_error_names_file() {
         let folder = tempfile::tempdir().unwrap();
         let run = run(&folder);
         for (name, text) in [

@@ -1,10 +1,10 @@
-//! Where runs are kept: `STORE/EXPERIMENT/TIME/RUN`, a folder each.
+//! The store of runs: one folder per run, `STORE/EXPERIMENT/TIME/RUN`.
 //!
-//! What belongs to a store is told by its files alone, so that runs may be moved, copied and
-//! removed by hand as well.
+//! A store has no index. Its files define it, so that runs can be moved, copied and removed
+//! by hand.
 
+mod batch;
 mod groups;
-mod making;
 mod stored_run;
 
 use std::fs;
@@ -12,120 +12,123 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
-pub use groups::Origin;
-pub use making::Making;
-pub use stored_run::{Maker, State, StoredRun, Traced};
+pub use batch::BatchFolder;
+pub use groups::MessageSource;
+pub use stored_run::{Provenance, RunState, StoredRun, TracePair};
 
 use crate::Error;
 use crate::run::EXPERIMENT_FILE;
 
-/// A folder of runs.
+/// A folder with runs.
 #[derive(Debug, Clone)]
 pub struct Store(PathBuf);
 
-/// One making of an experiment, with its runs.
+/// The runs of an experiment that were started together.
 #[derive(Debug, Clone)]
-pub struct Made {
-    /// The experiment's name and the time of the making, as in `uniform-loss/2026-01-31T12-00-00Z`.
+pub struct Batch {
+    /// The experiment's name and the start time, as in `uniform-loss/2026-01-31T12-00-00Z`.
     pub name: String,
-    /// The folder of the making.
+    /// The batch's folder.
     pub path: PathBuf,
-    /// The runs of the making, by name.
+    /// The runs, by name.
     pub runs: Vec<StoredRun>,
 }
 
-impl Made {
-    /// When the last of its runs was made; `None` without one.
+impl Batch {
+    /// Returns when its latest run was made; `None` without runs.
     fn last_run_at(&self) -> Option<SystemTime> {
-        self.runs.iter().filter_map(StoredRun::made_at).max()
+        self.runs.iter().filter_map(StoredRun::modified_at).max()
     }
 }
 
 impl Store {
-    /// The store in this folder, which need not exist.
+    /// Opens the store in this folder, which need not exist.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
         Self(folder.to_owned())
     }
 
-    /// All makings in the store, by experiment and time.
+    /// Returns all batches in the store, by experiment and time.
     ///
     /// # Errors
+    ///
     /// [`Error::File`].
-    pub fn list(&self) -> Result<Vec<Made>, Error> {
+    pub fn list(&self) -> Result<Vec<Batch>, Error> {
         let mut all = Vec::new();
-        for experiment in folders(&self.0)? {
-            for time in folders(&experiment)? {
-                all.extend(self.made(&time)?);
+        for experiment in subfolders(&self.0)? {
+            for time in subfolders(&experiment)? {
+                all.extend(self.batch(&time)?);
             }
         }
         Ok(all)
     }
 
-    /// What a name stands for: an experiment (the last making of it), a making, or a run, with the
-    /// folders' names one below the other. The folders' paths are names as well.
+    /// Finds an experiment's latest batch, a batch or a run by its name, which consists of the
+    /// folders' names. Paths of these folders are names, too.
     ///
     /// # Errors
-    /// [`Error::NotStored`] if it is none of them, [`Error::File`].
-    pub fn find(&self, name: &str) -> Result<Found, Error> {
+    ///
+    /// [`Error::NotStored`] if no such folder exists, [`Error::File`].
+    pub fn find(&self, name: &str) -> Result<StoreEntry, Error> {
         let given = Path::new(name);
-        let inside = |component| matches!(component, Component::Normal(_));
-        let path = match given.components().all(inside) {
+        let relative_path = |component| matches!(component, Component::Normal(_));
+        let path = match given.components().all(relative_path) {
             true if self.0.join(given).is_dir() || !given.exists() => self.0.join(given),
             _ => given.to_owned(),
         };
         if let Some(run) = StoredRun::read(&path)? {
-            return Ok(Found::Run(run));
+            return Ok(StoreEntry::Run(run));
         }
-        if let Some(run) = self.run_called(&path)? {
-            return Ok(Found::Run(run));
+        if let Some(run) = self.run_named(&path)? {
+            return Ok(StoreEntry::Run(run));
         }
-        if let Some(made) = self.made(&path)? {
-            return Ok(Found::Made(made));
+        if let Some(batch) = self.batch(&path)? {
+            return Ok(StoreEntry::Batch(batch));
         }
         let mut times = Vec::new();
-        for time in folders(&path)? {
-            times.extend(self.made(&time)?);
+        for time in subfolders(&path)? {
+            times.extend(self.batch(&time)?);
         }
-        // By name where that is all there is to tell, as of makings without a run.
+        // Batches without runs have no time, so the last name wins.
         times
             .into_iter()
-            .max_by_key(Made::last_run_at)
-            .map(Found::Made)
-            .ok_or_else(|| self.without(name))
+            .max_by_key(Batch::last_run_at)
+            .map(StoreEntry::Batch)
+            .ok_or_else(|| self.not_stored_error(name))
     }
 
-    /// Removes a making or a run from the disk, and the experiment's folder when it was the last in
-    /// it.
+    /// Removes a batch or a run. The experiment's folder is removed with its last batch.
     ///
     /// # Errors
-    /// [`Error::NotStored`] if it is not in this store, where it belongs; [`Error::Busy`] if another
-    /// process makes it just now; [`Error::File`].
-    pub fn remove(&self, found: &Found) -> Result<(), Error> {
-        let path = found.path();
-        let depth = match found {
-            Found::Made(_) => 2,
-            Found::Run(_) => 3,
+    ///
+    /// [`Error::NotStored`] if it is not in this store; [`Error::Busy`] if another process makes
+    /// its runs; [`Error::File`].
+    pub fn remove(&self, entry: &StoreEntry) -> Result<(), Error> {
+        let path = entry.path();
+        let depth = match entry {
+            StoreEntry::Batch(_) => 2,
+            StoreEntry::Run(_) => 3,
         };
-        let inside = self.inside(path);
-        let Some(inside) = inside.filter(|it| it.components().count() == depth) else {
-            return Err(self.without(&path.display().to_string()));
+        let relative_path = self.relative_path(path);
+        let Some(relative_path) = relative_path.filter(|it| it.components().count() == depth)
+        else {
+            return Err(self.not_stored_error(&path.display().to_string()));
         };
-        let _held = match found {
-            Found::Made(made) => Making::of(&made.path).hold()?,
-            Found::Run(_) => None,
+        let _lock = match entry {
+            StoreEntry::Batch(batch) => BatchFolder::at(&batch.path).lock()?,
+            StoreEntry::Run(_) => None,
         };
-        let path = self.0.join(inside);
+        let path = self.0.join(relative_path);
         fs::remove_dir_all(&path).map_err(Error::file(&path))?;
-        if let (Found::Made(_), Some(experiment)) = (found, path.parent()) {
-            // Others are in it still, most of the time.
+        if let (StoreEntry::Batch(_), Some(experiment)) = (entry, path.parent()) {
+            // Usually fails, because the experiment has other batches.
             let _ = fs::remove_dir(experiment);
         }
         Ok(())
     }
 
-    /// What a path leads to inside of the store, by whatever way; a link at its end is itself meant.
-    fn inside(&self, path: &Path) -> Option<PathBuf> {
+    /// Returns the path relative to the store, with all links resolved except the last component.
+    fn relative_path(&self, path: &Path) -> Option<PathBuf> {
         let store = fs::canonicalize(&self.0).ok()?;
         let folder = match path.parent()? {
             here if here.as_os_str().is_empty() => Path::new("."),
@@ -135,34 +138,34 @@ impl Store {
         Some(real.strip_prefix(store).ok()?.to_owned())
     }
 
-    /// The run that belongs at this path; a run that is not whole has a folder with a longer name.
-    fn run_called(&self, path: &Path) -> Result<Option<StoredRun>, Error> {
-        let made = match path.parent() {
-            Some(parent) => self.made(parent)?,
+    /// Returns the run that belongs at this path. The folder of an incomplete run has a suffix.
+    fn run_named(&self, path: &Path) -> Result<Option<StoredRun>, Error> {
+        let batch = match path.parent() {
+            Some(parent) => self.batch(parent)?,
             None => None,
         };
         let name = path.file_name().unwrap_or_default();
-        let mut runs = made.into_iter().flat_map(|made| made.runs);
+        let mut runs = batch.into_iter().flat_map(|batch| batch.runs);
         Ok(runs.find(|run| name == run.name.as_str()))
     }
 
-    fn without(&self, name: &str) -> Error {
+    fn not_stored_error(&self, name: &str) -> Error {
         Error::NotStored {
             name: name.to_owned(),
             store: self.0.clone(),
         }
     }
 
-    fn made(&self, path: &Path) -> Result<Option<Made>, Error> {
+    fn batch(&self, path: &Path) -> Result<Option<Batch>, Error> {
         if !path.join(EXPERIMENT_FILE).is_file() {
             return Ok(None);
         }
         let mut runs = Vec::new();
-        for folder in folders(path)? {
+        for folder in subfolders(path)? {
             runs.extend(StoredRun::read(&folder)?);
         }
         let name = path.strip_prefix(&self.0).unwrap_or(path);
-        Ok(Some(Made {
+        Ok(Some(Batch {
             name: name.display().to_string(),
             path: path.to_owned(),
             runs,
@@ -170,28 +173,29 @@ impl Store {
     }
 }
 
-/// What a name stands for.
+/// The result of finding a name.
 #[derive(Debug, Clone)]
-pub enum Found {
-    /// One making of an experiment.
-    Made(Made),
-    /// One run of a making.
+pub enum StoreEntry {
+    /// A batch of an experiment.
+    Batch(Batch),
+    /// A run of a batch.
     Run(StoredRun),
 }
 
-impl Found {
-    /// The folder of the making or the run.
+impl StoreEntry {
+    /// Returns the folder of the batch or the run.
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {
-            Self::Made(made) => &made.path,
+            Self::Batch(batch) => &batch.path,
             Self::Run(run) => &run.path,
         }
     }
 }
 
-/// The folders in a folder, by name; none if it is not there. Hidden ones are at work.
-fn folders(path: &Path) -> Result<Vec<PathBuf>, Error> {
+/// Returns the visible folders in a folder by name; empty if it does not exist. Hidden ones are in
+/// use by a lab kernel.
+fn subfolders(path: &Path) -> Result<Vec<PathBuf>, Error> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if is_absent(&error) => return Ok(Vec::new()),

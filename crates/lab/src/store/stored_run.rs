@@ -1,4 +1,4 @@
-//! A run in a store, and what its files hold.
+//! A run in a store, and the content of its files.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::Error;
 use crate::analysis::runs::{Stream, Totals};
 use crate::run::{
-    BROKEN, BUNDLING_FILE, GroupBundled, MANIFEST_FILE, PART, RECEIVER_TRACE, RUN_FILE,
-    SENDER_TRACE, STREAMS_FILE, SUMMARY_FILE, Summary,
+    BUNDLING_FILE, FAILED_SUFFIX, GroupBundlingTotals, MANIFEST_FILE, PARTIAL_SUFFIX,
+    RECEIVER_TRACE, RUN_FILE, SENDER_TRACE, STREAMS_FILE, SUMMARY_FILE, Summary,
 };
 
 /// A run in a store.
@@ -24,43 +24,46 @@ pub struct StoredRun {
     pub name: String,
     /// The run's folder.
     pub path: PathBuf,
-    /// Whether the run is whole.
-    pub state: State,
+    /// Whether the run is complete.
+    pub state: RunState,
 }
 
-/// Whether a run can be used.
+/// The state of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
-    /// The run is whole, and can be used.
-    Whole,
-    /// The run failed, for this reason.
-    Broken(String),
-    /// The run is being made, or was killed.
-    Part,
+pub enum RunState {
+    /// The run is complete.
+    Complete,
+    /// The run failed, with this reason.
+    Failed(String),
+    /// The run is in progress, or was killed.
+    Incomplete,
 }
 
 impl StoredRun {
-    /// The run that is in a folder, if there is one.
+    /// Returns the run in a folder; `None` if it has none.
     ///
     /// # Errors
+    ///
     /// [`Error::File`].
     pub fn read(path: &Path) -> Result<Option<Self>, Error> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let unfinished = |state: &str| {
-            // A variant may be called like a state.
+        let strip_suffix = |state: &str| {
+            // A variant's name may contain the name of a state.
             name.rsplit_once(&format!(".{state}"))
                 .map(|it| it.0.to_owned())
         };
-        let reason = path.join(BROKEN);
+        let reason = path.join(FAILED_SUFFIX);
         let all = [RUN_FILE, SUMMARY_FILE, MANIFEST_FILE];
-        let is_whole = all.iter().all(|file| path.join(file).is_file()) && !reason.exists();
-        let (name, state) = if is_whole {
-            (name.into_owned(), State::Whole)
-        } else if let Some(name) = unfinished(BROKEN).filter(|_| reason.is_file()) {
-            let why = fs::read_to_string(&reason).map_err(Error::file(&reason))?;
-            (name, State::Broken(why.trim().to_owned()))
-        } else if let Some(name) = unfinished(PART).filter(|_| path.join(RUN_FILE).is_file()) {
-            (name, State::Part)
+        let is_complete = all.iter().all(|file| path.join(file).is_file()) && !reason.exists();
+        let (name, state) = if is_complete {
+            (name.into_owned(), RunState::Complete)
+        } else if let Some(name) = strip_suffix(FAILED_SUFFIX).filter(|_| reason.is_file()) {
+            let reason = fs::read_to_string(&reason).map_err(Error::file(&reason))?;
+            (name, RunState::Failed(reason.trim().to_owned()))
+        } else if let Some(name) =
+            strip_suffix(PARTIAL_SUFFIX).filter(|_| path.join(RUN_FILE).is_file())
+        {
+            (name, RunState::Incomplete)
         } else {
             return Ok(None);
         };
@@ -68,37 +71,39 @@ impl StoredRun {
         Ok(Some(Self { name, path, state }))
     }
 
-    /// The run's file, as it was run.
+    /// Returns the text of the run's file.
     ///
     /// # Errors
+    ///
     /// [`Error::File`].
     pub fn text(&self) -> Result<String, Error> {
         let path = self.path.join(RUN_FILE);
         fs::read_to_string(&path).map_err(Error::file(&path))
     }
 
-    /// The run's summary.
+    /// Returns the run's summary.
     ///
     /// # Errors
-    /// [`Error::File`], if it is not whole as well.
+    ///
+    /// [`Error::File`], also if the file is damaged.
     pub fn summary(&self) -> Result<Summary, Error> {
         self.json(SUMMARY_FILE)
     }
 
-    /// What keeps the run from being read, with what to do.
-    pub(crate) fn damaged(&self, why: Error) -> Error {
+    /// Returns an error with the reason why the run cannot be read, and the remedy.
+    pub(crate) fn damaged(&self, reason: Error) -> Error {
         Error::Damaged {
             run: self.path.clone(),
-            why: Box::new(why),
+            reason: Box::new(reason),
         }
     }
 
-    /// When the run was made, as far as its folder tells.
-    pub(super) fn made_at(&self) -> Option<SystemTime> {
+    /// Returns the modification time of the run's folder.
+    pub(super) fn modified_at(&self) -> Option<SystemTime> {
         fs::metadata(&self.path).and_then(|it| it.modified()).ok()
     }
 
-    /// What a file of the run says.
+    /// Reads a JSON file of the run.
     pub(crate) fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, Error> {
         let path = self.path.join(name);
         let text = fs::read_to_string(&path).map_err(Error::file(&path))?;
@@ -106,29 +111,31 @@ impl StoredRun {
     }
 }
 
-/// What made a run, or is to make one. What two of them make of one run's file may differ.
+/// The version and kernel that make a run. With another provenance, the same settings may give
+/// other results.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-pub struct Maker {
+pub struct Provenance {
     /// pillion's version.
     pub version: String,
-    /// What identifies the lab kernel; `None` of others.
+    /// The hash of the lab kernel; `None` on other kernels.
     #[serde(default)]
     pub lab_kernel: Option<String>,
 }
 
 impl StoredRun {
-    /// What made the run.
+    /// Returns the run's provenance.
     ///
     /// # Errors
-    /// [`Error::File`], if it is not whole as well.
-    pub fn maker(&self) -> Result<Maker, Error> {
+    ///
+    /// [`Error::File`], also if the file is damaged.
+    pub fn provenance(&self) -> Result<Provenance, Error> {
         self.json(MANIFEST_FILE)
     }
 }
 
 impl StoredRun {
-    /// What pillion did for each group that it bundled; for none where it bundled none.
-    pub(crate) fn bundled(&self) -> Result<Vec<GroupBundled>, Error> {
+    /// Returns pillion's totals of each bundled group; empty without bundled groups.
+    pub(crate) fn bundled(&self) -> Result<Vec<GroupBundlingTotals>, Error> {
         match self.path.join(BUNDLING_FILE).exists() {
             true => self.json(BUNDLING_FILE),
             false => Ok(Vec::new()),
@@ -136,61 +143,64 @@ impl StoredRun {
     }
 }
 
-/// What an analysis of a run's traces needs to know.
+/// The input for an analysis of a run's traces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Traced {
+pub struct TracePair {
     /// The trace at the senders.
     pub sender: PathBuf,
-    /// The one at the receiver, by the same clock.
+    /// The trace at the receiver, by the same clock.
     pub receiver: PathBuf,
-    /// Each group's name, and where its streams go.
+    /// Each group's name and destination.
     pub groups: Vec<(String, SocketAddr)>,
 }
 
-/// What is needed of the manifest.
+/// The part of the manifest that is read here.
 #[derive(Deserialize)]
-struct Times {
+struct ManifestTimes {
     begun_realtime_ns: i64,
     begun_ns: i64,
     barrier_ns: i64,
 }
 
-impl Times {
-    fn realtime_ahead_ns(&self) -> i64 {
+impl ManifestTimes {
+    fn realtime_offset_ns(&self) -> i64 {
         self.begun_realtime_ns - self.begun_ns
     }
 }
 
 impl StoredRun {
-    /// When its streams began to send, in nanoseconds since 1970.
+    /// Returns when the run's streams started to send, in nanoseconds since 1970.
     ///
     /// # Errors
+    ///
     /// [`Error::File`].
-    pub fn sending_began_ns(&self) -> Result<i64, Error> {
-        let times: Times = self.json(MANIFEST_FILE)?;
-        Ok(times.barrier_ns + times.realtime_ahead_ns())
+    pub fn sending_started_ns(&self) -> Result<i64, Error> {
+        let times: ManifestTimes = self.json(MANIFEST_FILE)?;
+        Ok(times.barrier_ns + times.realtime_offset_ns())
     }
 
-    /// By how much the time since 1970 was ahead of the clock of the run's messages, in
+    /// Returns the difference between `CLOCK_REALTIME` and the clock of the run's messages, in
     /// nanoseconds.
     ///
     /// # Errors
+    ///
     /// [`Error::File`].
-    pub fn realtime_ahead_ns(&self) -> Result<i64, Error> {
-        let times: Times = self.json(MANIFEST_FILE)?;
-        Ok(times.realtime_ahead_ns())
+    pub fn realtime_offset_ns(&self) -> Result<i64, Error> {
+        let times: ManifestTimes = self.json(MANIFEST_FILE)?;
+        Ok(times.realtime_offset_ns())
     }
 
-    /// The run's traces, if it has both.
+    /// Returns the run's traces; `None` unless it has both.
     ///
     /// # Errors
-    /// [`Error::File`], if it is not whole as well.
-    pub fn traced(&self) -> Result<Option<Traced>, Error> {
+    ///
+    /// [`Error::File`], also if a file is damaged.
+    pub fn trace_pair(&self) -> Result<Option<TracePair>, Error> {
         let [sender, receiver] = [SENDER_TRACE, RECEIVER_TRACE].map(|name| self.path.join(name));
         if !sender.is_file() || !receiver.is_file() {
             return Ok(None);
         }
-        Ok(Some(Traced {
+        Ok(Some(TracePair {
             sender,
             receiver,
             groups: self
@@ -202,33 +212,34 @@ impl StoredRun {
     }
 }
 
-/// What is read of a group in the file of streams.
+/// The part of a group in the file of streams that is read here.
 #[derive(Deserialize)]
 pub(crate) struct GroupStreams {
     pub(crate) name: String,
-    /// The senders' address, and the first stream's port; each next stream has the next.
+    /// The senders' address, and the first stream's port; the following streams have the following
+    /// ports.
     from: SocketAddr,
     pub(crate) to: SocketAddr,
     first_stream: u32,
-    pub(crate) sent: Sent,
-    pub(crate) received: Received,
+    pub(crate) sent: SenderReport,
+    pub(crate) received: ReceiverReport,
 }
 
-/// What the senders report.
+/// The senders' report.
 #[derive(Deserialize)]
-pub(crate) struct Sent {
-    pub(crate) send_error_us: SendError,
-    pub(crate) streams: Vec<StreamSent>,
+pub(crate) struct SenderReport {
+    pub(crate) send_error_us: SendLateness,
+    pub(crate) streams: Vec<SentStream>,
 }
 
-/// By how much messages were handed over late, in microseconds.
+/// How late messages were passed to TCP, in microseconds.
 #[derive(Deserialize)]
-pub(crate) struct SendError {
+pub(crate) struct SendLateness {
     pub(crate) p99: f64,
 }
 
 #[derive(Deserialize)]
-pub(crate) struct StreamSent {
+pub(crate) struct SentStream {
     pub(crate) stream: u32,
     messages: u64,
     error: Option<String>,
@@ -236,23 +247,23 @@ pub(crate) struct StreamSent {
     retransmissions: Option<u64>,
     bytes_retrans: Option<u64>,
     bytes_sent: Option<u64>,
-    pub(crate) bundling: Option<StreamBundled>,
+    pub(crate) bundling: Option<BundledStream>,
 }
 
-/// What pillion itself says of a stream.
+/// pillion's counters of a stream.
 #[derive(Deserialize)]
-pub(crate) struct StreamBundled {
+pub(crate) struct BundledStream {
     pub(crate) hidden_losses: u64,
 }
 
-/// What the receiver reports.
+/// The receiver's report.
 #[derive(Deserialize)]
-pub(crate) struct Received {
-    pub(crate) streams: Vec<StreamReceived>,
+pub(crate) struct ReceiverReport {
+    pub(crate) streams: Vec<ReceivedStream>,
 }
 
 #[derive(Deserialize)]
-pub(crate) struct StreamReceived {
+pub(crate) struct ReceivedStream {
     stream: Option<u32>,
     messages: u64,
     bytes: u64,
@@ -260,25 +271,25 @@ pub(crate) struct StreamReceived {
 }
 
 impl StoredRun {
-    /// What sender and receiver report of each group and each stream.
+    /// Returns the reports of sender and receiver about each group and stream.
     pub(crate) fn streams(&self) -> Result<Vec<GroupStreams>, Error> {
         self.json(STREAMS_FILE)
     }
 }
 
 impl GroupStreams {
-    /// Where a stream comes from, by its number.
+    /// Returns the source address and port of a stream, by its number.
     pub(crate) fn sender(&self, stream: u32) -> SocketAddr {
-        let behind = u16::try_from(stream.saturating_sub(self.first_stream));
-        let port = self.from.port().saturating_add(behind.unwrap_or(u16::MAX));
+        let offset = u16::try_from(stream.saturating_sub(self.first_stream));
+        let port = self.from.port().saturating_add(offset.unwrap_or(u16::MAX));
         SocketAddr::new(self.from.ip(), port)
     }
 
-    /// What each stream experienced, without single messages.
-    pub(crate) fn experienced(&self) -> Vec<Stream> {
+    /// Returns the totals of each stream, without single messages.
+    pub(crate) fn stream_results(&self) -> Vec<Stream> {
         let received = self.received.streams.iter();
         let received = received.filter_map(|it| Some((it.stream?, it)));
-        let received: HashMap<u32, &StreamReceived> = received.collect();
+        let received: HashMap<u32, &ReceivedStream> = received.collect();
         let sent = self.sent.streams.iter();
         let streams = sent.map(|it| Stream {
             totals: it.totals(received.get(&it.stream).copied()),
@@ -288,12 +299,12 @@ impl GroupStreams {
     }
 }
 
-impl StreamSent {
-    fn totals(&self, received: Option<&StreamReceived>) -> Totals {
-        let told = [self.retransmissions, self.bytes_retrans, self.bytes_sent];
-        let is_told = told.iter().all(Option::is_some);
+impl SentStream {
+    fn totals(&self, received: Option<&ReceivedStream>) -> Totals {
+        let reported = [self.retransmissions, self.bytes_retrans, self.bytes_sent];
+        let has_tcp_info = reported.iter().all(Option::is_some);
         let [retransmissions, retransmitted_bytes, sent_bytes] =
-            told.map(Option::unwrap_or_default);
+            reported.map(Option::unwrap_or_default);
         Totals {
             streams: 1,
             failed_streams: u64::from(self.error.is_some()),
@@ -302,7 +313,7 @@ impl StreamSent {
             received_bytes: received.map_or(0, |it| it.bytes),
             completed_flows: u64::from(self.completion_us.is_some()),
             completion_ms: self.completion_us.map_or(0.0, |it| it / 1e3),
-            untold: u64::from(!is_told),
+            without_tcp_info: u64::from(!has_tcp_info),
             retransmissions,
             sent_bytes,
             retransmitted_bytes,
@@ -318,29 +329,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_runs_traces_come_with_the_names_and_ports_of_its_groups() {
+    fn trace_pair_has_group_names_and_ports() {
         let folder = tempfile::tempdir().unwrap();
         assert!(StoredRun::read(folder.path()).unwrap().is_none());
         for name in [RUN_FILE, SUMMARY_FILE, MANIFEST_FILE] {
             fs::write(folder.path().join(name), "").unwrap();
         }
         let run = StoredRun::read(folder.path()).unwrap().unwrap();
-        assert_eq!(run.traced().unwrap(), None);
+        assert_eq!(run.trace_pair().unwrap(), None);
         for name in [SENDER_TRACE, RECEIVER_TRACE] {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        assert!(run.traced().is_err(), "it has no file of streams");
+        assert!(run.trace_pair().is_err(), "it has no file of streams");
         let streams = r#"[{"name": "thin", "host": "any", "from": "10.77.1.1:20000",
             "to": "10.77.2.1:7001", "first_stream": 0,
             "sent": {"send_error_us": {"p99": 1.0}, "streams": []}, "received": {"streams": []}}]"#;
         fs::write(folder.path().join(STREAMS_FILE), streams).unwrap();
-        let groups = run.traced().unwrap().unwrap().groups;
+        let groups = run.trace_pair().unwrap().unwrap().groups;
         assert_eq!(
             groups,
             [("thin".to_owned(), "10.77.2.1:7001".parse().unwrap())]
         );
         let manifest = r#"{"begun_realtime_ns": 1000, "begun_ns": 10, "barrier_ns": 30}"#;
         fs::write(folder.path().join(MANIFEST_FILE), manifest).unwrap();
-        assert_eq!(run.sending_began_ns().unwrap(), 1020);
+        assert_eq!(run.sending_started_ns().unwrap(), 1020);
     }
 }

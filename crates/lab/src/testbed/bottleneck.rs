@@ -1,4 +1,4 @@
-//! The queueing disciplines of the testbed: bottleneck, links of the senders, emulated delay and loss.
+//! Queueing disciplines of the testbed: bottleneck, links of the senders, emulated delay and loss.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -17,10 +17,10 @@ use crate::settings::experiment::{
 };
 use crate::{Error, Namespace, kernel_release};
 
-/// The queue's handle, by which it is found among the counters.
-pub const QUEUE: &str = "10:";
+/// The queue's handle, which identifies it among the counters.
+pub const QUEUE_HANDLE: &str = "10:";
 
-/// Puts a bottleneck's rate and queue on a device of the router's.
+/// Sets a bottleneck's rate and queue on a device of the router.
 pub(super) fn build(
     router: &Node,
     device: &str,
@@ -29,8 +29,8 @@ pub(super) fn build(
 ) -> Result<(), Error> {
     let queue = queue(bottleneck, plan);
     let burst = bottleneck.burst;
-    let alone = bottleneck.queue == Discipline::Cake;
-    let rate = bottleneck.rate.map(Rate::bps).filter(|_| !alone);
+    let shapes_itself = bottleneck.queue == Discipline::Cake;
+    let rate = bottleneck.rate.map(Rate::bps).filter(|_| !shapes_itself);
     let parent = if rate.is_some() { "parent 1:1" } else { "root" };
     let mut lines = match (rate, bottleneck.shaper) {
         (None, _) => Vec::new(),
@@ -41,25 +41,25 @@ pub(super) fn build(
                  burst {burst} cburst {burst} quantum 1514"
             ),
         ],
-        // The limit is that of a queue which ours takes the place of.
+        // tbf's own queue, which has this limit, is replaced below.
         (Some(rate), Shaper::Tbf) => vec![format!(
             "qdisc add dev {device} root handle 1: tbf rate {rate}bit burst {burst} limit {burst}"
         )],
     };
     lines.push(format!(
-        "qdisc add dev {device} {parent} handle {QUEUE} {queue}"
+        "qdisc add dev {device} {parent} handle {QUEUE_HANDLE} {queue}"
     ));
-    router.run_batch("tc", &lines).map_err(lacking)
+    router.run_batch("tc", &lines).map_err(missing_discipline)
 }
 
-/// The queue in the words of `tc`.
+/// Returns the queue as arguments of `tc`.
 fn queue(bottleneck: &Bottleneck, plan: &Plan) -> String {
     let discipline = bottleneck.queue;
     let mut words = vec![discipline.to_string()];
     let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
     if let Some(limit) = bottleneck
         .limit
-        .and_then(|limit| in_units(limit, bottleneck, plan))
+        .and_then(|limit| limit_in_units(limit, bottleneck, plan))
     {
         match discipline {
             Discipline::Cake => add("memlimit", limit.to_string()),
@@ -71,14 +71,14 @@ fn queue(bottleneck: &Bottleneck, plan: &Plan) -> String {
         .map(Rate::bps)
         .map(|rate| format!("{rate}bit"));
     let options = || bottleneck.options.split_whitespace();
-    let given = |word| options().any(|option| option == word);
+    let is_given = |word| options().any(|option| option == word);
     match discipline {
         Discipline::Cake => add("bandwidth", rate.unwrap_or_else(|| "unlimited".to_owned())),
         Discipline::Red => {
-            if !given("avpkt") {
+            if !is_given("avpkt") {
                 add("avpkt", "1000".to_owned());
             }
-            if let Some(rate) = rate.filter(|_| !given("bandwidth")) {
+            if let Some(rate) = rate.filter(|_| !is_given("bandwidth")) {
                 add("bandwidth", rate);
             }
         }
@@ -88,8 +88,8 @@ fn queue(bottleneck: &Bottleneck, plan: &Plan) -> String {
     words.join(" ")
 }
 
-/// The queue's limit in packets or bytes, as the discipline counts.
-fn in_units(limit: Limit, bottleneck: &Bottleneck, plan: &Plan) -> Option<u64> {
+/// Returns the queue's limit in packets or bytes, whichever the discipline counts.
+fn limit_in_units(limit: Limit, bottleneck: &Bottleneck, plan: &Plan) -> Option<u64> {
     const PACKET: f64 = 1500.0;
     Some(match limit {
         Limit::Packets(count) | Limit::Bytes(count) => count.into(),
@@ -104,22 +104,22 @@ fn in_units(limit: Limit, bottleneck: &Bottleneck, plan: &Plan) -> Option<u64> {
     })
 }
 
-/// The error of a discipline that is not built into the kernel.
-pub(super) fn lacking(error: Error) -> Error {
+/// Converts the error of a discipline that the kernel lacks.
+pub(super) fn missing_discipline(error: Error) -> Error {
     match error {
         Error::Command {
             command, reason, ..
-        } if reason.contains("qdisc kind is unknown") => Error::Lacks {
-            what: format!("a queue discipline of `{command}`"),
+        } if reason.contains("qdisc kind is unknown") => Error::Unsupported {
+            feature: format!("a queue discipline of `{command}`"),
             kernel: kernel_release(),
         },
         other => other,
     }
 }
 
-// The links between the sending hosts and the bridge.
+// Links between the sending hosts and the bridge.
 
-/// Gives a sending host's link its rate and its delay.
+/// Sets the rate and delay of a sending host's link.
 pub(super) fn build_link(host: &SendingHost, here: Port, bridge: Port) -> Result<(), Error> {
     let delayed = Emulation {
         delay: host.delay,
@@ -129,10 +129,10 @@ pub(super) fn build_link(host: &SendingHost, here: Port, bridge: Port) -> Result
     let mut lines = Vec::new();
     let mut parent = "root";
     if let Some(rate) = host.rate_bps {
-        // The size table is read behind pillion's program, which makes packets longer.
-        let sized = "stab overhead 0 linklayer ethernet";
+        // The size table applies after pillion's program, which makes packets longer.
+        let stab = "stab overhead 0 linklayer ethernet";
         lines.push(format!(
-            "qdisc add dev {device} root handle 1: {sized} htb default 1"
+            "qdisc add dev {device} root handle 1: {stab} htb default 1"
         ));
         lines.push(format!(
             "class add dev {device} parent 1: classid 1:1 htb rate {rate}bit \
@@ -141,44 +141,49 @@ pub(super) fn build_link(host: &SendingHost, here: Port, bridge: Port) -> Result
         parent = "parent 1:1";
     }
     if host.delay > Duration::ZERO {
-        let netem = netem_words(&delayed);
+        let netem = netem_arguments(&delayed);
         lines.push(format!(
             "qdisc add dev {device} {parent} handle 20: {netem}"
         ));
         let back = format!("qdisc add dev {} root handle 20: {netem}", bridge.device);
-        bridge.node.run_batch("tc", &[back]).map_err(lacking)?;
+        bridge
+            .node
+            .run_batch("tc", &[back])
+            .map_err(missing_discipline)?;
     } else if host.rate_bps.is_some() {
-        // As much as a device's queue holds by default.
+        // The default queue length of a device.
         lines.push(format!(
             "qdisc add dev {device} {parent} handle 20: pfifo limit 1000"
         ));
     }
-    here.node.run_batch("tc", &lines).map_err(lacking)
+    here.node
+        .run_batch("tc", &lines)
+        .map_err(missing_discipline)
 }
 
 // The kernel's emulator.
 
-/// Packets that netem may hold: more than any path here does.
+/// Maximum packets in netem; more than any path here holds.
 const LIMIT: u32 = 1_000_000;
 
-/// True if the running kernel has netem.
+/// Returns true if the running kernel has netem.
 ///
 /// # Errors
-/// [`Error::Namespace`], or [`Error::System`] where there is no `tc`.
-pub(super) fn netem_is_there() -> Result<bool, Error> {
+/// [`Error::Namespace`], or [`Error::System`] if `tc` is missing.
+pub(super) fn is_netem_available() -> Result<bool, Error> {
     let namespace = Namespace::create().map_err(|source| Error::Namespace {
-        name: "of a trial".to_owned(),
+        name: "for a test of netem".to_owned(),
         source,
     })?;
     let trial = ["qdisc", "add", "dev", "lo", "root", "netem"];
-    let action = "run tc, which is of iproute2";
+    let action = "run tc (package iproute2)";
     let output = namespace.run("tc", &trial, "");
     let output = output.map_err(|source| Error::System { action, source })?;
     Ok(output.status.success())
 }
 
-/// What netem is to do, in the words of `tc`. It has no part in jitter.
-fn netem_words(emulation: &Emulation) -> String {
+/// Returns netem's configuration as arguments of `tc`; netem is not used for jitter.
+fn netem_arguments(emulation: &Emulation) -> String {
     let mut words = format!("netem limit {LIMIT} delay {}", time(emulation.delay));
     match &emulation.loss {
         Some(Loss::Uniform(share)) => words += &format!(" loss random {}", percent(*share)),
@@ -193,47 +198,47 @@ fn netem_words(emulation: &Emulation) -> String {
         }
         Some(Loss::Listed(_)) | None => {}
     }
-    if let Some(disturbance) = emulation.disturbance.filter(|it| it.duplicate > 0.0) {
-        words += &format!(" duplicate {}", percent(disturbance.duplicate));
+    if let Some(impairments) = emulation.impairments.filter(|it| it.duplicate > 0.0) {
+        words += &format!(" duplicate {}", percent(impairments.duplicate));
     }
     words
 }
 
-/// Commands of `tc` that emulate one direction on the device that sends in it.
-pub(super) fn netem_lines(device: &str, emulation: &Emulation) -> Vec<String> {
-    let words = netem_words(emulation);
+/// Returns commands of `tc` that emulate one direction on the sending device.
+pub(super) fn netem_commands(device: &str, emulation: &Emulation) -> Vec<String> {
+    let words = netem_arguments(emulation);
     let mut lines = vec![format!("qdisc add dev {device} root handle 1: {words}")];
-    if let Some(disturbance) = emulation.disturbance.filter(|it| it.reorder > 0.0) {
-        // Behind the path's own delay, all but some pass a second one at once.
-        let late = time(disturbance.late);
-        let at_once = percent(1.0 - disturbance.reorder);
+    if let Some(impairments) = emulation.impairments.filter(|it| it.reorder > 0.0) {
+        // After the path's delay, most packets pass a second netem immediately.
+        let late = time(impairments.late);
+        let immediate = percent(1.0 - impairments.reorder);
         lines.push(format!(
             "qdisc add dev {device} parent 1:1 handle 2: netem limit {LIMIT} delay {late} \
-             reorder {at_once}"
+             reorder {immediate}"
         ));
     }
     lines
 }
 
-/// The same, otherwise for each stream that has anything of its own, by its number. Its packets have the
-/// stream's source port as `port`: `proto-src` or `proto-dst`.
-pub(super) fn netem_lines_by_stream(
+/// Returns the same commands, with a class for each stream that has its own values, by stream
+/// number. `port` is where its packets have the stream's source port: `proto-src` or `proto-dst`.
+pub(super) fn netem_commands_by_stream(
     device: &str,
     emulation: &Emulation,
     port: &str,
     own: &[(u32, Emulation)],
 ) -> Vec<String> {
-    // Classes whose rate never holds anything up.
+    // The rate of these classes never delays a packet.
     let class = "htb rate 10gbit quantum 60000";
-    const OTHERS: &str = "ffff";
+    const DEFAULT_CLASS: &str = "ffff";
     let mut lines = vec![format!(
-        "qdisc add dev {device} root handle 1: htb default {OTHERS}"
+        "qdisc add dev {device} root handle 1: htb default {DEFAULT_CLASS}"
     )];
-    let others = [(OTHERS.to_owned(), emulation)];
+    let others = [(DEFAULT_CLASS.to_owned(), emulation)];
     let own = own.iter();
     let own = own.map(|(stream, own)| (format!("{:x}", stream + 1), own));
     for (minor, emulation) in others.into_iter().chain(own) {
-        let words = netem_words(emulation);
+        let words = netem_arguments(emulation);
         lines.push(format!(
             "class add dev {device} parent 1: classid 1:{minor} {class}"
         ));
@@ -246,7 +251,7 @@ pub(super) fn netem_lines_by_stream(
     lines
 }
 
-/// A duration in microseconds, in the words of `tc`.
+/// Returns a duration in microseconds, as an argument of `tc`.
 fn time(duration: Duration) -> String {
     format!("{}us", duration.as_micros())
 }
@@ -255,7 +260,7 @@ fn percent(share: f64) -> String {
     format!("{}%", share * 100.0)
 }
 
-// Loss of listed packets, which netem does not know.
+// Loss of listed packets, which netem does not support.
 
 #[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
 #[allow(clippy::cast_lossless, clippy::semicolon_if_nothing_returned)]
@@ -264,27 +269,27 @@ mod program {
     include!(concat!(env!("OUT_DIR"), "/listed_loss.skel.rs"));
 }
 
-/// The program that drops listed packets at a device. It stays there as long as the device does.
+/// The program that drops listed packets at a device. It remains until the device is deleted.
 #[derive(Debug)]
 pub struct ListedLoss(MapHandle);
 
-/// The key under which the program counts what it dropped.
-const DROPPED: u32 = 1;
+/// Key of the program's drop counter.
+const DROPPED_KEY: u32 = 1;
 
 impl ListedLoss {
-    /// Drops the packets with these numbers, counted from 1, of those that arrive at a device.
+    /// Drops the packets with these numbers, counted from 1, among those that arrive at a device.
     pub(super) fn attach(node: &Node, device: &str, numbers: &[u64]) -> Result<Self, Error> {
         let (device, numbers) = (device.to_owned(), numbers.to_vec());
         let attached = node.enter(move || attach(&device, &numbers))?;
         attached.map(Self).map_err(|source| Error::System {
-            action: "put the program that drops listed packets to work",
+            action: "attach the program that drops listed packets",
             source,
         })
     }
 
-    /// Packets that the program dropped.
+    /// Returns the number of dropped packets.
     pub(super) fn dropped(&self) -> u64 {
-        let count = self.0.lookup(&DROPPED.to_ne_bytes(), MapFlags::ANY);
+        let count = self.0.lookup(&DROPPED_KEY.to_ne_bytes(), MapFlags::ANY);
         let count = count.ok().flatten().and_then(|bytes| bytes.try_into().ok());
         count.map_or(0, u64::from_ne_bytes)
     }
@@ -297,8 +302,8 @@ fn attach(device: &str, numbers: &[u64]) -> io::Result<MapHandle> {
         .open(&mut storage)
         .map_err(io::Error::other)?;
     let entries = numbers.len().max(1) as u32;
-    let sized = open.maps.listed.set_max_entries(entries);
-    sized.map_err(io::Error::other)?;
+    let stab = open.maps.listed.set_max_entries(entries);
+    stab.map_err(io::Error::other)?;
     let skel = without_signals(|| open.load()).map_err(io::Error::other)?;
     for number in numbers {
         let stored = skel
@@ -325,7 +330,7 @@ mod tests {
     use crate::testbed::tests::plan;
 
     #[test]
-    fn a_limit_in_products_is_rounded_up_to_whole_packets() {
+    fn bdp_limit_is_rounded_up_to_packets() {
         // 5 Mbit/s and 150 ms are 93,750 B, and the papers' queue has 63 packets.
         let mut plan = plan();
         plan.bottleneck.limit = Some(Limit::BandwidthDelayProducts(1.0));
@@ -335,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_gets_what_tc_insists_on_unless_the_experiment_says_it() {
+    fn queue_gets_arguments_required_by_tc() {
         let mut plan = plan();
         plan.bottleneck.limit = Some(Limit::Bytes(90_000));
         plan.bottleneck.queue = Discipline::Red;

@@ -1,35 +1,36 @@
-use crate::path::{Ledger, Path, Tap};
+use crate::path::{Path, PathStats, Tap};
 use crate::settings::experiment::{Emulation, Loss, Plan};
 
-use super::bottleneck::{ListedLoss, lacking, netem_is_there, netem_lines, netem_lines_by_stream};
+use super::bottleneck::{
+    ListedLoss, is_netem_available, missing_discipline, netem_commands, netem_commands_by_stream,
+};
 use super::node::{Port, build_bridge};
 use super::{Log, Node};
 use crate::{Error, kernel_release};
 
-/// What lies between router and receiver.
+/// The emulator between router and receiver.
 #[derive(Debug)]
 pub enum Emulator {
-    /// The kernel's netem, on a machine of its own.
+    /// The kernel's netem, on a separate machine.
     Netem {
-        /// The machine that netem is on.
+        /// The machine with netem.
         node: Node,
-        /// What drops listed packets before netem: in the direction to the receiver, and in that
-        /// back.
+        /// Programs that drop listed packets before netem: towards the receiver, and back.
         listed: [Option<ListedLoss>; 2],
     },
-    /// pillion's own path in user space, where the kernel has none; for jitter, which netem has
-    /// packet by packet: each that is much delayed there holds up or is overtaken by those behind;
-    /// and where packets of streams with round-trip times of their own are held back.
+    /// pillion's own path in user space. It replaces netem if the kernel lacks it. It also handles
+    /// jitter, because netem delays each packet independently, so that packets wait for or overtake
+    /// each other. It also handles reordered packets of streams with their own round-trip times.
     Path(Path),
 }
 
-/// The emulator's device towards the router, on the machine with netem.
+/// Name of the emulator's device towards the router, on the machine with netem.
 pub(super) const TO_ROUTER: &str = "router";
 const TO_RECEIVER: &str = "receiver";
 
 impl Emulator {
-    /// Joins router and receiver by netem if it is there and can do what is asked, or else, or if
-    /// that is wanted, by pillion's own path; makes their devices.
+    /// Connects router and receiver and creates their devices. Uses netem if the kernel has it and
+    /// it supports the plan; otherwise, or if `own_path` is set, uses pillion's own path.
     pub(super) fn build(
         plan: &Plan,
         own_path: bool,
@@ -37,23 +38,23 @@ impl Emulator {
         receiver: Port,
         log: &Log,
     ) -> Result<Self, Error> {
-        let has_netem = netem_is_there()?;
+        let has_netem = is_netem_available()?;
         if !has_netem && plan.hosts.iter().any(|host| !host.delay.is_zero()) {
-            return Err(Error::Lacks {
-                what: "netem, which delays the hosts' links".to_owned(),
+            return Err(Error::Unsupported {
+                feature: "netem, which delays the hosts' links".to_owned(),
                 kernel: kernel_release(),
             });
         }
-        let own: Vec<_> = plan.own_emulations().collect();
-        let ways = own.iter().flat_map(|(_, ways)| ways);
-        let beyond_netem = [&plan.forward, &plan.backward]
+        let own: Vec<_> = plan.stream_emulations().collect();
+        let directions = own.iter().flat_map(|(_, directions)| directions);
+        let exceeds_netem = [&plan.forward, &plan.backward]
             .into_iter()
-            .chain(ways)
-            .any(|way| {
-                let reorders = way.disturbance.is_some_and(|it| it.reorder > 0.0);
-                way.jitter.is_some() || reorders && !own.is_empty()
+            .chain(directions)
+            .any(|direction| {
+                let reorders = direction.impairments.is_some_and(|it| it.reorder > 0.0);
+                direction.jitter.is_some() || reorders && !own.is_empty()
             });
-        if !own_path && has_netem && !beyond_netem {
+        if !own_path && has_netem && !exceeds_netem {
             Self::netem(plan, own, router, receiver, log)
         } else {
             Self::path(plan, router, receiver)
@@ -88,18 +89,18 @@ impl Emulator {
             .into_iter()
             .map(|(stream, [to, back])| ((stream, to), (stream, back)))
             .unzip();
-        let ways = [
+        let directions = [
             (TO_RECEIVER, &plan.forward, "proto-src", to),
             (TO_ROUTER, &plan.backward, "proto-dst", back),
         ];
-        let lines = ways
+        let lines = directions
             .iter()
-            .flat_map(|(device, way, port, own)| match &own[..] {
-                [] => netem_lines(device, way),
-                own => netem_lines_by_stream(device, way, port, own),
+            .flat_map(|(device, direction, port, own)| match &own[..] {
+                [] => netem_commands(device, direction),
+                own => netem_commands_by_stream(device, direction, port, own),
             });
         node.run_batch("tc", &lines.collect::<Vec<_>>())
-            .map_err(lacking)?;
+            .map_err(missing_discipline)?;
         Ok(Self::Netem { node, listed })
     }
 
@@ -115,16 +116,16 @@ impl Emulator {
         Ok(Self::Path(Path::start(near, far, &config)?))
     }
 
-    /// What pillion's own path has counted; `None` with netem.
-    pub(crate) fn ledger(&self) -> Option<Ledger> {
+    /// Returns the statistics of pillion's own path; `None` with netem.
+    pub(crate) fn stats(&self) -> Option<PathStats> {
         match self {
             Self::Netem { .. } => None,
-            Self::Path(path) => Some(path.ledger()),
+            Self::Path(path) => Some(path.stats()),
         }
     }
 
-    /// Packets that were dropped because they are listed, to the receiver and back.
-    pub(crate) fn dropped_as_listed(&self) -> [u64; 2] {
+    /// Returns the number of listed packets that were dropped, towards the receiver and back.
+    pub(crate) fn listed_drops(&self) -> [u64; 2] {
         match self {
             Self::Netem { listed, .. } => {
                 let dropped = |it: &Option<ListedLoss>| it.as_ref().map_or(0, ListedLoss::dropped);
@@ -134,10 +135,10 @@ impl Emulator {
         }
     }
 
-    /// The handle of the second netem, which holds packets back.
-    pub(crate) const BEHIND: &'static str = "2:";
+    /// The handle of the second netem, which reorders packets.
+    pub(crate) const REORDER_HANDLE: &'static str = "2:";
 
-    /// What the emulator is called in files.
+    /// Returns the emulator's name in files.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

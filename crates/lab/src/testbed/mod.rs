@@ -1,4 +1,5 @@
-//! The testbed of the papers (LCN 2015, section IV.B; thesis, chapter 3), of network namespaces.
+//! The testbed of the papers (LCN 2015, section IV.B; thesis, chapter 3), built from network
+//! namespaces.
 //!
 //! ```text
 //! host ---+                 rate, queue         delay, loss
@@ -28,44 +29,45 @@ use crate::settings::experiment::{Plan, Sysctls};
 use bottleneck::build_link;
 use node::{Port, ROUTER_IN, ROUTER_OUT, build_bridge, sender_address};
 
-pub use bottleneck::{ListedLoss, QUEUE};
+pub use bottleneck::{ListedLoss, QUEUE_HANDLE};
 pub use emulator::Emulator;
-pub use node::{Node, RECEIVER, speak_ipv4_alone};
+pub use node::{Node, RECEIVER, disable_ipv6};
 
-/// The name of the device of a sending host, and of the receiver.
+/// The device name of a sending host, and of the receiver.
 pub const DEVICE: &str = "eth0";
 
-/// The name of the bridge's and the emulator's device towards the router.
+/// The device name of the bridge and of the emulator towards the router.
 pub const TO_ROUTER: &str = emulator::TO_ROUTER;
 
-/// The name of the router's device towards the emulator, where the queue is.
+/// The router's device towards the emulator, with the bottleneck's queue.
 pub const OUT: &str = "out";
 
-/// The name of the router's device towards the senders, where that of the way back is, if there is one.
+/// The router's device towards the senders, with the return path's queue if there is one.
 pub const IN: &str = "in";
 
-/// All machines of a run, cabled and set up. A machine vanishes with the last reference to it.
+/// All machines of a run, connected and configured. A machine vanishes with the last reference to
+/// it.
 #[derive(Debug)]
 pub struct Testbed {
-    /// The hosts that streams come from, in the order of [`Plan::hosts`].
+    /// The sending hosts, in the order of [`Plan::hosts`].
     pub hosts: Vec<Node>,
-    /// The bridge, where the senders' trace is taken.
+    /// The bridge, where the senders' trace is captured.
     pub bridge: Node,
-    /// The router, where the bottleneck's rate and queue are.
+    /// The router, with the bottleneck's rate and queue.
     pub router: Node,
-    /// What emulates the path between router and receiver.
+    /// The emulator of the path between router and receiver.
     pub emulator: Emulator,
-    /// The receiver, which streams go to.
+    /// The receiver of all streams.
     pub receiver: Node,
 }
 
 impl Testbed {
-    /// Builds the testbed of a run, with pillion's own path even where the kernel has netem if
-    /// that is wanted; nothing is sent yet.
+    /// Builds the testbed of a run; nothing is sent yet. With `own_path`, uses pillion's own path
+    /// even if the kernel has netem.
     ///
     /// # Errors
     /// [`Error::Command`], [`Error::Namespace`], [`Error::Sysctl`], [`Error::Path`];
-    /// [`Error::Lacks`] if this kernel cannot do what the run asks for.
+    /// [`Error::Unsupported`] if this kernel does not support the run.
     pub fn build(plan: &Plan, own_path: bool, log: &Log) -> Result<Self, Error> {
         let bridge = Node::create("bridge", log)?;
         let router = Node::create("router", log)?;
@@ -81,7 +83,7 @@ impl Testbed {
                 device: TO_ROUTER,
             },
         ];
-        let mut of_router = to_hosts.raise(ROUTER_IN).to_vec();
+        let mut router_commands = to_hosts.bring_up(ROUTER_IN).to_vec();
         let hosts = plan.hosts.iter().map(|host| Node::create(&host.name, log));
         let hosts: Vec<Node> = hosts.collect::<Result<_, _>>()?;
         let cables = hosts.iter().zip(&ports).map(|(node, port)| {
@@ -101,7 +103,7 @@ impl Testbed {
             let address = sender_address(number);
             let window = initial_window(host.initial_window);
             set_up_end(here, address, ROUTER_IN, &window)?;
-            of_router.push(to_hosts.meet(address));
+            router_commands.push(to_hosts.add_neighbour(address));
             build_link(host, here, there)?;
         }
 
@@ -114,9 +116,9 @@ impl Testbed {
             device: DEVICE,
         };
         let emulator = Emulator::build(plan, own_path, out, last, log)?;
-        of_router.extend(out.raise(ROUTER_OUT));
-        of_router.push(out.meet(RECEIVER));
-        router.set_up(of_router)?;
+        router_commands.extend(out.bring_up(ROUTER_OUT));
+        router_commands.push(out.add_neighbour(RECEIVER));
+        router.set_up(router_commands)?;
         let acks = match plan.receiver.delayed_acks {
             true => "",
             false => " quickack 1",
@@ -142,17 +144,17 @@ impl Testbed {
             emulator,
             receiver,
         };
-        settle(testbed.nodes())?;
+        wait_for_carrier(testbed.nodes())?;
         Ok(testbed)
     }
 
-    /// A sending host's address, by its number.
+    /// Returns a sending host's address, by its number.
     #[must_use]
     pub fn address(host: usize) -> Ipv4Addr {
         sender_address(host)
     }
 
-    /// All machines of the testbed, from the senders to the receiver.
+    /// Returns all machines of the testbed, from the senders to the receiver.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         let emulator = match &self.emulator {
             Emulator::Netem { node, .. } => Some(node),
@@ -162,17 +164,17 @@ impl Testbed {
         senders.chain(emulator).chain([&self.receiver])
     }
 
-    /// The machines where connections end: the sending hosts and the receiver.
+    /// Returns the machines with connections: the sending hosts and the receiver.
     pub fn endpoints(&self) -> impl Iterator<Item = &Node> {
         self.hosts.iter().chain([&self.receiver])
     }
 
-    /// Has the ends send nothing more, so that counters come to rest: TCP would go on to retransmit
-    /// closes whose answers were lost.
+    /// Stops all transmissions of the endpoints, so that counters stay constant. TCP would
+    /// otherwise retransmit FINs whose answers were lost.
     ///
     /// # Errors
     /// [`Error::Command`].
-    pub fn silence(&self) -> Result<(), Error> {
+    pub fn stop_sending(&self) -> Result<(), Error> {
         for node in self.endpoints() {
             node.run("ip route replace blackhole default")?;
         }
@@ -180,11 +182,11 @@ impl Testbed {
     }
 }
 
-/// Sets up a machine at an end of the testbed, with one router to all others, by a route that has
-/// these words of `ip` as well.
+/// Sets up a machine at an end of the testbed, with a default route through one router; `words` are
+/// further arguments of `ip` for the route.
 fn set_up_end(port: Port, address: Ipv4Addr, router: Ipv4Addr, words: &str) -> Result<(), Error> {
-    let mut lines = port.raise(address).to_vec();
-    lines.push(port.meet(router));
+    let mut lines = port.bring_up(address).to_vec();
+    lines.push(port.add_neighbour(router));
     let device = port.device;
     lines.push(format!(
         "route add default via {router} dev {device}{words}"
@@ -192,7 +194,7 @@ fn set_up_end(port: Port, address: Ipv4Addr, router: Ipv4Addr, words: &str) -> R
     port.node.set_up(lines)
 }
 
-/// What `ip` is told of the window, in segments, that connections by a route begin with.
+/// Returns the argument of `ip` for a route's initial congestion window, in segments.
 fn initial_window(segments: Option<u32>) -> String {
     segments.map_or_else(String::new, |segments| format!(" initcwnd {segments}"))
 }
@@ -203,85 +205,85 @@ fn set_all(node: &Node, sysctls: &Sysctls) -> Result<(), Error> {
         .try_for_each(|(name, value)| node.set(name, value))
 }
 
-/// The record of what was done for a run, a line each with its time in seconds.
+/// The log of a run's setup, one line per step with its time in seconds.
 #[derive(Debug, Clone)]
-pub struct Log(Arc<Inner>);
+pub struct Log(Arc<LogState>);
 
 #[derive(Debug)]
-struct Inner {
-    begun: Instant,
+struct LogState {
+    started: Instant,
     file: Mutex<File>,
 }
 
 impl Log {
-    /// Begins a log; its times count from now.
+    /// Creates a log; its times count from now.
     ///
     /// # Errors
-    /// The system's, of making the file.
+    /// Errors of creating the file.
     pub fn create(path: &Path) -> io::Result<Self> {
-        Ok(Self(Arc::new(Inner {
-            begun: Instant::now(),
+        Ok(Self(Arc::new(LogState {
+            started: Instant::now(),
             file: Mutex::new(File::create_new(path)?),
         })))
     }
 
-    /// Adds a line to the log. One that cannot be written is left out: what is measured matters
-    /// more.
-    pub fn say(&self, line: &str) {
-        let elapsed = self.0.begun.elapsed().as_secs_f64();
+    /// Adds a line to the log. Ignores write errors, because the measurement matters more.
+    pub fn log(&self, line: &str) {
+        let elapsed = self.0.started.elapsed().as_secs_f64();
         let mut file = self.0.file.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = writeln!(file, "{elapsed:.6} {line}");
     }
 }
 
-const LONGEST: Duration = Duration::from_secs(10);
-const BETWEEN: Duration = Duration::from_millis(100);
+const CARRIER_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Waits until every device of these machines forwards: after its other end has come up, it takes
-/// a second until the kernel takes note, and a bridge drops all until then, the first SYNs too.
+/// Waits until every device of these machines forwards. After its other end is up, the kernel takes
+/// up to a second to notice. Until then, a bridge drops all packets, including the first SYNs.
 ///
 /// # Errors
 /// [`Error::System`] if a device does not come up.
-fn settle<'a>(nodes: impl Iterator<Item = &'a Node>) -> Result<(), Error> {
-    let begun = Instant::now();
+fn wait_for_carrier<'a>(nodes: impl Iterator<Item = &'a Node>) -> Result<(), Error> {
+    let started = Instant::now();
     for node in nodes {
-        while let Some(device) = resting(node)? {
-            if begun.elapsed() > LONGEST {
+        while let Some(device) = device_without_carrier(node)? {
+            if started.elapsed() > CARRIER_TIMEOUT {
                 let what = format!("{device} of {} does not come up", node.name);
                 return Err(Error::System {
                     action: "bring up the testbed's devices",
                     source: io::Error::new(io::ErrorKind::TimedOut, what),
                 });
             }
-            thread::sleep(BETWEEN);
+            thread::sleep(POLL_INTERVAL);
         }
     }
     Ok(())
 }
 
-/// The name of a device of the machine that has no carrier yet.
-fn resting(node: &Node) -> Result<Option<String>, Error> {
+/// Returns the name of a device of the machine without carrier.
+fn device_without_carrier(node: &Node) -> Result<Option<String>, Error> {
     let found = node.enter(|| {
         let mut devices = getifaddrs()?;
-        let resting = devices.find(|device| is_resting(device.flags));
-        Ok(resting.map(|device| device.interface_name))
+        let device_without_carrier = devices.find(|device| lacks_carrier(device.flags));
+        Ok(device_without_carrier.map(|device| device.interface_name))
     })?;
     found.map_err(|errno: Errno| Error::System {
-        action: "see whether devices have come up",
+        action: "check whether devices are up",
         source: errno.into(),
     })
 }
 
-fn is_resting(flags: InterfaceFlags) -> bool {
+fn lacks_carrier(flags: InterfaceFlags) -> bool {
     flags.contains(InterfaceFlags::IFF_UP) && !flags.contains(InterfaceFlags::IFF_RUNNING)
 }
 
-/// A run for the tests of parts.
+/// A run for unit tests.
 #[cfg(test)]
 pub(crate) mod tests {
     use crate::settings::experiment::Plan;
 
-    /// A plan of two thin streams and three greedy ones from a host each, 5 Mbit/s, 150 ms.
+    /// Returns a plan of two thin streams and three greedy ones, each from its own host, 5 Mbit/s,
+    /// 150 ms.
     pub(crate) fn plan() -> Plan {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("run.toml");

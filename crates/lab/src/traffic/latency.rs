@@ -1,4 +1,4 @@
-//! Latencies of messages: each as a record, and their distribution.
+//! Latencies of messages: records and distributions.
 
 use std::time::Duration;
 
@@ -8,32 +8,32 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use pillion_bpf::host::clock::monotonic_ns as now_ns;
 
-/// One message received.
+/// The latency of a received message.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// The latency that was measured.
-    pub measured: Measured,
+    /// The interval that the latency covers.
+    pub measured: LatencyKind,
     /// The stream's number at its sender.
     pub stream: u32,
-    /// The message's number within the stream; for a round trip, the answer's.
+    /// The message's number within the stream; for a round trip, the response's.
     pub sequence: u32,
-    /// The message's bytes; for a round trip, the answer's.
+    /// The message's bytes; for a round trip, the response's.
     pub size: u32,
-    /// `CLOCK_MONOTONIC` in ns, to the microsecond, when the sending application handed the
-    /// message over.
+    /// Time when the sending application wrote the message, `CLOCK_MONOTONIC` in ns, rounded to
+    /// microseconds.
     pub sent_ns: u64,
-    /// In microseconds: when the read that completed the message (or its answer) returned, minus
-    /// `sent_ns`.
+    /// Microseconds from `sent_ns` to the end of the read that completed the message or its
+    /// response.
     pub latency_us: f64,
 }
 
-/// What a latency is the latency of.
+/// The interval that a latency covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Measured {
+pub enum LatencyKind {
     /// A message, from the sender's write to the receiver's read.
     Delivery,
-    /// A message and its answer, from the sender's write to the sender's read.
+    /// A message and its response, from the sender's write to the sender's read.
     RoundTrip,
 }
 
@@ -61,7 +61,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// Exact quantiles (nearest rank) of values in microseconds; `None` without any.
+    /// Returns exact quantiles (nearest rank) of values in microseconds; `None` without values.
     pub fn exact(mut values: Vec<f64>) -> Option<Self> {
         values.sort_unstable_by(f64::total_cmp);
         let count = values.len();
@@ -71,7 +71,8 @@ impl Quantiles {
         })
     }
 
-    /// Quantiles to three significant digits of a histogram in nanoseconds; `None` without values.
+    /// Returns quantiles with three significant digits of a histogram in nanoseconds; `None`
+    /// without values.
     pub(crate) fn of_histogram(histogram: &Histogram<u64>) -> Option<Self> {
         Self::of(histogram.len(), histogram.mean() / 1e3, |share| {
             us(histogram.value_at_quantile(share))
@@ -93,20 +94,20 @@ impl Quantiles {
     }
 }
 
-/// A histogram of nanoseconds up to one hour, three significant digits; what is longer counts as
-/// one hour. Its memory is fixed, so that recording never allocates.
+/// Creates a histogram of nanoseconds up to one hour with three significant digits; longer times
+/// count as one hour. Its memory is constant, so recording does not allocate.
 pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("the bounds are valid")
 }
 
-// Times in the units of reports.
+// Conversions to the units of reports.
 
-/// A duration in nanoseconds; the longest one that fits (584 years) stands for any longer one.
+/// Returns a duration in nanoseconds, at most 584 years.
 pub(crate) fn ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Nanoseconds as microseconds, the unit of every report.
+/// Converts nanoseconds to microseconds, the unit of all reports.
 pub(crate) fn us(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e3
 }
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exact_quantiles_are_nearest_ranks() {
+    fn exact_quantiles_use_nearest_rank() {
         let values = (1..=1000).rev().map(f64::from).collect();
         let quantiles = Quantiles::exact(values).unwrap();
         assert_eq!((quantiles.min, quantiles.max), (1.0, 1000.0));
@@ -126,19 +127,22 @@ mod tests {
     }
 
     #[test]
-    fn histogram_agrees_with_exact_quantiles_to_a_thousandth() {
+    fn histogram_quantiles_are_within_one_thousandth() {
         let mut histogram = histogram();
         (1..=100_000u64).for_each(|i| histogram.saturating_record(i * 1000));
-        let rough = Quantiles::of_histogram(&histogram).unwrap();
+        let approximate = Quantiles::of_histogram(&histogram).unwrap();
         let exact = Quantiles::exact((1..=100_000).map(f64::from).collect()).unwrap();
-        for (rough, exact) in [
-            (rough.p50, exact.p50),
-            (rough.p97, exact.p97),
-            (rough.p99_9, exact.p99_9),
-            (rough.max, exact.max),
-            (rough.mean, exact.mean),
+        for (approximate, exact) in [
+            (approximate.p50, exact.p50),
+            (approximate.p97, exact.p97),
+            (approximate.p99_9, exact.p99_9),
+            (approximate.max, exact.max),
+            (approximate.mean, exact.mean),
         ] {
-            assert!((rough / exact - 1.0).abs() < 1e-3, "{rough} {exact}");
+            assert!(
+                (approximate / exact - 1.0).abs() < 1e-3,
+                "{approximate} {exact}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Lists in CSV files: a heading, then an entry a line; and a list of an application's writes.
+//! CSV lists with a header and one entry per line, and the list of an application's writes.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -10,49 +10,49 @@ use crate::traffic::wire::MAX_SIZE;
 /// Why a list cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
-    /// The file cannot be.
+    /// The file cannot be read.
     #[error("{file}: {error}")]
     File {
         /// The file's name.
         file: String,
-        /// The system's answer.
+        /// The system's error.
         error: String,
     },
-    /// A line is wrong.
+    /// A line is invalid.
     #[error("{file}:{line}: {what}")]
     Line {
         /// The file's name.
         file: String,
-        /// The line, from 1.
+        /// Line number from 1.
         line: usize,
-        /// What is wrong, and the remedy.
+        /// The reason and the remedy.
         what: String,
     },
 }
 
-/// Mebibytes that a list may have: ten million entries take less.
-const MOST_MEBIBYTES: u64 = 256;
+/// Maximum size of a list in mebibytes; ten million entries need less.
+const MAX_MEBIBYTES: u64 = 256;
 
-fn read_whole(file: impl Read) -> io::Result<String> {
-    let most = MOST_MEBIBYTES << 20;
+fn read_limited(file: impl Read) -> io::Result<String> {
+    let max_bytes = MAX_MEBIBYTES << 20;
     let mut text = String::new();
-    if file.take(most + 1).read_to_string(&mut text)? as u64 <= most {
+    if file.take(max_bytes + 1).read_to_string(&mut text)? as u64 <= max_bytes {
         return Ok(text);
     }
-    let what = format!("more than {MOST_MEBIBYTES} MiB; give a shorter list");
+    let what = format!("list larger than {MAX_MEBIBYTES} MiB: shorten it");
     Err(io::Error::new(ErrorKind::FileTooLarge, what))
 }
 
-/// A file, and its name for messages.
-pub(crate) struct List {
+/// The text of a file, and its name for messages.
+pub(crate) struct CsvList {
     file: String,
     text: String,
 }
 
-impl List {
+impl CsvList {
     pub fn read(file: &Path) -> Result<Self, ListError> {
         let name = file.display().to_string();
-        match File::open(file).and_then(read_whole) {
+        match File::open(file).and_then(read_limited) {
             Ok(text) => Ok(Self { file: name, text }),
             Err(error) => Err(ListError::File {
                 file: name,
@@ -61,12 +61,12 @@ impl List {
         }
     }
 
-    /// The first line.
-    pub fn heading(&self) -> Option<&str> {
+    /// Returns the first line.
+    pub fn header(&self) -> Option<&str> {
         self.text.lines().next().map(str::trim)
     }
 
-    /// The lines behind it that are not empty, each with its number.
+    /// Returns the other non-empty lines with their numbers.
     pub fn entries(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines = (1..).zip(self.text.lines()).skip(1);
         lines.filter(|(_, line)| !line.trim().is_empty())
@@ -81,29 +81,29 @@ impl List {
     }
 }
 
-// The writes of an application, to send them again.
+// Replay of an application's writes.
 
 /// One write of an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Write {
-    /// The time since the write before; the first one's is counted from the stream's start.
+    /// Time since the previous write; for the first one, since the start of the stream.
     pub gap: Duration,
-    /// The message's bytes, 1 to 1 MiB.
+    /// Bytes of the message, 1 to 1 MiB.
     pub size: u32,
 }
 
-/// The heading of a list of writes as CSV.
+/// The header of a CSV list of writes.
 pub const WRITES_HEADING: &str = "gap_ms,size";
 
-/// Reads a list of writes from CSV: the heading [`WRITES_HEADING`], then a write a line, the time
-/// since the one before in milliseconds and the bytes.
+/// Reads a CSV list of writes: the header [`WRITES_HEADING`], then one write per line with the time
+/// since the previous one in milliseconds and the bytes.
 ///
 /// # Errors
-/// With the line that is wrong, or the system's reason why the file cannot be read.
+/// The invalid line, or the system's error.
 pub fn read_writes(file: &Path) -> Result<Vec<Write>, ListError> {
-    let list = List::read(file)?;
-    if list.heading() != Some(WRITES_HEADING) {
-        return Err(list.wrong(1, format!("expected the heading `{WRITES_HEADING}`")));
+    let list = CsvList::read(file)?;
+    if list.header() != Some(WRITES_HEADING) {
+        return Err(list.wrong(1, format!("expected the header `{WRITES_HEADING}`")));
     }
     list.entries()
         .map(|(number, line)| {
@@ -120,9 +120,9 @@ pub fn read_writes(file: &Path) -> Result<Vec<Write>, ListError> {
                 .filter(|size| (1..=MAX_SIZE).contains(size));
             match (gap, size) {
                 (Some(gap), Some(size)) => Ok(Write { gap, size }),
-                (None, _) => Err(list.wrong(number, "the gap must be a time in milliseconds")),
+                (None, _) => Err(list.wrong(number, "invalid gap: expected milliseconds from 0")),
                 (_, None) => {
-                    let what = format!("the size must be a number of bytes from 1 to {MAX_SIZE}");
+                    let what = format!("invalid size: expected bytes from 1 to {MAX_SIZE}");
                     Err(list.wrong(number, what))
                 }
             }
@@ -137,13 +137,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_never_ends_is_refused_before_it_fills_the_memory() {
-        let error = read_whole(io::repeat(b'0')).unwrap_err().to_string();
-        assert_eq!(error, "more than 256 MiB; give a shorter list");
+    fn endless_list_is_rejected_at_size_limit() {
+        let error = read_limited(io::repeat(b'0')).unwrap_err().to_string();
+        assert_eq!(error, "list larger than 256 MiB: shorten it");
     }
 
     #[test]
-    fn a_list_is_read_and_its_mistakes_are_named_with_their_line() {
+    fn write_list_errors_name_line() {
         let file = std::env::temp_dir().join(format!("pillion-writes-{}.csv", std::process::id()));
         let read = |text: &str| {
             fs::write(&file, text).unwrap();
@@ -154,16 +154,16 @@ mod tests {
             read("gap_ms,size\n12.5, 120\n").unwrap(),
             [Write { gap, size }]
         );
-        for (text, says) in [
-            ("", ":1: expected the heading"),
-            ("gap_ms,size\nx,1\n", ":2: the gap must be"),
-            ("gap_ms,size\n-1,1\n", ":2: the gap must be"),
-            ("gap_ms,size\n1,1\n\n1\n", ":4: the size must be"),
-            ("gap_ms,size\n1,0\n", ":2: the size must be"),
+        for (text, expected) in [
+            ("", ":1: expected the header"),
+            ("gap_ms,size\nx,1\n", ":2: invalid gap"),
+            ("gap_ms,size\n-1,1\n", ":2: invalid gap"),
+            ("gap_ms,size\n1,1\n\n1\n", ":4: invalid size"),
+            ("gap_ms,size\n1,0\n", ":2: invalid size"),
             ("gap_ms,size\n1,1048577\n", "from 1 to 1048576"),
         ] {
             let error = read(text).unwrap_err().to_string();
-            assert!(error.contains(says), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
         fs::remove_file(&file).unwrap();
     }

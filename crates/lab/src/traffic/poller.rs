@@ -8,39 +8,39 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 
 use crate::traffic::latency::now_ns;
 
-const ALARM: u64 = u64::MAX;
+const TIMER: u64 = u64::MAX;
 const EVENTS: usize = 256;
 
-/// Nanoseconds after which a waiting sender or receiver looks at its stop flag again.
+/// Nanoseconds between two checks of the stop flag in a waiting sender or receiver.
 pub(crate) const STOP_CHECK_NS: u64 = 100_000_000;
 
-/// A system call that failed.
+/// A failed system call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SystemError {
     pub(crate) call: &'static str,
     pub(crate) source: Errno,
 }
 
-/// For `map_err` on a system call of this name.
+/// Returns a converter of errors for `map_err`, with the name of the system call.
 pub(crate) fn system(call: &'static str) -> impl Fn(Errno) -> SystemError {
     move |source| SystemError { call, source }
 }
 
-/// Waits for sockets until a moment.
+/// Waits for events of sockets until a deadline.
 pub(crate) struct Poller {
     epoll: Epoll,
     deadline: Deadline,
     events: Vec<EpollEvent>,
 }
 
-/// What ends a wait.
+/// How a wait ends.
 enum Deadline {
-    /// An alarm, and when it will go off, until it has: epoll's own time-out is stretched by the
-    /// thread's timer slack.
-    Alarm(TimerFd, Option<u64>),
-    /// Epoll's own time-out, of a thread without slack: a real-time one, or one in a lab kernel. It
-    /// spares a system call for each wait.
-    TimeOut,
+    /// A timer, and its expiry if it is armed. The thread's timer slack would delay epoll's own
+    /// timeout.
+    Timer(TimerFd, Option<u64>),
+    /// Epoll's own timeout, for a thread without slack: a real-time thread, or one in a lab kernel.
+    /// It saves a system call per wait.
+    Timeout,
 }
 
 impl Poller {
@@ -48,8 +48,8 @@ impl Poller {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("epoll_create1"))?;
         let mut events = vec![EpollEvent::empty(); EVENTS];
         let deadline = match get_timerslack() {
-            Ok(0) if wait(&epoll, &mut events, 0).is_ok() => Deadline::TimeOut,
-            _ => Deadline::Alarm(alarm(&epoll)?, None),
+            Ok(0) if wait(&epoll, &mut events, 0).is_ok() => Deadline::Timeout,
+            _ => Deadline::Timer(timer(&epoll)?, None),
         };
         Ok(Self {
             epoll,
@@ -70,7 +70,7 @@ impl Poller {
             .map_err(system("epoll_ctl"))
     }
 
-    /// Reports these events from now on instead.
+    /// Replaces the events to report.
     pub(crate) fn change(
         &self,
         socket: impl AsFd,
@@ -82,20 +82,21 @@ impl Poller {
             .map_err(system("epoll_ctl"))
     }
 
-    /// The indices of the sockets with events, and these; none when `deadline_ns` came first, or
-    /// an earlier one of an earlier call: setting the alarm anew each time costs a system call.
+    /// Returns the indices of the sockets with events, and the events. Returns none when
+    /// `deadline_ns` has passed, or an earlier deadline of an earlier call: setting the timer again
+    /// each time would cost a system call.
     pub(crate) fn wait_until(
         &mut self,
         deadline_ns: u64,
     ) -> Result<impl Iterator<Item = (usize, EpollFlags)> + use<'_>, SystemError> {
         let ready = match &mut self.deadline {
-            Deadline::TimeOut => {
+            Deadline::Timeout => {
                 let left_ns = deadline_ns.saturating_sub(now_ns());
                 wait(&self.epoll, &mut self.events, left_ns)
             }
-            Deadline::Alarm(alarm, set_to_ns) => {
+            Deadline::Timer(timer, set_to_ns) => {
                 if set_to_ns.is_none_or(|set_to_ns| set_to_ns > deadline_ns) {
-                    set(alarm, deadline_ns)?;
+                    set(timer, deadline_ns)?;
                     *set_to_ns = Some(deadline_ns);
                 }
                 self.epoll.wait(&mut self.events, EpollTimeout::NONE)
@@ -106,32 +107,32 @@ impl Poller {
             result => result.map_err(system("epoll_wait"))?,
         };
         let events = &self.events[..ready];
-        if let Deadline::Alarm(_, set_to_ns) = &mut self.deadline
-            && events.iter().any(|event| event.data() == ALARM)
+        if let Deadline::Timer(_, set_to_ns) = &mut self.deadline
+            && events.iter().any(|event| event.data() == TIMER)
         {
             *set_to_ns = None;
         }
         Ok(events
             .iter()
-            .filter(|event| event.data() != ALARM)
+            .filter(|event| event.data() != TIMER)
             .map(|event| (event.data() as usize, event.events())))
     }
 }
 
-/// A timer that the epoll tells of.
-fn alarm(epoll: &Epoll) -> Result<TimerFd, SystemError> {
+/// Creates a timer, and registers it with the epoll instance.
+fn timer(epoll: &Epoll) -> Result<TimerFd, SystemError> {
     let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
-    let alarm = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(system("timerfd_create"))?;
+    let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(system("timerfd_create"))?;
     epoll
-        .add(&alarm, EpollEvent::new(EpollFlags::EPOLLIN, ALARM))
+        .add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, TIMER))
         .map_err(system("epoll_ctl"))?;
-    Ok(alarm)
+    Ok(timer)
 }
 
-/// Setting the alarm also clears an expiry left over from before. A time of 0 disarms it.
-fn set(alarm: &TimerFd, deadline_ns: u64) -> Result<(), SystemError> {
+/// Arms the timer, and clears an earlier expiry. A time of 0 would disarm it.
+fn set(timer: &TimerFd, deadline_ns: u64) -> Result<(), SystemError> {
     let at = time_spec(deadline_ns.max(1));
-    alarm
+    timer
         .set(
             Expiration::OneShot(at),
             TimerSetTimeFlags::TFD_TIMER_ABSTIME,
@@ -143,18 +144,18 @@ fn time_spec(ns: u64) -> TimeSpec {
     TimeSpec::new((ns / 1_000_000_000) as i64, (ns % 1_000_000_000) as i64)
 }
 
-/// As `epoll_wait()`, with a time-out in nanoseconds (Linux 5.11).
-fn wait(epoll: &Epoll, events: &mut [EpollEvent], time_out_ns: u64) -> Result<usize, Errno> {
-    let time_out = time_spec(time_out_ns);
-    // SAFETY: `EpollEvent` has the layout of `epoll_event`, and there is room for as many as said;
-    // no set of signals is given.
+/// Like `epoll_wait()`, with a timeout in nanoseconds (Linux 5.11).
+fn wait(epoll: &Epoll, events: &mut [EpollEvent], timeout_ns: u64) -> Result<usize, Errno> {
+    let timeout = time_spec(timeout_ns);
+    // SAFETY: `EpollEvent` has the layout of `epoll_event`, the buffer has the stated length, and
+    // no signal set is passed.
     let ready = unsafe {
         libc::syscall(
             libc::SYS_epoll_pwait2,
             epoll.0.as_raw_fd(),
             events.as_mut_ptr(),
             events.len(),
-            std::ptr::from_ref(time_out.as_ref()),
+            std::ptr::from_ref(timeout.as_ref()),
             std::ptr::null::<libc::sigset_t>(),
             0usize,
         )
@@ -169,14 +170,14 @@ mod tests {
 
     use super::*;
 
-    /// A poller of either kind; what the thread's slack is does not matter to what they promise.
+    /// Returns a poller of either kind. Both guarantee the same, whatever the thread's slack.
     fn pollers() -> [Poller; 2] {
-        let poller = |own_time_out| {
+        let poller = |use_epoll_timeout| {
             let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
-            let deadline = if own_time_out {
-                Deadline::TimeOut
+            let deadline = if use_epoll_timeout {
+                Deadline::Timeout
             } else {
-                Deadline::Alarm(alarm(&epoll).unwrap(), None)
+                Deadline::Timer(timer(&epoll).unwrap(), None)
             };
             Poller {
                 epoll,
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_at_its_deadline_and_not_before() {
+    fn wait_ends_at_deadline_not_earlier() {
         for mut poller in pollers() {
             for ahead_ns in [0, 3_000_000] {
                 let deadline_ns = now_ns() + ahead_ns;
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_when_a_socket_has_something() {
+    fn wait_ends_when_socket_is_readable() {
         for mut poller in pollers() {
             let (mut one, other) = UnixStream::pair().unwrap();
             poller.add(&other, 7, EpollFlags::EPOLLIN).unwrap();

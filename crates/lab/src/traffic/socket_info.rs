@@ -1,4 +1,4 @@
-//! Counters of a connection, the kernel's and pillion's.
+//! Counters of a connection from the kernel and from pillion.
 
 use std::os::fd::AsFd;
 
@@ -6,8 +6,8 @@ use nix::errno::Errno;
 use pillion_bpf::host::pillion::{self, BY_APPLICATION, BY_RULE, Stats};
 use serde::Serialize;
 
-/// What the kernel counted for one connection (`TCP_INFO`). A field that the running kernel does
-/// not report is `None`.
+/// The kernel's counters of a connection (`TCP_INFO`). A field that the running kernel does not
+/// report is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct TcpInfo {
     /// Segments retransmitted, of all kinds (`tcpi_total_retrans`).
@@ -41,35 +41,35 @@ impl TcpInfo {
     }
 }
 
-/// What pillion counted of a connection that it bundles (`struct pillion_stats` of
-/// `include/pillion.h`, docs/socket-option.md).
+/// pillion's counters of a bundled connection (`struct pillion_stats` of `include/pillion.h`,
+/// docs/guides/socket-api.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Bundled {
+pub struct BundlingStats {
     /// Segments with data sent for the first time.
     pub segments: u64,
-    /// Segments that carried a bundle.
+    /// Segments that contained a bundle.
     pub bundled: u64,
     /// Payload bytes sent for the first time.
     pub new_bytes: u64,
-    /// Payload bytes that rode along.
+    /// Payload bytes sent redundantly in bundles.
     pub redundant_bytes: u64,
-    /// Segments that were lost, and that bundles repaired.
+    /// Lost segments that bundles repaired.
     pub hidden_losses: u64,
-    /// Payload bytes of these.
+    /// Payload bytes of these segments.
     pub repaired_bytes: u64,
-    /// Reductions of the congestion window for them.
+    /// Reductions of the congestion window after these losses.
     pub reactions: u64,
 }
 
-impl Bundled {
-    /// Asks pillion about a socket; `None` where there is no pillion, or it leaves the socket
-    /// alone.
+impl BundlingStats {
+    /// Reads pillion's counters of a socket; `None` if pillion is not running or does not bundle
+    /// it.
     pub(crate) fn read(socket: &impl AsFd) -> Option<Self> {
         Self::of(pillion::stats(socket).ok()?)
     }
 
     fn of(stats: Stats) -> Option<Self> {
-        matches!(stats.standing, BY_RULE | BY_APPLICATION).then_some(Self {
+        matches!(stats.state, BY_RULE | BY_APPLICATION).then_some(Self {
             segments: stats.segments,
             bundled: stats.bundled,
             new_bytes: stats.new_bytes,
@@ -88,25 +88,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_connection_that_is_bundled_has_counts() {
-        let counts = |standing| {
-            Bundled::of(Stats {
+    fn only_bundled_connection_has_stats() {
+        let counts = |state| {
+            BundlingStats::of(Stats {
                 hidden_losses: 5,
-                standing,
+                state,
                 ..Stats::default()
             })
         };
-        for standing in [OFF, REFUSED] {
-            assert_eq!(counts(standing), None);
+        for state in [OFF, REFUSED] {
+            assert_eq!(counts(state), None);
         }
-        for standing in [BY_RULE, BY_APPLICATION] {
-            assert_eq!(counts(standing).map(|it| it.hidden_losses), Some(5));
+        for state in [BY_RULE, BY_APPLICATION] {
+            assert_eq!(counts(state).map(|it| it.hidden_losses), Some(5));
         }
     }
 
     #[test]
-    fn without_pillion_there_are_no_counts() {
+    fn socket_has_no_stats_without_pillion() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        assert_eq!(Bundled::read(&listener), None);
+        assert_eq!(BundlingStats::read(&listener), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Two hosts in anonymous network namespaces, joined by a path.
+//! Two hosts in anonymous network namespaces, connected by a path.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -9,15 +9,15 @@ use pillion_lab::Namespace;
 use pillion_lab::path::{Direction, Path, PathConfig, Tap};
 
 /// Two namespaces, with device `path0` and 10.0.0.1 in one, `path1` and 10.0.0.2 in the other, and
-/// the path between.
+/// the path between them.
 pub struct Hosts {
     namespaces: [Namespace; 2],
     pub path: Path,
 }
 
 impl Hosts {
-    /// Makes the devices in a third namespace and moves them while the path runs, as a testbed
-    /// does that cannot make them in place.
+    /// Creates the devices in a third namespace and moves them while the path runs, like a testbed
+    /// that cannot create them in place.
     pub fn join(config: &PathConfig) -> Self {
         let namespaces = [(); 2].map(|()| Namespace::create().unwrap());
         let path = inside(&Namespace::create().unwrap(), || {
@@ -42,7 +42,7 @@ impl Hosts {
         inside(&self.namespaces[own], work)
     }
 
-    /// A UDP socket on host `own` (0 or 1), connected to the other's, with ample buffers.
+    /// Returns a UDP socket on host `own` (0 or 1) with large buffers, connected to the other host.
     pub fn socket(&self, own: usize) -> UdpSocket {
         self.run(own, || {
             let socket = UdpSocket::bind((address(own), 9)).unwrap();
@@ -63,8 +63,8 @@ fn address(host: usize) -> String {
     format!("10.0.0.{}", host + 1)
 }
 
-/// Configures the device of one host, within its namespace. Neighbours are fixed and IPv6 is off,
-/// so that the path carries what a test sends and nothing else.
+/// Configures the device of one host, within its namespace. Neighbours are permanent and IPv6 is
+/// off, so the path carries only the test's packets.
 fn configure(own: usize, peer: usize) {
     fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1").unwrap();
     let (own_ip, peer_ip, device) = (address(own), address(peer), format!("path{own}"));
@@ -87,7 +87,7 @@ pub fn ip(arguments: &str) {
     assert!(status.unwrap().success(), "ip {arguments}");
 }
 
-/// Whether the tests may make namespaces; says so when not.
+/// Returns whether the tests may create namespaces; otherwise prints a line.
 pub fn root(test: &str) -> bool {
     let root = nix::unistd::geteuid().is_root();
     if !root {
@@ -96,7 +96,7 @@ pub fn root(test: &str) -> bool {
     root
 }
 
-/// A direction that does nothing but delay.
+/// Returns a direction with only a delay.
 pub fn delay(ms: u64) -> Direction {
     Direction::delayed(std::time::Duration::from_millis(ms))
 }

@@ -1,8 +1,8 @@
-//! What a configuration accepts, and how it is written.
+//! Validation and serialisation of a path's configuration.
 
 use std::time::Duration;
 
-use pillion_lab::path::{Direction, Disorder, Loss, Own, PathConfig};
+use pillion_lab::path::{Direction, Disorder, Loss, PathConfig, PortOverride};
 use serde_json::json;
 
 fn config() -> PathConfig {
@@ -19,14 +19,14 @@ fn config() -> PathConfig {
     }
 }
 
-fn complaint(change: impl FnOnce(&mut PathConfig)) -> String {
+fn error_of(change: impl FnOnce(&mut PathConfig)) -> String {
     let mut config = config();
     change(&mut config);
     config.validate().unwrap_err().to_string()
 }
 
 #[test]
-fn the_bounds_of_every_range_are_valid() {
+fn bounds_of_every_range_are_valid() {
     let mut config = config();
     config.forward.loss = Loss::Uniform(0.0);
     config.backward.loss = Loss::Uniform(1.0);
@@ -40,39 +40,39 @@ fn the_bounds_of_every_range_are_valid() {
 }
 
 #[test]
-fn an_error_names_the_field_its_value_and_the_range() {
+fn error_names_field_value_and_range() {
     assert_eq!(
-        complaint(|config| config.forward.loss = Loss::Uniform(1.5)),
-        "path: forward.loss is 1.5; it must be 0 to 1"
+        error_of(|config| config.forward.loss = Loss::Uniform(1.5)),
+        "path: invalid forward.loss 1.5: expected 0 to 1"
     );
     assert_eq!(
-        complaint(|config| config.backward.queue_packets = 0),
-        "path: backward.queue_packets is 0; it must be 1 to 65536"
+        error_of(|config| config.backward.queue_packets = 0),
+        "path: invalid backward.queue_packets 0: expected 1 to 65536"
     );
     assert_eq!(
-        complaint(|config| config.backward.rate_bps = Some(0)),
-        "path: backward.rate_bps is 0; it must be at least 1, or absent"
+        error_of(|config| config.backward.rate_bps = Some(0)),
+        "path: invalid backward.rate_bps 0: expected at least 1, or absent"
     );
     assert_eq!(
-        complaint(|config| config.forward.delay = Duration::MAX / 2),
+        error_of(|config| config.forward.delay = Duration::MAX / 2),
         format!(
-            "path: forward.delay is {:?}; it must be 0 to 60 s",
+            "path: invalid forward.delay {:?}: expected 0 to 60 s",
             Duration::MAX / 2
         )
     );
 }
 
 #[test]
-fn a_loss_that_is_no_number_is_refused() {
-    let complaint =
-        |loss| complaint(|config: &mut PathConfig| config.forward.loss = Loss::Uniform(loss));
-    assert!(complaint(f64::NAN).contains("forward.loss is NaN"));
-    assert!(complaint(-0.01).contains("-0.01"));
+fn loss_outside_zero_to_one_is_rejected() {
+    let error_of =
+        |loss| error_of(|config: &mut PathConfig| config.forward.loss = Loss::Uniform(loss));
+    assert!(error_of(f64::NAN).contains("forward.loss NaN"));
+    assert!(error_of(-0.01).contains("-0.01"));
 }
 
 #[test]
-fn what_disturbs_the_order_is_checked_as_well() {
-    let disturbed = |reorder, duplicate, late| {
+fn disorder_is_validated_and_round_trips() {
+    let with_disorder = |reorder, duplicate, late| {
         let disorder = Disorder {
             reorder,
             duplicate,
@@ -82,17 +82,17 @@ fn what_disturbs_the_order_is_checked_as_well() {
     };
     let late = Duration::from_millis(5);
     assert_eq!(
-        complaint(disturbed(-0.5, 0.0, late)),
-        "path: backward.disorder.reorder is -0.5; it must be 0 to 1"
+        error_of(with_disorder(-0.5, 0.0, late)),
+        "path: invalid backward.disorder.reorder -0.5: expected 0 to 1"
     );
     assert_eq!(
-        complaint(disturbed(0.5, 0.75, late)),
-        "path: backward.disorder.duplicate is 0.75; it must be 0 to 1, and with reorder at most 1"
+        error_of(with_disorder(0.5, 0.75, late)),
+        "path: invalid backward.disorder.duplicate 0.75: expected 0 to 1, and with reorder at most 1"
     );
-    assert!(complaint(disturbed(0.0, f64::NAN, late)).contains("duplicate is NaN"));
-    assert!(complaint(disturbed(0.0, 0.0, Duration::MAX)).contains("backward.disorder.late"));
+    assert!(error_of(with_disorder(0.0, f64::NAN, late)).contains("duplicate NaN"));
+    assert!(error_of(with_disorder(0.0, 0.0, Duration::MAX)).contains("backward.disorder.late"));
     let mut config = config();
-    disturbed(0.5, 0.5, late)(&mut config);
+    with_disorder(0.5, 0.5, late)(&mut config);
     config.validate().unwrap();
     let written = serde_json::to_value(&config).unwrap();
     assert_eq!(
@@ -106,8 +106,8 @@ fn what_disturbs_the_order_is_checked_as_well() {
 }
 
 #[test]
-fn losses_in_runs_and_of_a_list_are_checked_and_written_as_they_are() {
-    let losing = |loss: Loss| move |config: &mut PathConfig| config.forward.loss = loss;
+fn burst_and_listed_losses_are_validated_and_round_trip() {
+    let lossy = |loss: Loss| move |config: &mut PathConfig| config.forward.loss = loss;
     let runs = |to_good| Loss::GilbertElliott {
         to_bad: 0.01,
         to_good,
@@ -115,12 +115,12 @@ fn losses_in_runs_and_of_a_list_are_checked_and_written_as_they_are() {
         in_good: 0.0,
     };
     assert_eq!(
-        complaint(losing(runs(1.25))),
-        "path: forward.loss.to_good is 1.25; it must be 0 to 1"
+        error_of(lossy(runs(1.25))),
+        "path: invalid forward.loss.to_good 1.25: expected 0 to 1"
     );
     assert_eq!(
-        complaint(losing(Loss::Listed(vec![1, 0]))),
-        "path: forward.loss is 0; it must be numbers of packets, from 1"
+        error_of(lossy(Loss::Listed(vec![1, 0]))),
+        "path: invalid forward.loss 0: expected numbers of packets, from 1"
     );
     for (loss, written) in [
         (
@@ -132,49 +132,49 @@ fn losses_in_runs_and_of_a_list_are_checked_and_written_as_they_are() {
         assert_eq!(serde_json::to_value(&loss).unwrap(), written);
         assert_eq!(serde_json::from_value::<Loss>(written).unwrap(), loss);
         let mut config = config();
-        losing(loss)(&mut config);
+        lossy(loss)(&mut config);
         config.validate().unwrap();
     }
 }
 
 #[test]
-fn jitter_and_delays_of_single_ports_are_checked_and_written_in_milliseconds() {
-    let own = |delay| vec![Own::delayed(7, delay)];
+fn jitter_and_port_delays_are_validated_and_round_trip() {
+    let own = |delay| vec![PortOverride::delayed(7, delay)];
     let long = Duration::from_secs(61);
     assert_eq!(
-        complaint(|config| config.forward.jitter = long),
-        "path: forward.jitter is 61s; it must be 0 to 60 s"
+        error_of(|config| config.forward.jitter = long),
+        "path: invalid forward.jitter 61s: expected 0 to 60 s"
     );
     for change in [
         |config: &mut PathConfig| config.forward.jitter = Duration::from_millis(20),
         |config: &mut PathConfig| {
-            config.forward.own = vec![Own::delayed(7, Duration::from_millis(19))];
+            config.forward.own = vec![PortOverride::delayed(7, Duration::from_millis(19))];
             config.forward.jitter = Duration::from_millis(5);
         },
     ] {
-        let complaint = complaint(change);
-        let range = "it must be at most a quarter of the direction's shortest delay";
-        assert!(complaint.ends_with(range), "{complaint}");
+        let error_of = error_of(change);
+        let range = "expected at most a quarter of the direction's shortest delay";
+        assert!(error_of.ends_with(range), "{error_of}");
     }
-    let varying = Own {
+    let varying = PortOverride {
         jitter: Some(Duration::from_millis(5)),
-        ..Own::delayed(7, Duration::from_millis(19))
+        ..PortOverride::delayed(7, Duration::from_millis(19))
     };
     assert_eq!(
-        complaint(|config| config.forward.own = vec![varying]),
-        "path: forward.own.jitter is 5ms; it must be at most a quarter of its port's delay"
+        error_of(|config| config.forward.own = vec![varying]),
+        "path: invalid forward.own.jitter 5ms: expected at most a quarter of its port's delay"
     );
     assert_eq!(
-        complaint(|config| config.backward.own = own(long)),
-        "path: backward.own.delay is 61s; it must be 0 to 60 s"
+        error_of(|config| config.backward.own = own(long)),
+        "path: invalid backward.own.delay 61s: expected 0 to 60 s"
     );
     let mut direction = config().forward;
     direction.jitter = Duration::from_micros(2500);
     direction.own = own(Duration::from_millis(90));
-    direction.own.push(Own {
+    direction.own.push(PortOverride {
         jitter: Some(Duration::from_millis(1)),
         loss: Some(Loss::Uniform(0.5)),
-        ..Own::delayed(8, Duration::from_millis(10))
+        ..PortOverride::delayed(8, Duration::from_millis(10))
     });
     let written = serde_json::to_value(&direction).unwrap();
     assert_eq!(written["jitter_ms"], 2.5);
@@ -192,7 +192,7 @@ fn jitter_and_delays_of_single_ports_are_checked_and_written_in_milliseconds() {
 }
 
 #[test]
-fn delays_are_written_in_milliseconds() {
+fn delays_are_serialised_in_milliseconds() {
     let mut config = config();
     config.backward.rate_bps = None;
     config.backward.delay = Duration::from_micros(12_500);
@@ -212,7 +212,7 @@ fn delays_are_written_in_milliseconds() {
 }
 
 #[test]
-fn a_negative_delay_and_an_unknown_field_are_refused() {
+fn negative_delay_and_unknown_field_are_rejected() {
     let direction = |text: &str| {
         serde_json::from_str::<Direction>(text)
             .unwrap_err()
@@ -220,7 +220,7 @@ fn a_negative_delay_and_an_unknown_field_are_refused() {
     };
     let negative = direction(r#"{ "delay_ms": -1, "queue_packets": 1, "loss": 0 }"#);
     assert!(
-        negative.contains("a delay is -1 ms; it must be 0 to 60000"),
+        negative.contains("invalid delay -1 ms: expected 0 to 60000"),
         "{negative}"
     );
     let unknown = direction(r#"{ "delay_ms": 1, "queue_packets": 1, "loss": 0, "jittr": 1 }"#);

@@ -1,4 +1,4 @@
-//! The user-space path, between two network namespaces.
+//! The user-space path between two network namespaces.
 
 mod common;
 mod config;

@@ -12,7 +12,9 @@ use std::{
 use common::{Hosts, delay, inside, ip, root};
 use pillion_bpf::host::interruption::retry;
 use pillion_lab::Namespace;
-use pillion_lab::path::{Counts, Direction, Ledger, Loss, Own, Path, PathConfig, PathError, Tap};
+use pillion_lab::path::{
+    Direction, DirectionStats, Loss, Path, PathConfig, PathError, PathStats, PortOverride, Tap,
+};
 
 /// Bytes of the Ethernet, IPv4 and UDP headers.
 const HEADERS: u64 = 14 + 20 + 8;
@@ -25,20 +27,20 @@ fn both(forward: Direction, backward: Direction) -> PathConfig {
     }
 }
 
-/// Waits until the ledger satisfies `done`, and returns it.
-fn ledger_when(path: &Path, done: impl Fn(&Ledger) -> bool) -> Ledger {
+/// Waits until the statistics satisfy `done`, and returns them.
+fn wait_for_stats(path: &Path, done: impl Fn(&PathStats) -> bool) -> PathStats {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
-        let ledger = path.ledger();
-        if done(&ledger) {
-            return ledger;
+        let stats = path.stats();
+        if done(&stats) {
+            return stats;
         }
-        assert!(Instant::now() < deadline, "still {ledger:?}");
+        assert!(Instant::now() < deadline, "still {stats:?}");
         thread::sleep(Duration::from_millis(1));
     }
 }
 
-fn assert_balanced(counts: &Counts) {
+fn assert_balanced(counts: &DirectionStats) {
     let ends = [
         counts.delivered,
         counts.lost,
@@ -59,7 +61,7 @@ fn assert_balanced(counts: &Counts) {
 }
 
 #[test]
-fn datagrams_cross_both_ways_intact_and_no_sooner_than_the_delay() {
+fn datagrams_cross_both_ways_intact_after_delay() {
     if !root("datagrams cross") {
         return;
     }
@@ -78,25 +80,25 @@ fn datagrams_cross_both_ways_intact_and_no_sooner_than_the_delay() {
             assert_eq!(&buffer[..bytes], payload);
         }
     }
-    let ledger = hosts.path.stop();
-    for counts in [&ledger.forward, &ledger.backward] {
+    let stats = hosts.path.stop();
+    for counts in [&stats.forward, &stats.backward] {
         assert_balanced(counts);
         assert_eq!(counts.delivered.packets, 4);
         assert_eq!(counts.delivered.bytes, 1 + 120 + 1400 + 4 * HEADERS);
         assert!(counts.delay_error.max_us >= counts.delay_error.p50_us);
     }
-    assert_eq!(ledger.device_gone, None);
+    assert_eq!(stats.device_gone, None);
 }
 
-/// The numbers of the datagrams, of `count` sent, that survive.
-fn survivors(count: u32, config: &PathConfig) -> (Vec<u32>, Ledger) {
+/// Sends `count` numbered datagrams. Returns the numbers that arrive.
+fn survivors(count: u32, config: &PathConfig) -> (Vec<u32>, PathStats) {
     let hosts = Hosts::join(config);
     let [a, b] = [hosts.socket(0), hosts.socket(1)];
     for number in 0..count {
         a.send(&number.to_le_bytes()).unwrap();
     }
-    let ledger = ledger_when(&hosts.path, |ledger| {
-        ledger.forward.received.packets == u64::from(count) && ledger.forward.inside.packets == 0
+    let stats = wait_for_stats(&hosts.path, |stats| {
+        stats.forward.received.packets == u64::from(count) && stats.forward.inside.packets == 0
     });
     b.set_nonblocking(true).unwrap();
     let mut number = [0; 4];
@@ -104,11 +106,11 @@ fn survivors(count: u32, config: &PathConfig) -> (Vec<u32>, Ledger) {
     while retry(|| b.recv(&mut number)).is_ok() {
         arrived.push(u32::from_le_bytes(number));
     }
-    (arrived, ledger)
+    (arrived, stats)
 }
 
 #[test]
-fn the_same_seed_loses_the_same_packets_at_the_rate_asked_for() {
+fn same_seed_loses_same_packets_at_requested_rate() {
     if !root("the same seed") {
         return;
     }
@@ -117,12 +119,12 @@ fn the_same_seed_loses_the_same_packets_at_the_rate_asked_for() {
         ..delay(5)
     };
     let config = both(lossy, delay(5));
-    let (arrived, ledger) = survivors(4000, &config);
-    assert_balanced(&ledger.forward);
-    assert_eq!(arrived.len() as u64, ledger.forward.delivered.packets);
+    let (arrived, stats) = survivors(4000, &config);
+    assert_balanced(&stats.forward);
+    assert_eq!(arrived.len() as u64, stats.forward.delivered.packets);
     assert!(arrived.is_sorted(), "order is kept");
-    // 200 expected, standard deviation 14.
-    let lost = ledger.forward.lost.packets;
+    // Expected 200, standard deviation 14.
+    let lost = stats.forward.lost.packets;
     assert!((130..270).contains(&lost), "{lost} of 4000");
 
     assert!(arrived == survivors(4000, &config).0);
@@ -131,7 +133,7 @@ fn the_same_seed_loses_the_same_packets_at_the_rate_asked_for() {
 }
 
 #[test]
-fn exactly_the_packets_of_a_list_are_lost() {
+fn only_listed_packets_are_lost() {
     if !root("the packets of a list") {
         return;
     }
@@ -139,17 +141,17 @@ fn exactly_the_packets_of_a_list_are_lost() {
         loss: Loss::Listed(vec![1, 7, 8, 300, 301]),
         ..delay(5)
     };
-    let (arrived, ledger) = survivors(300, &both(listed, delay(5)));
+    let (arrived, stats) = survivors(300, &both(listed, delay(5)));
     let expected: Vec<u32> = (0..300)
         .filter(|number| ![0, 6, 7, 299].contains(number))
         .collect();
     assert_eq!(arrived, expected);
-    assert_balanced(&ledger.forward);
-    assert_eq!(ledger.forward.lost.packets, 4);
+    assert_balanced(&stats.forward);
+    assert_eq!(stats.forward.lost.packets, 4);
 }
 
 #[test]
-fn losses_in_runs_follow_one_another_at_the_rate_asked_for() {
+fn burst_losses_match_requested_rate_and_length() {
     if !root("losses in runs") {
         return;
     }
@@ -162,10 +164,10 @@ fn losses_in_runs_follow_one_another_at_the_rate_asked_for() {
         },
         ..delay(5)
     };
-    let (arrived, ledger) = survivors(4000, &both(runs, delay(5)));
-    assert_balanced(&ledger.forward);
-    // 364 expected in 73 runs of 5, standard deviations near 55 and 8.
-    let lost = ledger.forward.lost.packets;
+    let (arrived, stats) = survivors(4000, &both(runs, delay(5)));
+    assert_balanced(&stats.forward);
+    // Expected 364 in 73 bursts of 5, standard deviations near 55 and 8.
+    let lost = stats.forward.lost.packets;
     assert!((150..600).contains(&lost), "{lost} of 4000");
     let gaps = arrived.windows(2).filter(|two| two[1] > two[0] + 1);
     let length = lost as f64 / gaps.count() as f64;
@@ -173,7 +175,7 @@ fn losses_in_runs_follow_one_another_at_the_rate_asked_for() {
 }
 
 #[test]
-fn jitter_spreads_the_arrivals_and_keeps_their_order() {
+fn jitter_spreads_arrivals_and_keeps_order() {
     if !root("jitter") {
         return;
     }
@@ -192,20 +194,20 @@ fn jitter_spreads_the_arrivals_and_keeps_their_order() {
         retry(|| b.recv(&mut number)).unwrap();
         assert_eq!(u32::from_le_bytes(number), expected);
     }
-    let ledger = hosts.path.stop();
-    // Of 22 independent values or more.
-    let obtained = ledger.forward.jitter.unwrap();
-    assert!(obtained.sd_us > 800, "{obtained:?}");
-    assert_eq!(ledger.backward.jitter, None);
+    let stats = hosts.path.stop();
+    // At least 22 independent values.
+    let jitter = stats.forward.jitter.unwrap();
+    assert!(jitter.sd_us > 800, "{jitter:?}");
+    assert_eq!(stats.backward.jitter, None);
 }
 
 #[test]
-fn packets_to_a_port_with_a_delay_of_its_own_overtake_others() {
+fn packets_with_shorter_port_delay_overtake_others() {
     if !root("a port with a delay") {
         return;
     }
     let own = Direction {
-        own: vec![Own::delayed(9, Duration::from_millis(20))],
+        own: vec![PortOverride::delayed(9, Duration::from_millis(20))],
         ..delay(600)
     };
     let hosts = Hosts::join(&both(own, delay(0)));
@@ -225,21 +227,21 @@ fn packets_to_a_port_with_a_delay_of_its_own_overtake_others() {
     assert_eq!(retry(|| own.recv(&mut buffer)).unwrap(), 3);
     assert!(sent.elapsed() >= Duration::from_millis(20));
     other.set_nonblocking(true).unwrap();
-    let under_way = other.recv(&mut buffer).is_err();
-    assert!(under_way || sent.elapsed() >= Duration::from_millis(600));
+    let in_flight = other.recv(&mut buffer).is_err();
+    assert!(in_flight || sent.elapsed() >= Duration::from_millis(600));
     other.set_nonblocking(false).unwrap();
-    if under_way {
+    if in_flight {
         assert_eq!(retry(|| other.recv(&mut buffer)).unwrap(), 5);
     }
     assert!(sent.elapsed() >= Duration::from_millis(600));
 }
 
 #[test]
-fn the_queue_drops_exactly_what_exceeds_its_limit() {
+fn queue_drops_only_packets_beyond_limit() {
     if !root("the queue drops") {
         return;
     }
-    // At 100 bit/s the first frame takes over 11 s, far longer than it takes to send them all.
+    // At 100 bit/s, the first frame takes over 11 s, far longer than sending all frames.
     let slow = Direction {
         rate_bps: Some(100),
         queue_packets: 10,
@@ -250,18 +252,18 @@ fn the_queue_drops_exactly_what_exceeds_its_limit() {
     for _ in 0..50 {
         a.send(&[0; 100]).unwrap();
     }
-    let ledger = ledger_when(&hosts.path, |ledger| ledger.forward.received.packets == 50);
-    assert_balanced(&ledger.forward);
+    let stats = wait_for_stats(&hosts.path, |stats| stats.forward.received.packets == 50);
+    assert_balanced(&stats.forward);
     assert_eq!(
-        ledger.forward.inside.packets, 11,
+        stats.forward.inside.packets, 11,
         "one in service, ten waiting"
     );
-    assert_eq!(ledger.forward.queue_full.packets, 39);
-    assert_eq!(ledger.forward.queue_full.bytes, 39 * (100 + HEADERS));
+    assert_eq!(stats.forward.queue_full.packets, 39);
+    assert_eq!(stats.forward.queue_full.bytes, 39 * (100 + HEADERS));
 }
 
 #[test]
-fn a_device_that_is_down_refuses_and_is_counted() {
+fn frames_to_down_device_are_refused_and_counted() {
     if !root("a device that is down") {
         return;
     }
@@ -269,15 +271,15 @@ fn a_device_that_is_down_refuses_and_is_counted() {
     let a = hosts.socket(0);
     hosts.run(1, || ip("link set path1 down"));
     a.send(&[0; 100]).unwrap();
-    let ledger = ledger_when(&hosts.path, |ledger| {
-        ledger.forward.device_refused.packets == 1
+    let stats = wait_for_stats(&hosts.path, |stats| {
+        stats.forward.device_refused.packets == 1
     });
-    assert_balanced(&ledger.forward);
-    assert_eq!(ledger.forward.device_refused.bytes, 100 + HEADERS);
+    assert_balanced(&stats.forward);
+    assert_eq!(stats.forward.device_refused.bytes, 100 + HEADERS);
 }
 
 #[test]
-fn devices_disappear_with_the_path_and_can_be_made_again() {
+fn devices_vanish_with_path_and_can_be_recreated() {
     if !root("devices disappear") {
         return;
     }
@@ -301,7 +303,7 @@ fn devices_disappear_with_the_path_and_can_be_made_again() {
 }
 
 #[test]
-fn a_tcp_stream_survives_loss_intact() {
+fn tcp_stream_survives_loss_intact() {
     if !root("a TCP stream") {
         return;
     }
@@ -326,14 +328,14 @@ fn a_tcp_stream_survives_loss_intact() {
         received
     });
     assert!(received == data);
-    let ledger = hosts.path.stop();
-    assert_balanced(&ledger.forward);
-    assert_balanced(&ledger.backward);
-    assert!(ledger.forward.lost.packets > 0);
+    let stats = hosts.path.stop();
+    assert_balanced(&stats.forward);
+    assert_balanced(&stats.backward);
+    assert!(stats.forward.lost.packets > 0);
 }
 
 #[test]
-fn a_name_in_use_is_refused_with_the_remedy() {
+fn used_device_name_is_rejected_with_remedy() {
     if !root("a name in use") {
         return;
     }
@@ -341,25 +343,25 @@ fn a_name_in_use_is_refused_with_the_remedy() {
         let _taken = Tap::open("path").unwrap();
         let error = Tap::open("path").unwrap_err();
         assert!(matches!(error, PathError::Create { .. }));
-        assert!(error.to_string().contains("a name not yet taken"));
+        assert!(error.to_string().contains("an unused name"));
     });
 }
 
 #[test]
-fn a_path_that_loses_a_device_ends_and_says_so() {
+fn path_stops_and_reports_vanished_device() {
     if !root("a path that loses") {
         return;
     }
     let hosts = Hosts::join(&both(delay(5), delay(5)));
     hosts.run(0, || ip("link delete path0"));
-    ledger_when(&hosts.path, |ledger| {
-        ledger.device_gone.as_deref() == Some("path0")
+    wait_for_stats(&hosts.path, |stats| {
+        stats.device_gone.as_deref() == Some("path0")
     });
     hosts.path.stop();
 }
 
 #[test]
-fn an_invalid_configuration_starts_nothing() {
+fn invalid_configuration_starts_no_path() {
     if !root("an invalid configuration") {
         return;
     }

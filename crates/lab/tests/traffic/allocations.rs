@@ -1,4 +1,4 @@
-//! Messages cost no allocation, neither at the sender nor at the receiver.
+//! Messages need no allocations, neither at the sender nor at the receiver.
 
 mod common;
 
@@ -15,18 +15,18 @@ static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
+        // SAFETY: the caller fulfils the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
+        // SAFETY: the caller fulfils the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `realloc`.
+        // SAFETY: the caller fulfils the contract of `realloc`.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Messages and allocations of a whole run at both ends, records kept.
+/// Returns the messages and allocations of a complete run at both ends, with records.
 fn run(duration_ms: u32) -> (u64, u64) {
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     let (address, received) = receive(4);
@@ -49,11 +49,11 @@ fn run(duration_ms: u32) -> (u64, u64) {
 }
 
 #[test]
-fn ten_times_the_messages_need_no_more_allocations() {
+fn ten_times_messages_need_no_more_allocations() {
     let (few, few_allocations) = run(50);
     let (many, many_allocations) = run(500);
     assert!(many > 5 * few);
-    // A queue behind a full socket may double a few times.
+    // A queue in front of a full socket may double a few times.
     assert!(
         many_allocations < few_allocations + 50,
         "{few} messages: {few_allocations}; {many} messages: {many_allocations}"

@@ -10,22 +10,22 @@ use std::time::Duration;
 use pillion_bpf::host::interruption::retry;
 use pillion_lab::traffic::wire::{Encoder, Preface, Role};
 use pillion_lab::traffic::{
-    Answering, Distribution, Group, Kind, Manner, RampUp, Reading, ReceiveConfig, Received,
-    Receiver, SendReport, Sender, SocketOptions, Traffic,
+    Distribution, Group, Kind, RampUp, ReadMode, ReceiveBehaviour, ReceiveConfig, ReceiveResult,
+    Receiver, ResponseMode, SendReport, Sender, SocketOptions, Traffic,
 };
 
 pub const MS: Duration = Duration::from_millis(1);
 
-/// For both ends: nobody stops them.
-pub static NEVER: AtomicBool = AtomicBool::new(false);
+/// A stop flag that is never set.
+pub static NO_STOP: AtomicBool = AtomicBool::new(false);
 
 pub fn any_port() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// A receiver of `streams` connections, with records, on a thread of its own.
-pub fn receive(streams: usize) -> (SocketAddr, JoinHandle<Received>) {
-    receive_so(streams, Reading::AtOnce, Answering::AsAsked)
+/// Starts a receiver of `streams` connections, with records, on its own thread.
+pub fn receive(streams: usize) -> (SocketAddr, JoinHandle<ReceiveResult>) {
+    receive_with(streams, ReadMode::Immediate, ResponseMode::AsRequested)
 }
 
 fn receiver(streams: usize) -> Receiver {
@@ -38,20 +38,23 @@ fn receiver(streams: usize) -> Receiver {
     .unwrap()
 }
 
-/// Receives in the background, reading and answering in this manner.
-pub fn receive_so(
+/// Starts a receiver in the background with this behaviour.
+pub fn receive_with(
     streams: usize,
-    reading: Reading,
-    answering: Answering,
-) -> (SocketAddr, JoinHandle<Received>) {
+    read_mode: ReadMode,
+    response_mode: ResponseMode,
+) -> (SocketAddr, JoinHandle<ReceiveResult>) {
     let receiver = receiver(streams)
-        .with_manner(Manner { reading, answering })
+        .with_behaviour(ReceiveBehaviour {
+            read_mode,
+            response_mode,
+        })
         .unwrap();
     let address = receiver.local_addr();
-    (address, thread::spawn(|| receiver.run(&NEVER).unwrap()))
+    (address, thread::spawn(|| receiver.run(&NO_STOP).unwrap()))
 }
 
-/// So many streams of one kind for 200 ms.
+/// Returns traffic of `streams` streams of one kind for 200 ms.
 pub fn traffic(to: SocketAddr, streams: usize, kind: Kind) -> Traffic {
     let group = Group {
         streams,
@@ -66,7 +69,7 @@ pub fn traffic(to: SocketAddr, streams: usize, kind: Kind) -> Traffic {
     }
 }
 
-/// 4 streams, 120 B each 5 ms for 200 ms.
+/// Returns 4 streams with 120 B every 5 ms for 200 ms.
 pub fn thin(to: SocketAddr) -> Thin {
     Thin {
         to,
@@ -84,11 +87,11 @@ pub fn thin(to: SocketAddr) -> Thin {
 }
 
 pub fn send(config: impl Into<Traffic>) -> SendReport {
-    Sender::new(config).unwrap().run(&NEVER).unwrap()
+    Sender::new(config).unwrap().run(&NO_STOP).unwrap()
 }
 
-/// Stands between one sender's connection and the receiver at `to`. What the sender sends goes
-/// through `forward(from, to)`, and the closing of either end is passed on.
+/// Starts a proxy between one sender's connection and the receiver at `to`. The sender's data goes
+/// through `forward(from, to)`, and a close of either end is forwarded.
 pub fn proxy(
     to: SocketAddr,
     forward: impl FnOnce(&mut TcpStream, &mut TcpStream) + Send + 'static,
@@ -106,13 +109,13 @@ pub fn proxy(
     address
 }
 
-/// Passes on whatever comes, until the end.
-pub fn pass(from: &mut TcpStream, to: &mut TcpStream) {
+/// Forwards all data until the end.
+pub fn forward_all(from: &mut TcpStream, to: &mut TcpStream) {
     // The receiver may close first, and the sender then sees it.
     let _ = std::io::copy(from, to);
 }
 
-/// Bytes of stream 5: so many messages of 120 B, and the end if that is wanted.
+/// Returns the bytes of stream 5: `messages` messages of 120 B, and the end if `end` is true.
 pub fn connection(messages: u64, end: bool) -> Vec<u8> {
     let mut encoder = Encoder::new(Preface {
         role: Role::Sender,
@@ -132,8 +135,8 @@ pub fn connection(messages: u64, end: bool) -> Vec<u8> {
     bytes
 }
 
-/// What the receiver says of a connection that carries `bytes` and then half-closes.
-pub fn receive_bytes(bytes: &[u8]) -> Received {
+/// Returns the receiver's result for a connection with `bytes` and a half-close.
+pub fn receive_bytes(bytes: &[u8]) -> ReceiveResult {
     let (address, received) = receive(1);
     let mut socket = TcpStream::connect(address).unwrap();
     socket.write_all(bytes).unwrap();
@@ -141,7 +144,7 @@ pub fn receive_bytes(bytes: &[u8]) -> Received {
     received.join().unwrap()
 }
 
-/// Thin streams that are all alike.
+/// Identical thin streams.
 #[derive(Debug, Clone)]
 pub struct Thin {
     pub to: SocketAddr,

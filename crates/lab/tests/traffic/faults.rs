@@ -1,4 +1,4 @@
-//! Wrong and broken connections: each is found, located and described.
+//! Wrong and broken connections: each fault is detected, located and described.
 
 use crate::common;
 
@@ -12,7 +12,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use pillion_lab::traffic::wire::{Encoder, Preface, Role};
 use pillion_lab::traffic::{Fault, FaultKind};
 
-/// The one fault of a connection that carries `bytes`.
+/// Returns the only fault of a connection with `bytes`.
 fn fault(bytes: &[u8]) -> Fault {
     let report = receive_bytes(bytes).report;
     assert_eq!(report.corrupt + report.incomplete, 1);
@@ -20,7 +20,7 @@ fn fault(bytes: &[u8]) -> Fault {
 }
 
 #[test]
-fn a_whole_connection_has_no_fault() {
+fn complete_connection_has_no_fault() {
     let received = receive_bytes(&connection(3, true));
     let stream = &received.report.streams[0];
     assert_eq!((stream.fault.clone(), stream.messages), (None, 3));
@@ -28,13 +28,13 @@ fn a_whole_connection_has_no_fault() {
 }
 
 #[test]
-fn a_byte_corrupted_on_the_way_is_located() {
-    const WRONG: usize = 120 + 77;
+fn corrupted_byte_is_located() {
+    const WRONG_OFFSET: usize = 120 + 77;
     let (address, received) = receive(1);
     let address = proxy(address, |from, to| {
         let mut bytes = vec![0; 240];
         from.read_exact(&mut bytes).unwrap();
-        bytes[WRONG] ^= 0x20;
+        bytes[WRONG_OFFSET] ^= 0x20;
         to.write_all(&bytes).unwrap();
     });
     let sent = send(Thin {
@@ -45,7 +45,7 @@ fn a_byte_corrupted_on_the_way_is_located() {
     let report = received.join().unwrap().report;
     assert_eq!((report.corrupt, report.incomplete), (1, 0));
     let fault = report.streams[0].fault.as_ref().unwrap();
-    assert_eq!(fault.offset, WRONG as u64);
+    assert_eq!(fault.offset, WRONG_OFFSET as u64);
     assert!(
         fault.what.starts_with("message 1: content: found "),
         "{fault:?}"
@@ -53,7 +53,7 @@ fn a_byte_corrupted_on_the_way_is_located() {
 }
 
 #[test]
-fn a_truncated_stream_is_incomplete() {
+fn truncated_stream_is_incomplete() {
     let bytes = connection(3, true);
     let fault = fault(&bytes[..130]);
     assert_eq!(fault.kind, FaultKind::Incomplete);
@@ -65,18 +65,18 @@ fn a_truncated_stream_is_incomplete() {
 }
 
 #[test]
-fn a_connection_without_a_byte_is_incomplete() {
+fn empty_connection_is_incomplete() {
     let fault = fault(b"");
     assert_eq!((fault.kind, fault.offset), (FaultKind::Incomplete, 0));
     assert_eq!(fault.what, "closed after 0 of 44 bytes of preface");
 }
 
 #[test]
-fn a_connection_that_breaks_is_counted_and_what_came_is_kept() {
+fn reset_connection_is_counted_and_keeps_its_messages() {
     let (address, received) = receive(5);
     let mut socket = TcpStream::connect(address).unwrap();
     socket.write_all(&connection(3, false)).unwrap();
-    // With this, closing resets the connection.
+    // This makes the close reset the connection.
     let linger = libc::linger {
         l_onoff: 1,
         l_linger: 0,
@@ -100,7 +100,7 @@ fn a_connection_that_breaks_is_counted_and_what_came_is_kept() {
 }
 
 #[test]
-fn a_wrong_preface_is_refused() {
+fn invalid_preface_is_rejected() {
     let received = receive_bytes(b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n");
     let stream = &received.report.streams[0];
     assert_eq!(stream.stream, None);
@@ -113,7 +113,7 @@ fn a_wrong_preface_is_refused() {
 }
 
 #[test]
-fn a_message_that_comes_twice_is_found() {
+fn duplicated_message_is_detected() {
     let mut bytes = connection(3, true);
     bytes.splice(240..240, bytes[120..240].to_vec());
     let fault = fault(&bytes);
@@ -125,7 +125,7 @@ fn a_message_that_comes_twice_is_found() {
 }
 
 #[test]
-fn a_missing_message_is_found() {
+fn missing_message_is_detected() {
     let mut bytes = connection(3, true);
     bytes.drain(120..240);
     let fault = fault(&bytes);
@@ -137,7 +137,7 @@ fn a_missing_message_is_found() {
 }
 
 #[test]
-fn a_byte_too_many_is_found() {
+fn extra_byte_is_detected() {
     let mut bytes = connection(3, true);
     bytes.push(0);
     let fault = fault(&bytes);
@@ -147,7 +147,7 @@ fn a_byte_too_many_is_found() {
 }
 
 #[test]
-fn a_message_from_the_future_is_refused() {
+fn message_from_future_is_rejected() {
     let mut encoder = Encoder::new(Preface {
         role: Role::Sender,
         stream: 0,
@@ -160,11 +160,11 @@ fn a_message_from_the_future_is_refused() {
     encoder.message(120, 0, &mut bytes);
     encoder.end(&mut bytes);
     let fault = fault(&bytes);
-    assert!(fault.what.contains("is it the same host?"), "{fault:?}");
+    assert!(fault.what.contains("different hosts?"), "{fault:?}");
 }
 
 #[test]
-fn a_fault_in_one_stream_leaves_the_others_alone() {
+fn fault_in_one_stream_does_not_affect_others() {
     let (address, received) = receive(5);
     let wrong = std::thread::spawn(move || {
         let mut socket = std::net::TcpStream::connect(address).unwrap();

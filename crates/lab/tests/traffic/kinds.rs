@@ -1,17 +1,17 @@
-//! What each kind of stream does, between a sender and a receiver on loopback.
+//! The behaviour of each kind of stream, between a sender and a receiver on loopback.
 
 use crate::common;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{MS, receive, receive_so, send, traffic};
+use common::{MS, receive, receive_with, send, traffic};
 use pillion_lab::traffic::{
-    Answering, Distribution, Group, Kind, Reading, Record, Sender, SocketOptions, StreamSent,
-    Traffic,
+    Distribution, Group, Kind, ReadMode, Record, ResponseMode, Sender, SocketOptions,
+    StreamSendReport, Traffic,
 };
 
-fn drawn(text: &str) -> Distribution {
+fn distribution(text: &str) -> Distribution {
     Distribution::parse(text).unwrap()
 }
 
@@ -24,11 +24,11 @@ fn by_stream(records: &[Record]) -> BTreeMap<u32, Vec<Record>> {
 }
 
 #[test]
-fn sizes_arrive_as_they_were_drawn_even_those_of_a_byte() {
+fn sampled_sizes_arrive_unchanged_down_to_one_byte() {
     let (address, received) = receive(3);
     let kind = Kind::Thin {
-        itt: drawn("exponential:1"),
-        size: drawn("pareto:6:1.2"),
+        itt: distribution("exponential:1"),
+        size: distribution("pareto:6:1.2"),
     };
     let sent = send(traffic(address, 3, kind));
     let received = received.join().unwrap();
@@ -37,13 +37,13 @@ fn sizes_arrive_as_they_were_drawn_even_those_of_a_byte() {
     assert!(records.iter().any(|record| record.size == 1));
     assert!(records.iter().any(|record| record.size > 20));
     let bytes: u64 = records.iter().map(|record| u64::from(record.size)).sum();
-    // Beyond the messages there are only the ends, with what found no room before.
+    // After the messages follow only the ends, with notes that did not fit before.
     assert!(bytes <= sent.bytes && sent.bytes < bytes + 3 * 4000);
     assert!(records.iter().all(|record| record.latency_us < 20e6));
 }
 
 #[test]
-fn a_greedy_stream_sends_as_much_as_is_taken_until_its_end() {
+fn greedy_stream_sends_at_capacity_until_end() {
     let (address, received) = receive(2);
     let sent = send(traffic(address, 2, Kind::Greedy { write: 65_536 }));
     let report = received.join().unwrap().report;
@@ -54,23 +54,24 @@ fn a_greedy_stream_sends_as_much_as_is_taken_until_its_end() {
 }
 
 #[test]
-fn a_slow_reader_holds_a_greedy_stream_back() {
+fn slow_reader_throttles_greedy_stream() {
     let rate = 2_000_000;
-    let (address, received) = receive_so(1, Reading::Rate(rate), Answering::AsAsked);
+    let (address, received) = receive_with(1, ReadMode::Rate(rate), ResponseMode::AsRequested);
     let sent = send(Traffic {
         duration: None,
         ..with_messages(traffic(address, 1, Kind::Greedy { write: 100_000 }), 10)
     });
     let received = received.join().unwrap();
     assert_eq!((sent.failed, received.report.bytes), (0, sent.bytes));
-    // A million bytes at two million a second; the first hundredth of a second's come at once.
+    // A million bytes at two million per second; the bytes of the first hundredth arrive
+    // immediately.
     let records = &received.records;
     let at = |record: &Record| record.sent_ns as f64 + record.latency_us * 1e3;
     let [first, .., last] = &records[..] else {
         panic!("{records:?}")
     };
-    let took = at(last) - at(first);
-    assert!(took > 400e6, "{took} ns");
+    let duration = at(last) - at(first);
+    assert!(duration > 400e6, "{duration} ns");
 }
 
 fn with_messages(mut traffic: Traffic, messages: u64) -> Traffic {
@@ -81,8 +82,9 @@ fn with_messages(mut traffic: Traffic, messages: u64) -> Traffic {
 }
 
 #[test]
-fn a_late_reader_is_late_by_its_delay() {
-    let (address, received) = receive_so(2, Reading::Late(50 * MS), Answering::AsAsked);
+fn delayed_reader_adds_its_delay() {
+    let (address, received) =
+        receive_with(2, ReadMode::Delayed(50 * MS), ResponseMode::AsRequested);
     let (itt, size) = (20 * MS, 120);
     let sent = send(traffic(address, 2, Kind::Isochronous { itt, size }));
     let received = received.join().unwrap();
@@ -93,7 +95,7 @@ fn a_late_reader_is_late_by_its_delay() {
 }
 
 #[test]
-fn isochronous_streams_keep_their_number_and_size() {
+fn isochronous_streams_keep_count_and_size() {
     let (address, received) = receive(2);
     let (itt, size) = (10 * MS, 400);
     let sent = send(traffic(address, 2, Kind::Isochronous { itt, size }));
@@ -103,17 +105,17 @@ fn isochronous_streams_keep_their_number_and_size() {
 }
 
 #[test]
-fn at_a_tick_all_streams_send() {
+fn burst_streams_send_at_common_ticks() {
     let (address, received) = receive(10);
     let kind = Kind::Burst {
         tick: 50 * MS,
-        size: drawn("80:20"),
+        size: distribution("80:20"),
     };
     let sent = send(traffic(address, 10, kind));
     let records = received.join().unwrap().records;
     assert_eq!((sent.failed, sent.messages), (0, 10 * 4));
     let streams = by_stream(&records);
-    // The k-th tick of all streams is handed over before the next one of any.
+    // All streams send at a tick before any sends at the next one.
     for tick in 1..4 {
         let times = |tick: usize| streams.values().map(move |stream| stream[tick].sent_ns);
         assert!(times(tick - 1).max() < times(tick).min(), "tick {tick}");
@@ -121,11 +123,11 @@ fn at_a_tick_all_streams_send() {
 }
 
 #[test]
-fn requests_wait_for_their_answers() {
+fn requests_wait_for_responses() {
     let (address, received) = receive(3);
     let kind = Kind::RequestResponse {
-        think: drawn("5"),
-        size: drawn("20:10"),
+        think: distribution("5"),
+        size: distribution("20:10"),
         answer: 3000,
     };
     let sent = send(with_messages(traffic(address, 3, kind), 8));
@@ -140,11 +142,11 @@ fn requests_wait_for_their_answers() {
 }
 
 #[test]
-fn an_echo_comes_back_whole_and_gives_round_trips() {
-    let (address, received) = receive_so(4, Reading::AtOnce, Answering::Echo);
+fn echo_returns_complete_and_measures_round_trips() {
+    let (address, received) = receive_with(4, ReadMode::Immediate, ResponseMode::Echo);
     let kind = Kind::Thin {
-        itt: drawn("5:1"),
-        size: drawn("exponential:50"),
+        itt: distribution("5:1"),
+        size: distribution("exponential:50"),
     };
     let sent = send(traffic(address, 4, kind));
     let report = received.join().unwrap().report;
@@ -155,8 +157,8 @@ fn an_echo_comes_back_whole_and_gives_round_trips() {
 }
 
 #[test]
-fn an_echo_of_a_greedy_stream_loses_nothing() {
-    let (address, received) = receive_so(1, Reading::AtOnce, Answering::Echo);
+fn greedy_echo_loses_no_bytes() {
+    let (address, received) = receive_with(1, ReadMode::Immediate, ResponseMode::Echo);
     let sent = send(traffic(address, 1, Kind::Greedy { write: 30_000 }));
     let report = received.join().unwrap().report;
     assert_eq!((sent.failed, report.corrupt), (0, 0));
@@ -167,12 +169,12 @@ fn an_echo_of_a_greedy_stream_loses_nothing() {
 }
 
 #[test]
-fn one_answer_comes_to_each_so_many_messages() {
-    let answering = Answering::Every {
+fn receiver_sends_one_response_per_ten_messages() {
+    let response_mode = ResponseMode::Every {
         messages: 10,
         size: Some(7),
     };
-    let (address, received) = receive_so(1, Reading::AtOnce, answering);
+    let (address, received) = receive_with(1, ReadMode::Immediate, response_mode);
     let (itt, size) = (2 * MS, 120);
     let kind = Kind::Isochronous { itt, size };
     let sent = send(with_messages(traffic(address, 1, kind), 35));
@@ -181,45 +183,48 @@ fn one_answer_comes_to_each_so_many_messages() {
 }
 
 #[test]
-fn a_flow_opens_when_it_starts_sends_its_size_and_closes() {
+fn flow_connects_at_start_sends_its_size_and_closes() {
     let (address, received) = receive(20);
     let kind = Kind::Flow {
-        arrival: drawn("5"),
-        size: drawn("3000"),
+        arrival: distribution("5"),
+        size: distribution("3000"),
     };
     let sent = send(traffic(address, 20, kind));
     let received = received.join().unwrap();
     assert_eq!((sent.failed, sent.messages, sent.bytes), (0, 20, 20 * 3000));
     assert_eq!((received.report.messages, sent.blocked_writes), (20, 0));
-    let took = |stream: &StreamSent| stream.completion_us.filter(|_| stream.connected);
-    let took: Option<Vec<f64>> = sent.streams.iter().map(took).collect();
-    assert!(took.unwrap().iter().all(|us| (1.0..20e6).contains(us)));
-    // What it sends waits for nothing but its start.
-    let mut begun: Vec<u64> = received.records.iter().map(|it| it.sent_ns).collect();
-    begun.sort_unstable();
-    assert!(begun[19] - begun[0] >= 19 * 4_000_000, "{begun:?}");
+    let duration = |stream: &StreamSendReport| stream.completion_us.filter(|_| stream.connected);
+    let duration: Option<Vec<f64>> = sent.streams.iter().map(duration).collect();
+    assert!(duration.unwrap().iter().all(|us| (1.0..20e6).contains(us)));
+    // A flow's data waits only for its start.
+    let mut start_times: Vec<u64> = received.records.iter().map(|it| it.sent_ns).collect();
+    start_times.sort_unstable();
+    assert!(
+        start_times[19] - start_times[0] >= 19 * 4_000_000,
+        "{start_times:?}"
+    );
 }
 
 #[test]
-fn flows_that_would_start_after_the_end_are_none() {
+fn flows_after_end_are_left_out() {
     let kind = Kind::Flow {
-        arrival: drawn("exponential:5"),
-        size: drawn("100"),
+        arrival: distribution("exponential:5"),
+        size: distribution("100"),
     };
     let sender = Sender::new(traffic("127.0.0.1:1".parse().unwrap(), 1000, kind)).unwrap();
-    // About 40 in 200 ms; so many as this seed draws.
+    // About 40 in 200 ms; the exact number depends on the seed.
     let flows = sender.due().len();
     assert!((20..80).contains(&flows), "{flows}");
 }
 
 #[test]
-fn a_flow_that_nobody_answers_says_so() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = nobody.local_addr().unwrap();
-    drop(nobody);
+fn refused_flow_reports_error() {
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = unused.local_addr().unwrap();
+    drop(unused);
     let kind = Kind::Flow {
-        arrival: drawn("5"),
-        size: drawn("100"),
+        arrival: distribution("5"),
+        size: distribution("100"),
     };
     let sent = send(traffic(address, 2, kind));
     assert_eq!((sent.failed, sent.groups[0].connected), (2, 0));
@@ -229,17 +234,17 @@ fn a_flow_that_nobody_answers_says_so() {
 }
 
 #[test]
-fn groups_of_all_kinds_go_side_by_side_on_some_threads() {
+fn groups_of_all_kinds_share_threads() {
     let (address, received) = receive(9);
     let kinds = [
         Kind::Thin {
-            itt: drawn("10:1"),
-            size: drawn("120"),
+            itt: distribution("10:1"),
+            size: distribution("120"),
         },
         Kind::Greedy { write: 10_000 },
         Kind::RequestResponse {
-            think: drawn("10"),
-            size: drawn("50"),
+            think: distribution("10"),
+            size: distribution("50"),
             answer: 100,
         },
     ];
@@ -279,7 +284,7 @@ fn groups_of_all_kinds_go_side_by_side_on_some_threads() {
 }
 
 #[test]
-fn groups_start_and_end_at_their_own_times() {
+fn groups_use_their_own_start_and_end() {
     let (address, received) = receive(3);
     let kind = || Kind::Isochronous {
         itt: 10 * MS,
@@ -312,7 +317,7 @@ fn groups_start_and_end_at_their_own_times() {
 }
 
 #[test]
-fn groups_that_all_have_a_duration_need_no_other_end() {
+fn groups_with_durations_need_no_common_end() {
     let (address, received) = receive(2);
     let group = |kind: Kind, ms: u32| Group {
         duration: Some(ms * MS),
@@ -337,22 +342,22 @@ fn groups_that_all_have_a_duration_need_no_other_end() {
 }
 
 #[test]
-fn a_group_that_would_start_after_the_end_is_refused() {
+fn group_starting_after_end_is_rejected() {
     let mut late = traffic("127.0.0.1:9".parse().unwrap(), 1, Kind::Greedy { write: 1 });
     late.groups[0].start = 200 * MS;
     let error = Sender::new(late).err().unwrap().to_string();
     assert!(
-        error.starts_with("start 200ms: the end is at 200ms; "),
+        error.starts_with("invalid start 200ms: the end is at 200ms; "),
         "{error}"
     );
 }
 
 #[test]
-fn two_thousand_streams_go_through_a_few_threads() {
+fn two_threads_handle_two_thousand_streams() {
     let (address, received) = receive(2000);
     let kind = Kind::Thin {
-        itt: drawn("100:10"),
-        size: drawn("120"),
+        itt: distribution("100:10"),
+        size: distribution("120"),
     };
     let sent = send(Traffic {
         threads: 2,
@@ -366,7 +371,7 @@ fn two_thousand_streams_go_through_a_few_threads() {
 }
 
 #[test]
-fn a_receiver_that_ends_midway_is_counted_for_every_stream_and_ends_nothing_else() {
+fn reset_of_one_stream_does_not_affect_others() {
     let listener = std::net::TcpListener::bind(common::any_port()).unwrap();
     let address = listener.local_addr().unwrap();
     let reset = std::thread::spawn(move || {
@@ -376,9 +381,9 @@ fn a_receiver_that_ends_midway_is_counted_for_every_stream_and_ends_nothing_else
         let pipes = forward.into_iter().map(|mut from| {
             let mut to = std::net::TcpStream::connect(receiving).unwrap();
             std::thread::spawn(move || {
-                common::pass(&mut from, &mut to);
+                common::forward_all(&mut from, &mut to);
                 to.shutdown(std::net::Shutdown::Write).unwrap();
-                common::pass(&mut to, &mut from);
+                common::forward_all(&mut to, &mut from);
             })
         });
         let pipes: Vec<_> = pipes.collect();

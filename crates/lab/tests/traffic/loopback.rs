@@ -1,4 +1,4 @@
-//! A sender and a receiver that get along, by streams and by datagrams.
+//! A sender and a receiver without faults, by streams and by datagrams.
 
 use crate::common;
 
@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{MS, NEVER, Thin, any_port, pass, proxy, receive, send, thin, traffic};
+use common::{MS, NO_STOP, Thin, any_port, forward_all, proxy, receive, send, thin, traffic};
 use pillion_bpf::host::interruption::retry;
-use pillion_lab::traffic::wire::{Datagram, MAX_SIZE, What};
-use pillion_lab::traffic::{FaultKind, Kind, Quantiles, ReceiveConfig, Received, Receiver, Sender};
+use pillion_lab::traffic::wire::{Datagram, DatagramKind, MAX_SIZE};
+use pillion_lab::traffic::{
+    FaultKind, Kind, Quantiles, ReceiveConfig, ReceiveResult, Receiver, Sender,
+};
 
 #[test]
 fn all_messages_of_all_streams_arrive_verified() {
@@ -22,7 +24,7 @@ fn all_messages_of_all_streams_arrive_verified() {
     };
     let sender = Sender::new(config).unwrap();
     let (planned, progress) = (sender.planned().unwrap(), sender.progress());
-    let sent = sender.run(&NEVER).unwrap();
+    let sent = sender.run(&NO_STOP).unwrap();
     let received = received.join().unwrap();
 
     assert!(planned > 20 * 20, "{planned} messages planned");
@@ -32,7 +34,7 @@ fn all_messages_of_all_streams_arrive_verified() {
     assert_eq!((report.corrupt, report.incomplete), (0, 0));
     assert_eq!((report.connections, report.messages), (20, planned));
     assert_eq!(report.bytes, sent.bytes);
-    // What pillion itself needs travels in the messages, but for the end of each stream.
+    // pillion's own information is inside the messages, except for the end of each stream.
     let ends = sent.bytes - planned * 120;
     assert!((20 * 3..20 * 8).contains(&ends), "{ends} bytes for 20 ends");
     for (stream, (sent, received)) in (0..).zip(sent.streams.iter().zip(&report.streams)) {
@@ -44,7 +46,7 @@ fn all_messages_of_all_streams_arrive_verified() {
 }
 
 #[test]
-fn records_are_in_order_and_the_quantiles_are_theirs() {
+fn records_are_ordered_and_match_quantiles() {
     let (address, received) = receive(4);
     send(thin(address));
     let received = received.join().unwrap();
@@ -62,13 +64,13 @@ fn records_are_in_order_and_the_quantiles_are_theirs() {
 }
 
 #[test]
-fn a_slow_reader_blocks_writes_and_loses_nothing() {
+fn slow_reader_blocks_writes_without_loss() {
     let (address, received) = receive(1);
     let address = proxy(address, |from, to| {
         thread::sleep(600 * MS);
-        pass(from, to);
+        forward_all(from, to);
     });
-    // 25 MB, more than the kernel keeps by default, in messages of which many fit one write.
+    // 25 MB, more than the kernel buffers by default, in messages small enough to share a write.
     let sent = send(Thin {
         streams: 1,
         itt: MS / 10,
@@ -82,12 +84,12 @@ fn a_slow_reader_blocks_writes_and_loses_nothing() {
     assert!(sent.blocked_writes > 0);
     assert_eq!((report.corrupt, report.incomplete), (0, 0));
     assert_eq!(report.messages, sent.messages);
-    // Handed over when due, a message that waited for the reader is measured as late.
+    // A message written when due, but delayed by the reader, is measured as late.
     assert!(report.latency_us.unwrap().max > 100_000.0);
 }
 
 #[test]
-fn messages_of_the_largest_size_arrive_verified() {
+fn messages_of_maximum_size_arrive_verified() {
     let (address, received) = receive(2);
     let sent = send(Thin {
         streams: 2,
@@ -101,7 +103,7 @@ fn messages_of_the_largest_size_arrive_verified() {
 }
 
 #[test]
-fn a_stopped_receiver_reports_what_it_has() {
+fn stopped_receiver_reports_received_messages() {
     let receiver = Receiver::bind(ReceiveConfig {
         listen: any_port(),
         streams: None,
@@ -126,13 +128,13 @@ fn a_stopped_receiver_reports_what_it_has() {
         assert_eq!((report.connections, report.incomplete), (4, 4));
         assert!(report.messages >= 20);
         assert_eq!(report.latency_us.unwrap().count, report.messages);
-        // The receiver's end is the sender's end as well, long before its duration is over.
+        // The receiver's stop also ends the sender, long before its duration is over.
         assert_eq!(sent.join().unwrap().failed, 4);
     });
 }
 
 #[test]
-fn a_stopped_sender_ends_each_stream_in_good_order() {
+fn stopped_sender_closes_every_stream_in_order() {
     let (address, received) = receive(4);
     let stop = AtomicBool::new(false);
     let started = Instant::now();
@@ -162,7 +164,7 @@ fn a_stopped_sender_ends_each_stream_in_good_order() {
 }
 
 #[test]
-fn the_first_write_is_the_first_message_and_no_more() {
+fn first_write_contains_only_first_message() {
     let listener = TcpListener::bind(any_port()).unwrap();
     let address = listener.local_addr().unwrap();
     let reader = thread::spawn(move || {
@@ -171,7 +173,7 @@ fn the_first_write_is_the_first_message_and_no_more() {
         socket.read_to_end(&mut Vec::new()).unwrap();
         first
     });
-    // The second is due so late that it cannot come with the first.
+    // The second message is due so late that it cannot arrive with the first.
     let sent = send(Thin {
         streams: 1,
         itt: Duration::from_secs(3600),
@@ -179,7 +181,7 @@ fn the_first_write_is_the_first_message_and_no_more() {
     });
     assert_eq!(sent.failed, 0);
     let first = reader.join().unwrap();
-    // The end may have come with it.
+    // The end may arrive with it.
     assert!((120..130).contains(&first), "{first}");
 }
 
@@ -196,17 +198,17 @@ fn datagram_receiver(streams: usize) -> Receiver {
 }
 
 #[test]
-fn datagrams_leave_at_their_rate_and_are_verified_and_recorded() {
+fn datagrams_leave_at_rate_and_are_verified_and_recorded() {
     let receiver = datagram_receiver(2);
     let to = receiver.local_addr();
-    let received = thread::spawn(|| receiver.run(&NEVER).unwrap());
-    // 500 B each 2 ms are 2 Mbit/s, for 200 ms.
+    let received = thread::spawn(|| receiver.run(&NO_STOP).unwrap());
+    // 500 B every 2 ms are 2 Mbit/s, for 200 ms.
     let kind = Kind::Datagrams {
         size: 500,
         rate: 2_000_000,
     };
     let sent = send(traffic(to, 2, kind));
-    let Received { report, records } = received.join().unwrap();
+    let ReceiveResult { report, records } = received.join().unwrap();
     assert_eq!((sent.failed, sent.messages), (0, 200), "{sent:?}");
     assert!(sent.streams.iter().all(|stream| stream.connected));
     assert_eq!((report.connections, report.messages), (2, 200));
@@ -218,15 +220,15 @@ fn datagrams_leave_at_their_rate_and_are_verified_and_recorded() {
     assert!(sequences.eq(expected));
     let of_first = records.iter().filter(|record| record.stream == 0);
     let times: Vec<u64> = of_first.map(|record| record.sent_ns).collect();
-    let took = Duration::from_nanos(times[99] - times[0]);
-    assert!((190 * MS..300 * MS).contains(&took), "{took:?}");
+    let duration = Duration::from_nanos(times[99] - times[0]);
+    assert!((190 * MS..300 * MS).contains(&duration), "{duration:?}");
 }
 
 #[test]
-fn a_datagram_that_comes_twice_counts_once_and_a_wrong_byte_is_told() {
+fn duplicate_datagram_counts_once_and_fault_is_reported() {
     let receiver = datagram_receiver(1);
     let to = receiver.local_addr();
-    let received = thread::spawn(|| receiver.run(&NEVER).unwrap());
+    let received = thread::spawn(|| receiver.run(&NO_STOP).unwrap());
     let socket = UdpSocket::bind(any_port()).unwrap();
     socket.connect(to).unwrap();
     let mut bytes = Vec::new();
@@ -240,17 +242,17 @@ fn a_datagram_that_comes_twice_counts_once_and_a_wrong_byte_is_told() {
             size: 100,
         };
         datagram.write(&mut bytes);
-        if let Some(place) = wrong {
-            bytes[place] ^= 1;
+        if let Some(position) = wrong {
+            bytes[position] ^= 1;
         }
         socket.send(&bytes).unwrap();
     };
-    put(What::Message, 0, None);
-    put(What::Message, 0, None);
-    put(What::Message, 1, Some(60));
-    // What is no such datagram is nobody's.
-    put(What::Message, 2, Some(5));
-    put(What::End, 3, None);
+    put(DatagramKind::Message, 0, None);
+    put(DatagramKind::Message, 0, None);
+    put(DatagramKind::Message, 1, Some(60));
+    // An invalid datagram is ignored.
+    put(DatagramKind::Message, 2, Some(5));
+    put(DatagramKind::End, 3, None);
     let report = received.join().unwrap().report;
     assert_eq!((report.connections, report.messages), (1, 1));
     assert_eq!(report.bytes, 100, "no byte counts twice, nor a wrong one");
@@ -259,13 +261,13 @@ fn a_datagram_that_comes_twice_counts_once_and_a_wrong_byte_is_told() {
     let mut answer = [0; 100];
     let len = socket.recv(&mut answer).unwrap();
     let answer = Datagram::read(&answer[..len]).unwrap();
-    assert_eq!((answer.what, answer.stream), (What::EndHeard, 3));
+    assert_eq!((answer.what, answer.stream), (DatagramKind::EndAck, 3));
 }
 
 #[test]
-fn a_datagram_that_was_cut_or_drawn_out_on_the_way_is_no_message() {
+fn truncated_and_extended_datagrams_are_rejected() {
     let datagram = Datagram {
-        what: What::Message,
+        what: DatagramKind::Message,
         stream: 0,
         seed: 7,
         sent_ns: 1,
@@ -278,12 +280,12 @@ fn a_datagram_that_was_cut_or_drawn_out_on_the_way_is_no_message() {
         let receiver = datagram_receiver(1);
         let socket = UdpSocket::bind(any_port()).unwrap();
         socket.connect(receiver.local_addr()).unwrap();
-        let received = thread::spawn(|| receiver.run(&NEVER).unwrap());
+        let received = thread::spawn(|| receiver.run(&NO_STOP).unwrap());
         let mut bytes = whole.clone();
         bytes.resize(len, 0);
         socket.send(&bytes).unwrap();
         let end = Datagram {
-            what: What::End,
+            what: DatagramKind::End,
             ..datagram
         };
         end.write(&mut bytes);
@@ -293,14 +295,14 @@ fn a_datagram_that_was_cut_or_drawn_out_on_the_way_is_no_message() {
         let fault = report.streams[0].fault.clone().unwrap();
         assert_eq!(fault.offset, offset as u64);
         assert!(
-            fault.what.contains(&format!("{len} B came of 100 B")),
+            fault.what.contains(&format!("received {len} B of 100 B")),
             "{fault:?}"
         );
     }
 }
 
 #[test]
-fn without_a_receiver_the_stream_fails_and_says_why() {
+fn datagram_stream_without_receiver_reports_error() {
     // Its port is free again.
     let to = UdpSocket::bind(any_port()).unwrap().local_addr().unwrap();
     let kind = Kind::Datagrams {
@@ -314,7 +316,7 @@ fn without_a_receiver_the_stream_fails_and_says_why() {
 }
 
 #[test]
-fn a_stopped_sender_ends_at_once_also_where_it_cannot_keep_to_its_rate() {
+fn overloaded_datagram_sender_stops_immediately() {
     for (streams, rate) in [(1, 2_000_000), (50, 4_000_000_000)] {
         let receiver = datagram_receiver(streams);
         let to = receiver.local_addr();

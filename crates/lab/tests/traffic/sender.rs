@@ -1,4 +1,4 @@
-//! The sender's promises before and at the end of its run.
+//! The sender's guarantees before and at the end of its run.
 
 use crate::common;
 
@@ -8,13 +8,13 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use common::{MS, NEVER, Thin, any_port, receive, send, thin};
+use common::{MS, NO_STOP, Thin, any_port, receive, send, thin};
 use nix::sys::socket::{Backlog, listen};
 use pillion_bpf::host::interruption::retry;
 use pillion_lab::traffic::{SendError, Sender, Traffic};
 
-/// A listener whose queue holds two connections: the kernel ignores further ones until the first
-/// are accepted.
+/// Returns a listener with a backlog of two connections: the kernel ignores further ones until the
+/// first are accepted.
 fn narrow_listener() -> (SocketAddr, TcpListener) {
     let listener = TcpListener::bind(any_port()).unwrap();
     listen(&listener, Backlog::new(1).unwrap()).unwrap();
@@ -22,15 +22,15 @@ fn narrow_listener() -> (SocketAddr, TcpListener) {
 }
 
 fn error(config: Thin) -> SendError {
-    Sender::new(config).unwrap().run(&NEVER).unwrap_err()
+    Sender::new(config).unwrap().run(&NO_STOP).unwrap_err()
 }
 
-fn refusal(config: Thin) -> String {
+fn config_error(config: Thin) -> String {
     Sender::new(config).err().unwrap().to_string()
 }
 
 #[test]
-fn no_byte_is_sent_before_all_streams_are_connected() {
+fn no_byte_is_sent_before_all_streams_connect() {
     let (address, listener) = narrow_listener();
     let sent = thread::spawn(move || send(thin(address)));
     let first = listener.accept().unwrap().0;
@@ -38,7 +38,8 @@ fn no_byte_is_sent_before_all_streams_are_connected() {
         .set_read_timeout(Some(Duration::from_millis(300)))
         .unwrap();
     let mut early = vec![first];
-    // The kernel has ignored the SYNs of the last two, and sends them again only after a second.
+    // The kernel has ignored the SYNs of the last two, and the sender retransmits them only after a
+    // second.
     match retry(|| early[0].read(&mut [0])).map_err(|error| error.kind()) {
         Err(ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
         other => panic!("before all were connected: {other:?}"),
@@ -63,7 +64,7 @@ fn no_byte_is_sent_before_all_streams_are_connected() {
 }
 
 #[test]
-fn a_barrier_that_does_not_open_names_the_address_and_the_streams_connected() {
+fn barrier_timeout_names_address_and_connected_streams() {
     let (address, _listener) = narrow_listener();
     let error = error(Thin {
         streams: 10,
@@ -82,7 +83,7 @@ fn a_barrier_that_does_not_open_names_the_address_and_the_streams_connected() {
 }
 
 #[test]
-fn a_refused_connection_names_the_address() {
+fn refused_connection_names_address() {
     let listener = TcpListener::bind(any_port()).unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -94,7 +95,7 @@ fn a_refused_connection_names_the_address() {
 }
 
 #[test]
-fn where_some_streams_suffice_those_that_do_not_connect_are_reported() {
+fn partial_start_reports_unconnected_streams() {
     let (address, listener) = narrow_listener();
     let sender = Sender::new(Traffic {
         connect_timeout: 300 * MS,
@@ -105,7 +106,7 @@ fn where_some_streams_suffice_those_that_do_not_connect_are_reported() {
             ..thin(address)
         })
     });
-    let sent = sender.unwrap().run(&NEVER).unwrap();
+    let sent = sender.unwrap().run(&NO_STOP).unwrap();
     drop(listener);
     let group = &sent.groups[0];
     assert!((1..10).contains(&group.connected), "{}", group.connected);
@@ -116,7 +117,7 @@ fn where_some_streams_suffice_those_that_do_not_connect_are_reported() {
 }
 
 #[test]
-fn where_some_streams_suffice_a_refusal_is_reported() {
+fn partial_start_reports_refused_connections() {
     let address = TcpListener::bind(any_port()).unwrap().local_addr().unwrap();
     let sent = send(Traffic {
         partly: true,
@@ -128,7 +129,7 @@ fn where_some_streams_suffice_a_refusal_is_reported() {
 }
 
 #[test]
-fn streams_have_the_numbers_and_source_ports_that_were_asked_for() {
+fn streams_have_requested_numbers_and_source_ports() {
     let (address, received) = receive(4);
     let sent = send(Traffic {
         first_stream: 7,
@@ -146,23 +147,23 @@ fn streams_have_the_numbers_and_source_ports_that_were_asked_for() {
 }
 
 #[test]
-fn connected_streams_stay_silent_until_the_barrier_opens() {
+fn connected_streams_are_silent_until_barrier_opens() {
     let (address, received) = receive(4);
     let sender = Sender::new(thin(address)).unwrap();
-    let connected = sender.connect(&NEVER).unwrap();
+    let connected = sender.connect(&NO_STOP).unwrap();
     assert_eq!(connected.count(), 4);
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
     let start_ns = Duration::from(now).as_nanos() as u64 + 150_000_000;
-    let sent = connected.run(start_ns, &NEVER).unwrap();
+    let sent = connected.run(start_ns, &NO_STOP).unwrap();
     assert_eq!(sent.report.failed, 0);
     let records = received.join().unwrap().records;
-    // A record's time is to the microsecond.
+    // A record's time is rounded to microseconds.
     assert!(records.iter().all(|it| it.sent_ns + 1000 > start_ns));
     assert_eq!(records.len() as u64, sent.report.messages);
 }
 
 #[test]
-fn an_unknown_congestion_control_is_named() {
+fn unknown_congestion_control_is_named() {
     let text = error(Thin {
         congestion: Some("nonesuch".to_owned()),
         ..thin("127.0.0.1:9".parse().unwrap())
@@ -172,7 +173,7 @@ fn an_unknown_congestion_control_is_named() {
 }
 
 #[test]
-fn a_stop_ends_the_wait_at_the_barrier() {
+fn stop_ends_wait_at_barrier() {
     let (address, _listener) = narrow_listener();
     let config = Thin {
         streams: 10,
@@ -183,7 +184,7 @@ fn a_stop_ends_the_wait_at_the_barrier() {
 }
 
 #[test]
-fn a_receiver_that_does_not_close_is_reported() {
+fn missing_close_of_receiver_is_reported() {
     let listener = TcpListener::bind(any_port()).unwrap();
     let sent = send(Thin {
         drain_timeout: 100 * MS,
@@ -192,32 +193,35 @@ fn a_receiver_that_does_not_close_is_reported() {
     assert_eq!(sent.failed, 4);
     let error = sent.streams[0].error.as_ref().unwrap();
     assert!(
-        error.contains("did not close in time, 0 messages"),
+        error.contains("did not close in time; 0 messages"),
         "{error}"
     );
     assert!(sent.retransmissions.is_some());
 }
 
 #[test]
-fn impossible_configurations_are_refused_with_the_remedy() {
+fn invalid_configurations_are_rejected_with_remedy() {
     let good = thin("127.0.0.1:9".parse().unwrap());
     assert!(Sender::new(good.clone()).is_ok());
-    let size = refusal(Thin {
+    let size = config_error(Thin {
         size: 0,
         ..good.clone()
     });
-    assert!(size.contains("0 B: give 1 to 1048576 B"), "{size}");
-    let ramp_up = refusal(Thin {
+    assert!(size.contains("0 B: expected 1 to 1048576 B"), "{size}");
+    let ramp_up = config_error(Thin {
         ramp_up: Some(100 * MS),
         ..good.clone()
     });
     assert!(ramp_up.contains("would start after the end"), "{ramp_up}");
-    let streams = refusal(Thin {
+    let streams = config_error(Thin {
         streams: 0,
         ..good.clone()
     });
-    assert!(streams.contains("0 streams: give 1"), "{streams}");
-    let itt = refusal(Thin {
+    assert!(
+        streams.contains("number of streams 0: expected 1"),
+        "{streams}"
+    );
+    let itt = config_error(Thin {
         itt: Duration::ZERO,
         ..good.clone()
     });
@@ -227,13 +231,13 @@ fn impossible_configurations_are_refused_with_the_remedy() {
         ..good.clone().into()
     });
     let ports = ports.err().unwrap().to_string();
-    assert!(ports.contains("65533 on, for 4 streams"), "{ports}");
-    let port = refusal(Thin {
+    assert!(ports.contains("65533 for 4 streams"), "{ports}");
+    let port = config_error(Thin {
         to: any_port(),
         ..good.clone()
     });
     assert!(port.contains("port 0"), "{port}");
-    let duration = refusal(Thin {
+    let duration = config_error(Thin {
         duration: Duration::ZERO,
         ..good
     });

@@ -1,136 +1,136 @@
-//! The story of one byte range.
+//! The history of one byte range, for `analyse --explain`.
 
-mod story;
+mod timeline;
 
 use std::str::FromStr;
 
 use pillion_trace::HalfConnection;
 use serde::Serialize;
 
-pub use story::{Story, Waited, Witness};
+pub use timeline::{BlockedRange, ByteObserver, Timeline};
 
-/// Something that happened to the range.
+/// An event in the history of the range.
 #[derive(Debug, Clone, Serialize)]
 pub struct Event {
-    /// Since the range was first sent, in milliseconds; none where the clocks of both traces
-    /// cannot be compared.
+    /// Time since the range was first sent, in milliseconds; `None` if the two clocks cannot be
+    /// compared.
     pub ms: Option<f64>,
-    /// What happened.
+    /// The kind of event, with its details.
     #[serde(flatten)]
-    pub what: What,
+    pub kind: EventKind,
     /// The packet's number in the trace that shows it.
     pub packet: Option<u64>,
     /// The trace that shows the packet.
-    pub seen_at: Seen,
+    pub seen_at: TraceSide,
 }
 
-/// At which end of the stream.
+/// An end of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Seen {
-    /// Where the stream comes from.
+pub enum TraceSide {
+    /// The end that sends the stream.
     Sender,
-    /// Where the stream goes to.
+    /// The end that receives the stream.
     Receiver,
 }
 
-/// What happened.
+/// The kind of event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "event")]
-pub enum What {
-    /// Sent in a packet with these bytes.
+pub enum EventKind {
+    /// A packet with the range was sent.
     Sent {
         /// The packet's first byte, counted from 1.
-        begin: i64,
-        /// The first byte behind it.
+        start: i64,
+        /// The end of the packet's bytes, exclusive.
         end: i64,
-        /// Why the packet carried the range.
-        copy: Copied,
-        /// What became of the packet; none of one trace.
-        fate: Option<Arrived>,
+        /// The reason why the packet contains the range.
+        copy: CopyReason,
+        /// The packet's disposition; `None` with only one trace.
+        disposition: Option<PacketDisposition>,
     },
-    /// A packet brought it.
+    /// A packet with the range arrived.
     Arrived {
-        /// The packet in the trace at the sender.
+        /// The packet's number in the sender's trace.
         sent_as: Option<u64>,
-        /// No packet had brought it before.
+        /// Whether no earlier packet with the range had arrived.
         first: bool,
     },
-    /// The application could read it, and could not when it arrived.
+    /// All earlier bytes have arrived, later than the range did.
     Readable,
-    /// An ACK came that asks for a byte for another time.
+    /// A duplicate ACK requested the range.
     DuplicateAck,
-    /// A SACK block covered it.
+    /// A SACK block covered the range.
     Sacked,
-    /// An ACK covered it.
+    /// An ACK covered the range.
     Acked,
-    /// The receiver reported that it came twice.
+    /// A DSACK block reported that the range arrived twice.
     Dsack,
 }
 
-/// Why the packet carried it.
+/// The reason why a packet contains the range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Copied {
-    /// For the first time.
+pub enum CopyReason {
+    /// The first transmission.
     New,
-    /// Before new bytes.
+    /// A copy in front of new bytes.
     Bundled,
-    /// Without a new byte.
+    /// A packet without new bytes.
     Retransmitted,
 }
 
-/// Whether the packet arrived.
+/// The disposition of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Arrived {
+pub enum PacketDisposition {
     /// The packet arrived.
     Delivered,
-    /// The packet arrived, at a time that the traces do not tell.
+    /// The packet arrived according to ACKs, but the receiver's trace does not show it.
     Unseen,
     /// The packet did not arrive.
     Lost,
-    /// The traces do not tell.
+    /// The traces do not show whether it arrived.
     Unknown,
 }
 
-/// The byte to be explained.
+/// The byte to explain, as given on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
-    /// The connection's number.
+    /// The connection's number, counted from 1.
     pub connection: u64,
-    /// In the direction in which fewer bytes went.
+    /// Whether the byte belongs to the direction with fewer bytes.
     pub back: bool,
     /// The byte's sequence number.
     pub byte: SequenceNumber,
 }
 
-/// A byte of a direction, by its sequence number.
+/// The sequence number of a byte in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SequenceNumber {
-    /// The byte's position: the first one of a connection is 1.
+    /// Relative to the start of the connection, whose first byte is 1.
     Relative(i64),
-    /// The sequence number on the wire.
+    /// As in the TCP header.
     Raw(u32),
 }
 
 impl SequenceNumber {
-    /// The byte's position, if it is one of these; of bytes with the same sequence number, this is
-    /// the first that is asked about.
-    pub fn within(self, begin: i64, end: i64, half: &HalfConnection) -> Option<i64> {
+    /// Returns the byte's position if it is from `start` to before `end`. If several bytes have the
+    /// same number on the wire, this is the first one passed to this function.
+    pub fn within(self, start: i64, end: i64, half: &HalfConnection) -> Option<i64> {
         let position = match self {
             Self::Relative(position) => position,
-            Self::Raw(raw) => begin + i64::from(raw.wrapping_sub(half.sequence_number(begin)?)),
+            Self::Raw(raw) => start + i64::from(raw.wrapping_sub(half.sequence_number(start)?)),
         };
-        (begin..end).contains(&position).then_some(position)
+        (start..end).contains(&position).then_some(position)
     }
 }
 
-/// A text that names no byte.
+/// The error for a text that does not identify a byte.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` names no byte; write the connection's number and the byte's, from 1, such as 3:1461, or \
-     the sequence number on the wire, such as 3:raw=2837465101"
+    "invalid byte `{0}`: expected the connection's number and the byte's, from 1, as in 3:1461, \
+     or the sequence number on the wire, as in 3:raw=2837465101"
 )]
 pub struct TargetError(String);
 
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_is_named_by_its_position_or_its_sequence_number() {
+    fn byte_is_named_by_position_or_sequence_number() {
         let target = |back, byte| Target {
             connection: 3,
             back,
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_byte_is_refused() {
+    fn invalid_byte_is_rejected() {
         for text in [
             "",
             "3",

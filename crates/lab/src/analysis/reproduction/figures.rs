@@ -1,19 +1,19 @@
 //! Figures of published experiments: distributions with a band over seeds, and values over a
-//! parameter with their intervals.
+//! parameter with intervals.
 
 use pillion_stats::measure::Unit;
-use pillion_stats::report::{Axis, Figure, Line, STYLES, Stream};
+use pillion_stats::report::{Axis, Figure, Line, STYLES, StreamKind};
 
-use super::{DigestedRun, Estimate};
+use super::{Estimate, MeasuredRun};
 use crate::measure_ref::{MeasureRef, levels};
 use crate::run_key::{Part, Selector, values};
 use crate::settings::experiment::{Curve, FigureKind, Sketch};
 
-/// The styles that no kind of streams has.
+/// Line styles that belong to no kind of streams.
 const OTHER_STYLES: [usize; 3] = [3, 4, 5];
 
 impl Sketch {
-    /// The figure as it was published, and how else it is worth a look.
+    /// Returns the figure as published, and for a distribution also its tail.
     pub(super) fn views(&self) -> impl Iterator<Item = (&'static str, Self)> {
         let tail = (self.kind == FigureKind::Cdf).then(|| {
             let tail = Self {
@@ -26,18 +26,18 @@ impl Sketch {
         std::iter::once(("as published", self.clone())).chain(tail)
     }
 
-    /// The figure, of runs that have `more` in their names besides; none where nothing was run.
+    /// Draws the figure from runs whose names also match `extra`; `None` without such runs.
     #[must_use]
-    pub fn draw(&self, runs: &[DigestedRun], more: &Selector, kernel: &str) -> Option<Figure> {
+    pub fn draw(&self, runs: &[MeasuredRun], extra: &Selector, kernel: &str) -> Option<Figure> {
         let curves = self.series.iter().zip(self.styles());
-        let made: Vec<_> = curves
+        let series: Vec<_> = curves
             .filter_map(|(curve, style)| {
-                let of = runs.iter().filter(|run| run.is_of(&curve.runs, more));
+                let of = runs.iter().filter(|run| run.belongs_to(&curve.runs, extra));
                 let of: Vec<_> = of.collect();
                 (!of.is_empty()).then_some((curve, style, of))
             })
             .collect();
-        let mut lines: Vec<Line> = made
+        let mut lines: Vec<Line> = series
             .iter()
             .rev()
             .enumerate()
@@ -47,7 +47,7 @@ impl Sketch {
                 match self.kind {
                     FigureKind::Values => self.values(curve, of, style),
                     FigureKind::Cdf | FigureKind::Ccdf => self.distribution(curve, of, style),
-                    FigureKind::Boxes => self.boxed(curve, of, height),
+                    FigureKind::Boxes => self.box_line(curve, of, height),
                     FigureKind::Dots => self.dots(curve, of, height),
                     FigureKind::Series => self.series(curve, of, style),
                 }
@@ -69,7 +69,7 @@ impl Sketch {
         let (x, y) = match self.kind {
             FigureKind::Cdf => {
                 let x = scale(&self.label, symbol);
-                let y = Axis::linear("share of values that are no larger", "");
+                let y = Axis::linear("share of values up to this one", "");
                 (
                     x,
                     Axis {
@@ -81,7 +81,7 @@ impl Sketch {
             }
             FigureKind::Ccdf => {
                 let x = scale(&self.label, symbol);
-                let y = Axis::log("share of values that are larger", "");
+                let y = Axis::log("share of larger values", "");
                 (
                     x,
                     Axis {
@@ -92,7 +92,7 @@ impl Sketch {
                 )
             }
             FigureKind::Boxes | FigureKind::Dots => {
-                let names = made.iter().rev().map(|(curve, ..)| curve.label.clone());
+                let names = series.iter().rev().map(|(curve, ..)| curve.label.clone());
                 let x = scale(&self.label, symbol);
                 let min = (!self.log).then_some(0.0);
                 (Axis { min, ..x }, Axis::names("", names.collect()))
@@ -104,7 +104,7 @@ impl Sketch {
             }
             FigureKind::Values => {
                 let y = Axis::linear(&*self.label, symbol);
-                let label = self.over_label.as_deref().unwrap_or_default();
+                let label = self.x_label.as_deref().unwrap_or_default();
                 (
                     scale(label, ""),
                     Axis {
@@ -117,12 +117,10 @@ impl Sketch {
         let seeds = match self.kind {
             FigureKind::Boxes => {
                 "boxes from the 25th to the 75th percentile, divided at the median; lines from \
-                 the 5th and to the 95th; means over seeds"
+                 the 5th to the 95th; means over seeds"
             }
-            FigureKind::Series => "slices of a second, of the first seed",
-            FigureKind::Dots => {
-                "a dot for each stream of each seed, those of one kind above each other"
-            }
+            FigureKind::Series => "slices of one second, first seed",
+            FigureKind::Dots => "a dot per stream and seed, stacked by kind",
             FigureKind::Values | FigureKind::Cdf | FigureKind::Ccdf => {
                 "thin lines: intervals of 95 % over seeds"
             }
@@ -137,14 +135,14 @@ impl Sketch {
         })
     }
 
-    /// The styles of the curves: the first of each kind of streams has that of its kind, others those
-    /// of no kind while there are any, and then the colour of their kind with another dash, so that none
-    /// is taken for another kind.
+    /// Assigns a line style to each curve. The first curve of each kind of streams has the style of
+    /// its kind. Further curves get the other styles while there are any. The rest repeat the
+    /// colour of their kind with another dash pattern, so that no curve looks like another kind.
     fn styles(&self) -> Vec<Option<usize>> {
         let mut styles = vec![None; self.series.len()];
-        for (place, curve) in self.series.iter().enumerate() {
-            let style = curve.stream.map(Stream::style);
-            styles[place] = style.filter(|style| !styles.contains(&Some(*style)));
+        for (index, curve) in self.series.iter().enumerate() {
+            let style = curve.stream.map(StreamKind::style);
+            styles[index] = style.filter(|style| !styles.contains(&Some(*style)));
         }
         for free in OTHER_STYLES {
             let next = styles.iter().position(Option::is_none);
@@ -152,10 +150,10 @@ impl Sketch {
                 styles[next] = Some(free);
             }
         }
-        let of_no_kind = OTHER_STYLES.into_iter().cycle();
-        for ((style, curve), other) in styles.iter_mut().zip(&self.series).zip(of_no_kind) {
-            let again = STYLES + curve.stream.map_or(other, Stream::style);
-            style.get_or_insert(again);
+        let other_styles = OTHER_STYLES.into_iter().cycle();
+        for ((style, curve), other) in styles.iter_mut().zip(&self.series).zip(other_styles) {
+            let repeated = STYLES + curve.stream.map_or(other, StreamKind::style);
+            style.get_or_insert(repeated);
         }
         styles
     }
@@ -163,7 +161,7 @@ impl Sketch {
     fn distribution(
         &self,
         curve: &Curve,
-        runs: &[&DigestedRun],
+        runs: &[&MeasuredRun],
         style: Option<usize>,
     ) -> Vec<Line> {
         let quantiles = runs
@@ -177,13 +175,13 @@ impl Sketch {
             FigureKind::Ccdf => 1.0 - level,
             _ => level,
         };
-        let points = levels().enumerate().filter_map(|(place, level)| {
-            let at = quantiles.iter().filter_map(|it| it.get(place).copied());
+        let points = levels().enumerate().filter_map(|(index, level)| {
+            let at = quantiles.iter().filter_map(|it| it.get(index).copied());
             let share = share(level);
-            Some((Estimate::of(&at.collect::<Vec<_>>())?, share)).filter(|_| share > 0.0)
+            Some((Estimate::from_values(&at.collect::<Vec<_>>())?, share)).filter(|_| share > 0.0)
         });
         let points: Vec<(Estimate, f64)> = points.collect();
-        // Nothing that is drawn by quantiles can be below 0.
+        // All values drawn by quantiles are at least 0.
         let at = |of: fn(&Estimate) -> f64| -> Vec<(f64, f64)> {
             let at = |(estimate, share): &(_, _)| (of(estimate).max(0.0) * self.scale(), *share);
             points.iter().map(at).collect()
@@ -196,7 +194,7 @@ impl Sketch {
         lines
     }
 
-    fn boxed(&self, curve: &Curve, runs: &[&DigestedRun], y: f64) -> Vec<Line> {
+    fn box_line(&self, curve: &Curve, runs: &[&MeasuredRun], y: f64) -> Vec<Line> {
         let percentile = |percentile: u32| {
             let share = f64::from(percentile) / 100.0;
             let measure = self.measure(curve);
@@ -204,38 +202,41 @@ impl Sketch {
                 .iter()
                 .filter_map(|run| run.group(&curve.group)?.quantile(measure, share));
             let values: Vec<_> = values.collect();
-            Some(Estimate::of(&values)?.mean * self.scale())
+            Some(Estimate::from_values(&values)?.mean * self.scale())
         };
         let [a, b, c, d, e] = [5, 25, 50, 75, 95].map(percentile);
         let values = a.zip(b).zip(c).zip(d).zip(e);
-        let boxed =
+        let box_line =
             values.map(|((((a, b), c), d), e)| Line::box_of(&*curve.label, [a, b, c, d, e], y));
-        let style = curve.stream.map(Stream::style);
-        boxed.into_iter().map(|line| line.styled(style)).collect()
+        let style = curve.stream.map(StreamKind::style);
+        box_line
+            .into_iter()
+            .map(|line| line.styled(style))
+            .collect()
     }
 
-    /// Of each stream, what the measure is without the words that ask for all of them.
-    fn dots(&self, curve: &Curve, runs: &[&DigestedRun], y: f64) -> Vec<Line> {
+    /// Draws a dot for each stream.
+    fn dots(&self, curve: &Curve, runs: &[&MeasuredRun], y: f64) -> Vec<Line> {
         let values = runs.iter().filter_map(|run| {
             let group = run.group(&curve.group)?;
             Some(
                 group
-                    .of_streams(self.measure(curve))?
+                    .per_stream(self.measure(curve))?
                     .iter()
                     .map(|it| it * self.scale()),
             )
         });
         let values: Vec<f64> = values.flatten().collect();
         let dots = (!values.is_empty()).then(|| Line::dots(&*curve.label, &values, y));
-        let style = curve.stream.map(Stream::style);
+        let style = curve.stream.map(StreamKind::style);
         dots.into_iter().map(|line| line.styled(style)).collect()
     }
 
-    /// A level for each slice, of the first run that has them.
-    fn series(&self, curve: &Curve, runs: &[&DigestedRun], style: Option<usize>) -> Vec<Line> {
+    /// Draws a level for each slice of the first run that has slices.
+    fn series(&self, curve: &Curve, runs: &[&MeasuredRun], style: Option<usize>) -> Vec<Line> {
         let mut slices = runs
             .iter()
-            .filter_map(|run| run.group(&curve.group)?.of_slices(self.measure(curve)));
+            .filter_map(|run| run.group(&curve.group)?.per_slice(self.measure(curve)));
         let levels = slices.next().unwrap_or_default();
         let last = levels.last().into_iter();
         let points = (0u32..).zip(levels.iter().chain(last));
@@ -245,7 +246,7 @@ impl Sketch {
         line.into_iter().map(|line| line.styled(style)).collect()
     }
 
-    /// What is to be expected of the values, or of the series.
+    /// Draws the expected lines as references.
     fn expected_lines(&self) -> impl Iterator<Item = Line> {
         self.expected.iter().map(|expected| {
             let points = expected.points.iter();
@@ -254,12 +255,12 @@ impl Sketch {
         })
     }
 
-    /// The measure of a curve.
+    /// Returns a curve's own measure, otherwise the figure's.
     fn measure<'a>(&'a self, curve: &'a Curve) -> &'a MeasureRef {
         curve.measure.as_ref().unwrap_or(&self.measure)
     }
 
-    /// What values are multiplied with, to be in the unit of the axis.
+    /// Returns the factor that converts values to the axis's unit.
     fn scale(&self) -> f64 {
         match self.measure.unit() {
             Unit::Share => 100.0,
@@ -268,10 +269,10 @@ impl Sketch {
         }
     }
 
-    fn values(&self, curve: &Curve, runs: &[&DigestedRun], style: Option<usize>) -> Vec<Line> {
+    fn values(&self, curve: &Curve, runs: &[&MeasuredRun], style: Option<usize>) -> Vec<Line> {
         let mut points: Vec<(f64, Vec<f64>)> = Vec::new();
         for run in runs {
-            let at = run.name.number(self.over.as_deref().unwrap_or_default());
+            let at = run.name.number(self.x.as_deref().unwrap_or_default());
             let value = run
                 .group(&curve.group)
                 .and_then(|group| group.value(self.measure(curve)));
@@ -287,7 +288,7 @@ impl Sketch {
         let factor = self.scale();
         let estimates = points
             .iter()
-            .filter_map(|(x, values)| Some((*x, Estimate::of(values)?)));
+            .filter_map(|(x, values)| Some((*x, Estimate::from_values(values)?)));
         let estimates: Vec<_> = estimates.collect();
         if estimates.is_empty() {
             return Vec::new();
@@ -308,12 +309,12 @@ impl Sketch {
 }
 
 impl Sketch {
-    /// The figure at each value that runs have of what all its curves have in common, as in
-    /// `loss=10`; in front as it was published. Beside each stand those values.
-    pub(super) fn at_values(&self, runs: &[DigestedRun]) -> Vec<(Vec<String>, Self)> {
+    /// Returns the figure at each value of the parameters that all curves have in common, as in
+    /// `loss=10`. The published values are first. Each figure comes with its values.
+    pub(super) fn at_values(&self, runs: &[MeasuredRun]) -> Vec<(Vec<String>, Self)> {
         let mut all = vec![(Vec::new(), self.clone())];
-        for own in self.in_common() {
-            let values = own_and_others(own, runs);
+        for own in self.common_parts() {
+            let values = own_and_other_values(own, runs);
             let at_values = all.iter().flat_map(|(chosen, sketch)| {
                 values.iter().map(|value| {
                     let mut chosen = chosen.clone();
@@ -326,8 +327,8 @@ impl Sketch {
         all
     }
 
-    /// The parts of names of runs that give something a value, the same one for all curves.
-    fn in_common(&self) -> Vec<&Part> {
+    /// Returns the `key=value` parts of run names that are the same for all curves.
+    fn common_parts(&self) -> Vec<&Part> {
         let Some((first, others)) = self.series.split_first() else {
             return Vec::new();
         };
@@ -339,7 +340,8 @@ impl Sketch {
         parts.collect()
     }
 
-    /// The figure at one value in the place of another. What is to be expected is so at its own.
+    /// Returns the figure with `value` in place of `own`. Expected lines apply only to the
+    /// published value, so another value removes them.
     fn at(&self, own: &Part, value: &Part) -> Self {
         let mut sketch = self.clone();
         if own == value {
@@ -354,8 +356,8 @@ impl Sketch {
     }
 }
 
-/// What runs have in the place of a part of their names: itself, then the others.
-fn own_and_others<'a>(own: &'a Part, runs: &'a [DigestedRun]) -> Vec<&'a Part> {
+/// Returns all values that runs have for the key of `own`, which is first.
+fn own_and_other_values<'a>(own: &'a Part, runs: &'a [MeasuredRun]) -> Vec<&'a Part> {
     let names = runs.iter().map(|it| &it.name);
     let others = values(names, own.key().unwrap_or_default());
     let others = others.into_iter().filter(|it| *it != own);

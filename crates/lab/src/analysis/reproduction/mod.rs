@@ -1,26 +1,25 @@
-//! Published experiments, set beside what runs of today give.
+//! Published experiments, compared with measured runs.
 //!
-//! Of each run a [`Digest`] is kept. A [`Claim`](crate::settings::experiment::Claim) is what was
-//! published of a measure; judging it gives a [`Verdict`], which is computed and never written by
-//! hand. A [`Row`] is one experiment with its claims and figures, and [`page`] the report of all of
-//! them.
+//! Each run has [`RunMeasures`]. A [`Claim`](crate::settings::experiment::Claim) is a published
+//! number, and judging it gives a [`Verdict`], which is always computed. An [`ExperimentResult`] is
+//! an experiment with its claims and figures, and [`page`] is the report.
 
-mod digest;
 mod figures;
+mod measures;
 mod messages;
 mod page;
-mod row;
+mod result;
 mod slices;
 mod tables;
 mod verdict;
 
-pub use digest::{Digest, GroupDigest};
-pub use messages::{FirstSendings, Message, Messages};
+pub use measures::{GroupMeasures, RunMeasures};
+pub use messages::{FirstTransmissions, Message, Messages};
 pub use page::{page, summary_table};
-pub use row::{DigestedRun, Row, which};
+pub use result::{ExperimentResult, MeasuredRun, runs_text};
 pub use slices::Datagrams;
-pub use tables::{FilledTable, files};
-pub use verdict::{Estimate, Judged, Verdict};
+pub use tables::{ComparedTable, files};
+pub use verdict::{Estimate, JudgedClaim, Verdict};
 
 #[cfg(test)]
 mod tests;

@@ -4,36 +4,36 @@ use pillion_stats::measure::Unit;
 use pillion_stats::report::{Column, Fact, Page, Part, Table, number};
 use serde_json::json;
 
-use super::{Estimate, Row, Verdict};
+use super::{Estimate, ExperimentResult, Verdict};
 use crate::settings::experiment::{Claim, Statement};
 
-/// The first table: every published number, ours, and the verdict.
+/// Returns the first table: every published number, the measured ones, and the verdict.
 #[must_use]
-pub fn summary_table(rows: &[Row]) -> Table {
+pub fn summary_table(results: &[ExperimentResult]) -> Table {
     let columns = [
-        Column::left("published").wrapped(48),
-        Column::right("then"),
-        Column::right("today").wrapped(18),
-        Column::right("as it was").wrapped(18),
+        Column::left("claim").wrapped(48),
+        Column::right("published"),
+        Column::right("current kernel").wrapped(18),
+        Column::right("with a cause").wrapped(18),
         Column::left("verdict").verdicts(),
-        Column::left("because").wrapped(40),
+        Column::left("explanation").wrapped(40),
         Column::left("source").wrapped(30),
     ];
-    let mut table = Table::new("Published numbers beside ours", columns).leading_on();
-    for row in rows {
-        table.section(row.heading());
-        for (claim, judged) in row.judged() {
-            let as_it_was = claim.shown_cause(&judged);
+    let mut table = Table::new("Published and measured numbers", columns).with_section_links();
+    for result in results {
+        table.section(result.heading());
+        for (claim, judged) in result.judged() {
+            let shown_cause = claim.shown_cause(&judged);
             table.row([
-                claim.what.clone(),
+                claim.description.clone(),
                 published(claim),
-                estimates(&judged.today, claim),
+                estimates(&judged.baseline, claim),
                 estimates(
-                    judged.causes.get(as_it_was).map_or(&[], Vec::as_slice),
+                    judged.causes.get(shown_cause).map_or(&[], Vec::as_slice),
                     claim,
                 ),
                 judged.verdict.word().to_owned(),
-                row.why(&judged),
+                result.explanation(&judged),
                 claim.source.clone(),
             ]);
         }
@@ -41,90 +41,91 @@ pub fn summary_table(rows: &[Row]) -> Table {
     table
 }
 
-/// The report.
+/// Returns the report as a page. `method` has facts about how the runs were made.
 #[must_use]
-pub fn page(rows: &[Row], method: Vec<Fact>) -> Page {
-    let lead = how_many_hold(rows);
-    let mut parts: Vec<Part> = vec![summary_table(rows).into()];
-    for row in rows {
+pub fn page(results: &[ExperimentResult], method: Vec<Fact>) -> Page {
+    let lead = hold_summary(results);
+    let mut parts: Vec<Part> = vec![summary_table(results).into()];
+    for result in results {
         let about = format!(
             "{}: {} {}",
-            row.published.source,
-            row.published.finding,
-            how_many_hold([row])
+            result.reproduction.source,
+            result.reproduction.finding,
+            hold_summary([result])
         );
-        parts.push(Part::Heading(row.heading(), about));
-        parts.extend(row.doubts_table().map(Part::from));
-        parts.extend(row.causes_table().map(Part::from));
-        parts.extend(row.tables().map(|it| Part::from(it.table)));
-        parts.extend(row.choices().map(Part::from));
+        parts.push(Part::Heading(result.heading(), about));
+        parts.extend(result.warnings_table().map(Part::from));
+        parts.extend(result.causes_table().map(Part::from));
+        parts.extend(result.tables().map(|it| Part::from(it.table)));
+        parts.extend(result.choices().map(Part::from));
     }
     Page {
-        title: "Published experiments on thin streams, reproduced".to_owned(),
+        title: "Reproduction of published experiments on thin streams".to_owned(),
         lead,
         parts,
         method,
-        data: data(rows),
+        data: data(results),
     }
 }
 
-/// How many numbers hold: in a sentence those that were published, in one of its own those that go
-/// beyond the papers.
-fn how_many_hold<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
-    let (beyond, published): (Vec<_>, Vec<_>) =
-        rows.into_iter().partition(|row| row.published.beyond);
+/// Counts the verdicts in one sentence for published numbers, and in another for exploratory
+/// expectations.
+fn hold_summary<'a>(results: impl IntoIterator<Item = &'a ExperimentResult>) -> String {
+    let (exploratory, published): (Vec<_>, Vec<_>) = results
+        .into_iter()
+        .partition(|result| result.reproduction.exploratory);
     let kinds = [
-        (published, "published number", ""),
-        (beyond, "expectation", " beyond the papers"),
+        (published, "published number"),
+        (exploratory, "exploratory expectation"),
     ];
-    let kinds = kinds.into_iter().filter(|(rows, ..)| !rows.is_empty());
-    let sentences = kinds.map(|(rows, one, which)| {
-        let judged = rows.iter().flat_map(|row| row.judged());
+    let kinds = kinds.into_iter().filter(|(results, _)| !results.is_empty());
+    let sentences = kinds.map(|(results, one)| {
+        let judged = results.iter().flat_map(|result| result.judged());
         let verdicts: Vec<Verdict> = judged.map(|(_, it)| it.verdict).collect();
-        let of = number::counted(verdicts.len() as u64, one);
-        format!("Of {of}{which}, {}.", how_many(&verdicts))
+        let total = number::counted(verdicts.len() as u64, one);
+        format!("{total}: {}.", verdict_counts(&verdicts))
     });
     sentences.collect::<Vec<_>>().join(" ")
 }
 
-/// How many of these verdicts there are of each kind, in a part of a sentence.
-fn how_many(verdicts: &[Verdict]) -> String {
+/// Counts the verdicts of each kind, as part of a sentence.
+fn verdict_counts(verdicts: &[Verdict]) -> String {
     let count = |verdict: Verdict| verdicts.iter().filter(|it| **it == verdict).count();
     let (near, changed) = (count(Verdict::Near), count(Verdict::Changed));
     let (miss, not_run) = (count(Verdict::Miss), count(Verdict::NotRun));
-    let hold = |many: usize| if many == 1 { "holds" } else { "hold" };
-    let mut said = format!("{near} {} on the kernel of today", hold(near));
+    let hold = |count: usize| if count == 1 { "holds" } else { "hold" };
+    let mut text = format!("{near} {} on the current kernel", hold(near));
     if changed > 0 {
-        said += &format!(
-            ", {changed} {} where one thing is otherwise, as it was or may have been then",
-            hold(changed)
-        );
+        text += &format!(", {changed} {} only with a cause", hold(changed));
     }
     if miss > 0 {
-        said += &format!(", {miss} {} not", if miss == 1 { "does" } else { "do" });
+        text += &format!(
+            ", {miss} {} not hold",
+            if miss == 1 { "does" } else { "do" }
+        );
     }
     let undecided = count(Verdict::Undecided);
     if undecided > 0 {
-        said += &format!(
-            ", {undecided} {} within the intervals",
-            if undecided == 1 { "lies" } else { "lie" }
+        text += &format!(
+            ", {undecided} {} undecided",
+            if undecided == 1 { "is" } else { "are" }
         );
     }
     let not_measured = count(Verdict::NotMeasured);
     if not_measured > 0 {
-        said += &format!(", {not_measured} could not be measured");
+        text += &format!(", {not_measured} could not be measured");
     }
     if not_run > 0 {
-        said += &format!("; not all runs of {not_run} were made");
+        text += &format!("; {not_run} lack runs");
     }
-    said
+    text
 }
 
-fn data(rows: &[Row]) -> serde_json::Value {
-    let rows = rows.iter().map(|row| {
-        let claims = row.judged().into_iter().map(|(claim, judged)| {
+fn data(results: &[ExperimentResult]) -> serde_json::Value {
+    let results = results.iter().map(|result| {
+        let claims = result.judged().into_iter().map(|(claim, judged)| {
             json!({
-                "what": claim.what,
+                "description": claim.description,
                 "source": claim.source,
                 "measure": claim.measure.as_str(),
                 "published": published(claim),
@@ -132,44 +133,47 @@ fn data(rows: &[Row]) -> serde_json::Value {
             })
         });
         json!({
-            "row": row.name,
-            "source": row.published.source,
-            "finding": row.published.finding,
+            "experiment": result.name,
+            "source": result.reproduction.source,
+            "finding": result.reproduction.finding,
             "claims": claims.collect::<Vec<_>>(),
-            "doubts": row.doubts().collect::<BTreeMap<_, _>>(),
+            "warnings": result.warnings().collect::<BTreeMap<_, _>>(),
         })
     });
-    rows.collect()
+    results.collect()
 }
 
 fn published(claim: &Claim) -> String {
     match claim.statement() {
         Statement::Value(value, within) => {
-            give_or_take(&shown(value, claim), &shown(within, claim))
+            with_tolerance(&format_value(value, claim), &format_value(within, claim))
         }
-        Statement::AtMost(most) => format!("at most {}", shown(most, claim)),
-        Statement::AtLeast(least) => format!("at least {}", shown(least, claim)),
-        Statement::Ascending => "growing".to_owned(),
+        Statement::AtMost(bound) => format!("at most {}", format_value(bound, claim)),
+        Statement::AtLeast(bound) => format!("at least {}", format_value(bound, claim)),
+        Statement::Ascending => "ascending".to_owned(),
     }
 }
 
 fn estimates(of: &[Estimate], claim: &Claim) -> String {
     let each = of.iter().map(|estimate| match estimate.half {
-        Some(half) => give_or_take(&shown(estimate.mean, claim), &shown(half, claim)),
-        None => shown(estimate.mean, claim),
+        Some(half) => with_tolerance(
+            &format_value(estimate.mean, claim),
+            &format_value(half, claim),
+        ),
+        None => format_value(estimate.mean, claim),
     });
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// A number and its unit, if it has one.
-fn unit_of(text: &str) -> Option<(&str, &str)> {
+/// Splits a number from its unit, if it has one.
+fn split_unit(text: &str) -> Option<(&str, &str)> {
     let parts = text.rsplit_once('\u{a0}');
     parts.filter(|(_, unit)| !unit.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// A value and what it may be off by, with their unit once if it is the same.
-fn give_or_take(value: &str, half: &str) -> String {
-    match (unit_of(value), unit_of(half)) {
+/// Formats a value and its tolerance, with a common unit only once.
+fn with_tolerance(value: &str, half: &str) -> String {
+    match (split_unit(value), split_unit(half)) {
         (Some((number, one)), Some((_, other))) if one == other => {
             format!("{number}\u{a0}±\u{a0}{half}")
         }
@@ -177,7 +181,7 @@ fn give_or_take(value: &str, half: &str) -> String {
     }
 }
 
-fn shown(value: f64, claim: &Claim) -> String {
+fn format_value(value: f64, claim: &Claim) -> String {
     if claim.base().is_some() {
         return number::ratio(value);
     }

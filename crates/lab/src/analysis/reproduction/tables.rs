@@ -1,41 +1,41 @@
-//! Published tables and numbers with ours beside each: for people, and as files for papers.
+//! Published tables and numbers next to the measured ones: for the report, and as files for papers.
 
 use pillion_stats::measure::Unit;
 use pillion_stats::report::{Column, Figure, Table, csv_field, number};
 
-use super::{DigestedRun, Estimate, Judged, Row};
+use super::{Estimate, ExperimentResult, JudgedClaim, MeasuredRun};
 use crate::measure_ref::MeasureRef;
 use crate::run_key::Selector;
 use crate::settings::experiment::{Cell, Claim, Line, PublishedCell, PublishedTable, Statement};
 
-/// A published table with ours beside it.
+/// A published table with the measured values.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FilledTable {
-    /// What it shows, and where it was published.
+pub struct ComparedTable {
+    /// The table's title and source.
     pub title: String,
-    /// Below each published line, ours: of today, and with each cause as it was then.
+    /// Measured rows below each published one: with the current kernel and with each cause.
     pub table: Table,
-    /// Every cell, a line each: what was published, and ours with the ends of its interval.
+    /// One line per cell: the published value, and the measured one with the ends of its interval.
     pub csv: String,
 }
 
 impl PublishedCell<'_> {
-    fn estimate(&self, runs: &[DigestedRun], more: &Selector) -> Option<Estimate> {
+    fn estimate(&self, runs: &[MeasuredRun], extra: &Selector) -> Option<Estimate> {
         let measure = self.measure.as_ref().ok()?;
-        let runs = runs.iter().filter(|run| run.is_of(&self.runs, more));
+        let runs = runs.iter().filter(|run| run.belongs_to(&self.runs, extra));
         let values =
             runs.filter_map(|run| Some(run.value(self.group, measure)? * self.factor(run)));
-        Estimate::of(&values.collect::<Vec<_>>())
+        Estimate::from_values(&values.collect::<Vec<_>>())
     }
 
-    /// What ours is multiplied by: of counts, the time that the published ones are of over that of
-    /// the run.
-    fn factor(&self, run: &DigestedRun) -> f64 {
+    /// Returns the factor for measured counts: the duration of the published runs divided by that
+    /// of this run.
+    fn factor(&self, run: &MeasuredRun) -> f64 {
         self.duration_s
             .map_or(1.0, |published_s| published_s / run.duration_s)
     }
 
-    fn shown(&self, value: f64) -> String {
+    fn format_value(&self, value: f64) -> String {
         let Ok(measure) = &self.measure else {
             return String::new();
         };
@@ -52,7 +52,7 @@ impl PublishedCell<'_> {
 
     fn published(&self) -> String {
         match self.published {
-            Some(Cell::Number(value)) => self.shown(*value),
+            Some(Cell::Number(value)) => self.format_value(*value),
             Some(Cell::Words(words)) => words.clone(),
             None => String::new(),
         }
@@ -60,36 +60,40 @@ impl PublishedCell<'_> {
 }
 
 impl PublishedTable {
-    /// The table with ours in it; none where nothing of it was run.
-    pub(super) fn fill(&self, row: &Row) -> Option<FilledTable> {
+    /// Returns the table with measured values; `None` without runs.
+    pub(super) fn fill(&self, result: &ExperimentResult) -> Option<ComparedTable> {
         let was_run = |line: &Line| {
-            row.kernels()
-                .any(|(_, more)| self.estimates(line, row, more).any(|(_, it)| it.is_some()))
+            result.kernels().any(|(_, extra)| {
+                self.estimates(line, result, extra)
+                    .any(|(_, it)| it.is_some())
+            })
         };
-        self.lines.iter().any(was_run).then(|| FilledTable {
-            title: format!("{}: {} ({})", row.name, self.title, self.source),
-            table: self.table(row),
-            csv: self.csv(row),
+        self.lines.iter().any(was_run).then(|| ComparedTable {
+            title: format!("{}: {} ({})", result.name, self.title, self.source),
+            table: self.table(result),
+            csv: self.csv(result),
         })
     }
 
-    fn table(&self, row: &Row) -> Table {
+    fn table(&self, result: &ExperimentResult) -> Table {
         let columns = self.columns.iter().map(|it| Column::right(&*it.label));
         let columns = std::iter::once(Column::left("")).chain(columns);
-        let mut table = Table::new(&*self.title, columns).noted(self.note(row));
+        let mut table = Table::new(&*self.title, columns).with_note(self.note(result));
         for line in &self.lines {
             table.section(&*line.label);
             let published: Vec<_> = self.cells(line).map(|cell| cell.published()).collect();
             if published.iter().any(|it| !it.is_empty()) {
                 table.row(std::iter::once("published".to_owned()).chain(published));
             }
-            for (name, more) in row.kernels() {
-                let estimates: Vec<_> = self.estimates(line, row, more).collect();
-                if name != Row::TODAY && estimates.iter().all(|(_, it)| it.is_none()) {
+            for (name, extra) in result.kernels() {
+                let estimates: Vec<_> = self.estimates(line, result, extra).collect();
+                if name != ExperimentResult::CURRENT_KERNEL
+                    && estimates.iter().all(|(_, it)| it.is_none())
+                {
                     continue;
                 }
                 let ours = estimates.into_iter().map(|(cell, estimate)| {
-                    estimate.map_or_else(String::new, |it| cell.shown(it.mean))
+                    estimate.map_or_else(String::new, |it| cell.format_value(it.mean))
                 });
                 table.row(std::iter::once(name).chain(ours));
             }
@@ -97,11 +101,12 @@ impl PublishedTable {
         table
     }
 
-    fn csv(&self, row: &Row) -> String {
+    fn csv(&self, result: &ExperimentResult) -> String {
         let mut text = "line,column,measure,published,kernel,mean,low,high,runs\n".to_owned();
         for line in &self.lines {
-            for (name, more) in row.kernels() {
-                for ((cell, estimate), column) in self.estimates(line, row, more).zip(&self.columns)
+            for (name, extra) in result.kernels() {
+                for ((cell, estimate), column) in
+                    self.estimates(line, result, extra).zip(&self.columns)
                 {
                     let published = match cell.published {
                         Some(Cell::Number(value)) => value.to_string(),
@@ -119,21 +124,24 @@ impl PublishedTable {
         text
     }
 
-    /// The table's source, what its lines were run with, and how they compare.
-    fn note(&self, row: &Row) -> String {
+    /// Returns the table's source, its causes, and how counts are scaled.
+    fn note(&self, result: &ExperimentResult) -> String {
         let mut cells = self.lines.iter().flat_map(|line| self.cells(line));
         let in_proportion = cells.any(|cell| {
-            let mut runs = row.runs.iter().filter(|run| cell.runs.takes(&run.name));
+            let mut runs = result
+                .runs
+                .iter()
+                .filter(|run| cell.runs.matches(&run.name));
             runs.any(|run| cell.factor(run) != 1.0)
         });
-        let causes = row.published.causes.iter();
-        let causes = causes.map(|cause| format!(" {}: if {}.", cause.runs, cause.is));
+        let causes = result.reproduction.causes.iter();
+        let causes = causes.map(|cause| format!(" {}: if {}.", cause.runs, cause.description));
         format!(
             "{}.{}{}",
             self.source,
             causes.collect::<String>(),
             match in_proportion {
-                true => " Our counts are in proportion to the time of the published ones.",
+                true => " Measured counts are scaled to the duration of the published runs.",
                 false => "",
             }
         )
@@ -142,37 +150,37 @@ impl PublishedTable {
     fn estimates<'a>(
         &'a self,
         line: &'a Line,
-        row: &'a Row,
-        more: &'a Selector,
+        result: &'a ExperimentResult,
+        extra: &'a Selector,
     ) -> impl Iterator<Item = (PublishedCell<'a>, Option<Estimate>)> {
         let cells = self.cells(line);
         cells.map(move |cell| {
-            let estimate = cell.estimate(&row.runs, more);
+            let estimate = cell.estimate(&result.runs, extra);
             (cell, estimate)
         })
     }
 }
 
-const HEADING: &str = "experiment,what,source,measure,says,number,within,verdict,kernel,runs_named,\
-                       mean,low,high,runs,holds\n";
+const CSV_HEADING: &str = "experiment,description,source,measure,statement,number,tolerance,\
+                           verdict,kernel,selected_runs,mean,low,high,runs,holds\n";
 
-/// Each published number: what is said of it, and ours today and with each cause, a line for each
-/// (of an order, for each that is in it), with the ends of its interval.
-pub(super) fn published_csv(rows: &[Row]) -> String {
-    let mut text = HEADING.to_owned();
-    for row in rows {
-        for (claim, judged) in row.judged() {
-            let ours = row.kernels().zip(judged.by_kernel());
+/// Returns a CSV file with one line per published number and kernel or cause; an order has one line
+/// per subject. Each line ends with the measured value and the ends of its interval.
+pub(super) fn published_csv(results: &[ExperimentResult]) -> String {
+    let mut text = CSV_HEADING.to_owned();
+    for result in results {
+        for (claim, judged) in result.judged() {
+            let ours = result.kernels().zip(judged.by_kernel());
             for ((kernel, _), (of, holds)) in ours {
                 let holds = match holds {
                     Some(true) => "yes",
                     Some(false) => "no",
                     None => "",
                 };
-                for (place, runs) in claim.subjects().iter().enumerate() {
+                for (index, runs) in claim.subjects().iter().enumerate() {
                     let named = runs.to_string();
-                    let ours = of.get(place);
-                    text += &number_line(row, claim, &judged, [&kernel, &named, holds], ours);
+                    let ours = of.get(index);
+                    text += &claim_line(result, claim, &judged, [&kernel, &named, holds], ours);
                 }
             }
         }
@@ -180,25 +188,25 @@ pub(super) fn published_csv(rows: &[Row]) -> String {
     text
 }
 
-fn number_line(
-    row: &Row,
+fn claim_line(
+    result: &ExperimentResult,
     claim: &Claim,
-    judged: &Judged,
+    judged: &JudgedClaim,
     [kernel, named, holds]: [&str; 3],
     ours: Option<&Estimate>,
 ) -> String {
-    let (says, number, within) = match claim.statement() {
+    let (statement, number, within) = match claim.statement() {
         Statement::Value(value, within) => ("value", value.to_string(), within.to_string()),
-        Statement::AtMost(most) => ("at-most", most.to_string(), String::new()),
-        Statement::AtLeast(least) => ("at-least", least.to_string(), String::new()),
+        Statement::AtMost(bound) => ("at-most", bound.to_string(), String::new()),
+        Statement::AtLeast(bound) => ("at-least", bound.to_string(), String::new()),
         Statement::Ascending => ("ascending", String::new(), String::new()),
     };
     let fields = [
-        &row.name,
-        &claim.what,
+        &result.name,
+        &claim.description,
         &claim.source,
         claim.measure.as_str(),
-        says,
+        statement,
         &number,
         &within,
         judged.verdict.word(),
@@ -210,23 +218,24 @@ fn number_line(
     format!("{fields},{ours},{holds}\n")
 }
 
-/// Names and texts of the files for papers: each figure as SVG and as CSV, and each table as CSV, by
-/// the experiment's name and a number; and `published.csv`, with every published number beside ours.
-pub fn files(rows: &[Row]) -> impl Iterator<Item = (String, String)> {
-    let numbers = ("published.csv".to_owned(), published_csv(rows));
-    std::iter::once(numbers).chain(rows.iter().flat_map(of_row))
+/// Returns names and contents of the files for papers. Each figure is an SVG and a CSV file, each
+/// table a CSV file, named by experiment and number. `published.csv` has every published number
+/// next to the measured one.
+pub fn files(results: &[ExperimentResult]) -> impl Iterator<Item = (String, String)> {
+    let numbers = ("published.csv".to_owned(), published_csv(results));
+    std::iter::once(numbers).chain(results.iter().flat_map(result_files))
 }
 
-fn of_row(row: &Row) -> impl Iterator<Item = (String, String)> {
-    // The kind at the end: an experiment's name may end with anything else.
-    let name = |number: usize, end: &str| format!("{}-{number}{end}", row.name);
+fn result_files(result: &ExperimentResult) -> impl Iterator<Item = (String, String)> {
+    // The kind is at the end, because an experiment's name may end with anything else.
+    let name = |number: usize, end: &str| format!("{}-{number}{end}", result.name);
     let figures = (1..)
-        .zip(row.figures())
+        .zip(result.figures())
         .flat_map(move |(number, it): (_, Figure)| {
             [(".svg", it.to_svg()), (".csv", it.to_csv())]
                 .map(|(end, text)| (name(number, end), text))
         });
-    let tables = (1..).zip(row.tables());
+    let tables = (1..).zip(result.tables());
     let tables = tables.map(move |(number, it)| (name(number, "-table.csv"), it.csv));
     figures.chain(tables)
 }

@@ -1,36 +1,36 @@
-//! Judges claims by runs: what was published of a measure, beside its mean over seeds.
+//! Judges claims: compares each published number with the mean over seeds.
 
 use std::iter;
 
 use pillion_stats::measure::mean_with_interval;
 use serde::Serialize;
 
-use super::DigestedRun;
+use super::MeasuredRun;
 use crate::measure_ref::MeasureRef;
 use crate::run_key::{Part, RunKey, Selector};
 use crate::settings::experiment::{Claim, Statement};
 
-/// What became of a claim.
+/// The result of judging a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The claim holds on the kernel of today.
+    /// The claim holds on the current kernel.
     Near,
-    /// The claim does not hold but where a cause is as it was then.
+    /// The claim holds only with a cause.
     Changed,
-    /// The claim does not hold, and no cause is shown.
+    /// The claim holds neither on the current kernel nor with any cause.
     Miss,
-    /// The intervals reach over the claim's bound, or over each other: more seeds would tell.
+    /// A bound lies within the interval, or two intervals overlap; more seeds are needed.
     Undecided,
-    /// Runs that it takes were not made: those of today, or of a cause where today's do not hold.
+    /// Runs are missing: those with the current kernel, or those with a cause while the claim does
+    /// not hold otherwise.
     NotRun,
-    /// The runs of today were made, and have nothing of it: no such measure, no such group, or nothing
-    /// happened that it could be of.
+    /// The runs exist but have no such measure, no such group, or no event to measure.
     NotMeasured,
 }
 
 impl Verdict {
-    /// The verdict in a word or two.
+    /// Returns the verdict as shown in tables.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -44,69 +44,78 @@ impl Verdict {
     }
 }
 
-/// A claim, judged.
+/// A claim with its verdict.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Judged {
-    /// The measure today; of an order, of each subject.
-    pub today: Vec<Estimate>,
-    /// How many runs of today have nothing of it: no such group, or nothing happened that it could be
-    /// of.
-    pub without: usize,
-    /// The measure with each cause as it was then; of an order, of each subject.
+pub struct JudgedClaim {
+    /// The measure on the current kernel; for an order, one estimate per subject.
+    pub baseline: Vec<Estimate>,
+    /// The number of runs with the current kernel that lack the value.
+    pub runs_without_value: usize,
+    /// The measure with each cause; for an order, one estimate per subject.
     pub causes: Vec<Vec<Estimate>>,
-    /// Whether it holds with each cause; `None` where its runs were not made, or more would tell.
+    /// Whether the claim holds with each cause; `None` if runs are missing, or more seeds are
+    /// needed.
     pub holds: Vec<Option<bool>>,
-    /// The cause to be shown: the first with which a claim holds that does not today, or is undecided;
-    /// without one, the first with which it may hold.
+    /// The index of the cause to show. It is the first cause with which the claim holds, if that
+    /// fails or is undecided on the current kernel. Otherwise it is the first one with which it may
+    /// hold.
     pub cause: Option<usize>,
-    /// What follows.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
 impl Claim {
-    /// What the runs say of it. `today` is what names of runs of today have, `causes` what those
-    /// have in which one thing is as it was then.
+    /// Judges the claim by these runs. `baseline` selects runs with the current kernel, and
+    /// `causes` those with one changed condition.
     #[must_use]
-    pub fn judge(&self, runs: &[DigestedRun], today: &Selector, causes: &[Selector]) -> Judged {
-        let of_today = self.estimates(runs, today);
-        let of_causes: Vec<_> = causes
+    pub fn judge(
+        &self,
+        runs: &[MeasuredRun],
+        baseline: &Selector,
+        causes: &[Selector],
+    ) -> JudgedClaim {
+        let current_estimates = self.estimates(runs, baseline);
+        let cause_estimates: Vec<_> = causes
             .iter()
             .map(|cause| self.estimates(runs, cause))
             .collect();
-        let answers: Vec<_> = of_causes.iter().map(|it| self.holds(it)).collect();
-        let is_not_run = |(answer, cause): (&Option<_>, &Selector)| {
-            answer.is_none() && !self.were_made(runs, cause)
+        let checks: Vec<_> = cause_estimates.iter().map(|it| self.holds(it)).collect();
+        let is_not_run = |(check, cause): (&Option<_>, &Selector)| {
+            check.is_none() && !self.runs_exist(runs, cause)
         };
-        let some_not_run = answers.iter().zip(causes).any(is_not_run);
-        let first = |answer| answers.iter().position(|it| *it == answer);
-        let (holds, may_hold) = (first(Some(Answer::Yes)), first(Some(Answer::Open)));
-        let (verdict, cause) = match self.holds(&of_today) {
-            None if self.were_made(runs, today) => (Verdict::NotMeasured, None),
+        let some_not_run = checks.iter().zip(causes).any(is_not_run);
+        let first = |check| checks.iter().position(|it| *it == check);
+        let (holds, may_hold) = (
+            first(Some(ClaimCheck::Yes)),
+            first(Some(ClaimCheck::Undecided)),
+        );
+        let (verdict, cause) = match self.holds(&current_estimates) {
+            None if self.runs_exist(runs, baseline) => (Verdict::NotMeasured, None),
             None => (Verdict::NotRun, None),
-            Some(Answer::Yes) => (Verdict::Near, None),
-            Some(Answer::Open) => (Verdict::Undecided, holds),
-            Some(Answer::No) if holds.is_some() => (Verdict::Changed, holds),
-            Some(Answer::No) if some_not_run => (Verdict::NotRun, None),
-            Some(Answer::No) if may_hold.is_some() => (Verdict::Undecided, may_hold),
-            Some(Answer::No) => (Verdict::Miss, None),
+            Some(ClaimCheck::Yes) => (Verdict::Near, None),
+            Some(ClaimCheck::Undecided) => (Verdict::Undecided, holds),
+            Some(ClaimCheck::No) if holds.is_some() => (Verdict::Changed, holds),
+            Some(ClaimCheck::No) if some_not_run => (Verdict::NotRun, None),
+            Some(ClaimCheck::No) if may_hold.is_some() => (Verdict::Undecided, may_hold),
+            Some(ClaimCheck::No) => (Verdict::Miss, None),
         };
-        Judged {
-            without: self.without(runs, today, &of_today),
-            today: of_today,
-            causes: of_causes,
-            holds: answers
+        JudgedClaim {
+            runs_without_value: self.runs_without_value(runs, baseline, &current_estimates),
+            baseline: current_estimates,
+            causes: cause_estimates,
+            holds: checks
                 .iter()
-                .map(|it| it.and_then(Answer::known))
+                .map(|it| it.and_then(ClaimCheck::as_bool))
                 .collect(),
             cause,
             verdict,
         }
     }
 
-    /// The cause whose numbers are shown: the one that is named, of a miss the one that comes nearest,
-    /// and else the first.
-    pub(super) fn shown_cause(&self, judged: &Judged) -> usize {
-        let off = |estimates: &Vec<Estimate>| {
+    /// Returns the index of the cause whose numbers are shown: the named one, for a miss the
+    /// nearest one, otherwise the first.
+    pub(super) fn shown_cause(&self, judged: &JudgedClaim) -> usize {
+        let distance = |estimates: &Vec<Estimate>| {
             let mean = estimates.first().map_or(f64::NAN, |it| it.mean);
             match self.statement() {
                 Statement::Value(value, _) => (mean - value).abs(),
@@ -116,156 +125,166 @@ impl Claim {
             }
         };
         let causes = judged.causes.iter().enumerate();
-        let nearest = causes.min_by(|(_, a), (_, b)| off(a).total_cmp(&off(b)));
+        let nearest = causes.min_by(|(_, a), (_, b)| distance(a).total_cmp(&distance(b)));
         let nearest = nearest.filter(|_| judged.verdict == Verdict::Miss);
         judged
             .cause
-            .or(nearest.map(|(place, _)| place))
+            .or(nearest.map(|(index, _)| index))
             .unwrap_or(0)
     }
 
-    /// Whether a run of this name, with `more` in it, is one that it is judged by.
-    pub(super) fn takes(&self, name: &RunKey, more: &Selector) -> bool {
-        more.takes(name) && self.measured().any(|(runs, _)| runs.takes(name))
+    /// Whether the claim is judged by the run with this name and `extra`.
+    pub(super) fn matches(&self, name: &RunKey, extra: &Selector) -> bool {
+        extra.matches(name) && self.measured().any(|(runs, _)| runs.matches(name))
     }
 
-    /// How many runs have nothing of what these estimates are of.
-    pub(super) fn without(
+    /// Returns the number of runs that have no value in these estimates.
+    pub(super) fn runs_without_value(
         &self,
-        runs: &[DigestedRun],
-        more: &Selector,
+        runs: &[MeasuredRun],
+        extra: &Selector,
         estimates: &[Estimate],
     ) -> usize {
-        let asked = self.subjects().iter();
-        let asked = asked.flat_map(|it| runs.iter().filter(move |run| run.is_of(it, more)));
+        let statistic = self.subjects().iter();
+        let statistic =
+            statistic.flat_map(|it| runs.iter().filter(move |run| run.belongs_to(it, extra)));
         let measured: usize = estimates.iter().map(|it| it.runs).sum();
-        asked.count().saturating_sub(measured)
+        statistic.count().saturating_sub(measured)
     }
 
-    /// Whether there is a run of each subject, with what it is compared with.
-    fn were_made(&self, runs: &[DigestedRun], more: &Selector) -> bool {
+    /// Whether each subject has a run, together with the run that it is compared with.
+    fn runs_exist(&self, runs: &[MeasuredRun], extra: &Selector) -> bool {
         let bases = self.base().map(|(runs, _)| runs);
         let bases: Vec<_> = bases.into_iter().chain(self.minus.clone()).collect();
-        let has_bases = |run: &DigestedRun| {
+        let has_bases = |run: &MeasuredRun| {
             let mut bases = bases.iter();
-            bases.all(|base| base_of(run, base, runs, more).is_some())
+            bases.all(|base| base_run(run, base, runs, extra).is_some())
         };
         self.subjects().iter().all(|subject| {
-            let mut made = runs.iter().filter(|run| run.is_of(subject, more));
-            made.any(has_bases)
+            let mut series = runs.iter().filter(|run| run.belongs_to(subject, extra));
+            series.any(has_bases)
         })
     }
 
-    /// One for each subject; none if one of them was not run, or has no such measure.
-    fn estimates(&self, runs: &[DigestedRun], more: &Selector) -> Vec<Estimate> {
-        let over = self.base();
+    /// Returns one estimate per subject; empty if a subject has no run or no such measure.
+    fn estimates(&self, runs: &[MeasuredRun], extra: &Selector) -> Vec<Estimate> {
+        let ratio_to = self.base();
         let all = self.subjects().iter().map(|subject| {
-            let values = runs.iter().filter(|run| run.is_of(subject, more));
+            let values = runs.iter().filter(|run| run.belongs_to(subject, extra));
             let values = values.filter_map(|run| {
                 let value = run.value(&self.group, &self.measure)?;
                 let of_base = |base: &Selector, group: &str, measure: &MeasureRef| {
-                    base_of(run, base, runs, more)?.value(group, measure)
+                    base_run(run, base, runs, extra)?.value(group, measure)
                 };
-                let value = match (&over, &self.minus) {
-                    (Some((over, group)), _) => {
-                        let measure = self.over_measure.as_ref().unwrap_or(&self.measure);
-                        value / of_base(over, group, measure)?
+                let value = match (&ratio_to, &self.minus) {
+                    (Some((ratio_to, group)), _) => {
+                        let measure = self.ratio_to_measure.as_ref().unwrap_or(&self.measure);
+                        value / of_base(ratio_to, group, measure)?
                     }
                     (None, Some(minus)) => value - of_base(minus, &self.group, &self.measure)?,
                     (None, None) => value,
                 };
-                // In proportion to nothing at all, nothing can be said.
+                // A ratio to 0 is undefined.
                 value.is_finite().then_some(value)
             });
-            Estimate::of(&values.collect::<Vec<_>>())
+            Estimate::from_values(&values.collect::<Vec<_>>())
         });
         all.collect::<Option<_>>().unwrap_or_default()
     }
 
-    /// `None` if there are no runs. A value within its tolerance holds by its mean, as the tolerance is
-    /// what may lie between, unless chance alone lets it lie further off; what has a bound, or an order,
-    /// holds only with the interval.
-    fn holds(&self, estimates: &[Estimate]) -> Option<Answer> {
+    /// Checks the claim; `None` without estimates. A value with a tolerance is judged by its mean,
+    /// unless half of the interval is wider than the tolerance and crosses its edge. Bounds and
+    /// orders are judged with the interval.
+    fn holds(&self, estimates: &[Estimate]) -> Option<ClaimCheck> {
         let first = estimates.first()?;
         Some(match self.statement() {
-            Statement::Value(value, within) => Answer::within(first, value, within),
-            Statement::AtMost(most) => Answer::at_most(first, most),
-            Statement::AtLeast(least) => Answer::at_least(first, least),
+            Statement::Value(value, within) => ClaimCheck::near(first, value, within),
+            Statement::AtMost(max) => ClaimCheck::at_most(first, max),
+            Statement::AtLeast(min) => ClaimCheck::at_least(first, min),
             Statement::Ascending => {
-                let answers = estimates.windows(2).map(|pair| pair[0].is_below(&pair[1]));
-                let answers: Vec<_> = answers.collect();
+                let checks = estimates.windows(2).map(|pair| pair[0].is_below(&pair[1]));
+                let checks: Vec<_> = checks.collect();
                 match () {
-                    () if answers.contains(&Answer::No) => Answer::No,
-                    () if answers.contains(&Answer::Open) => Answer::Open,
-                    () => Answer::Yes,
+                    () if checks.contains(&ClaimCheck::No) => ClaimCheck::No,
+                    () if checks.contains(&ClaimCheck::Undecided) => ClaimCheck::Undecided,
+                    () => ClaimCheck::Yes,
                 }
             }
         })
     }
 }
 
-/// What a run is compared with: the run itself, where another of its groups is meant, or the one that
-/// differs from it in nothing but what is asked of both.
-fn base_of<'a>(
-    run: &'a DigestedRun,
+/// Returns the run for comparison. It is the run itself if another of its groups is compared,
+/// otherwise the run that differs only in the selected keys.
+fn base_run<'a>(
+    run: &'a MeasuredRun,
     base: &Selector,
-    runs: &'a [DigestedRun],
-    more: &Selector,
-) -> Option<&'a DigestedRun> {
-    let is_base =
-        |it: &&DigestedRun| it.is_of(base, more) && differs_by_choice(base, &it.name, &run.name);
+    runs: &'a [MeasuredRun],
+    extra: &Selector,
+) -> Option<&'a MeasuredRun> {
+    let is_base = |it: &&MeasuredRun| {
+        it.belongs_to(base, extra) && differs_only_in_selected_keys(base, &it.name, &run.name)
+    };
     iter::once(run).chain(runs).find(is_base)
 }
 
-/// Whether a run has all in its name that another one has, except for keys that the selector chooses.
-fn differs_by_choice(chosen: &Selector, name: &RunKey, other: &RunKey) -> bool {
+/// Whether two run names are the same except for the keys of the selector.
+fn differs_only_in_selected_keys(chosen: &Selector, name: &RunKey, other: &RunKey) -> bool {
     let is_chosen = |part: &Part| chosen.parts().iter().any(|it| it.key() == part.key());
     let mut others = other.parts().filter(|part| !is_chosen(part));
     others.all(|part| name.has(part))
 }
 
-/// Decimal numbers are not exact in binary: what is equal as people write it may differ by so much.
-fn slack(number: f64) -> f64 {
+/// Returns the tolerance for decimal numbers, which are not exact in binary.
+fn rounding_tolerance(number: f64) -> f64 {
     number.abs() * 1e-9
 }
 
-/// Whether a claim holds of some runs.
+/// Whether a claim holds in some runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum ClaimCheck {
     Yes,
     No,
-    /// There are too few runs to say.
-    Open,
+    /// More runs are needed.
+    Undecided,
 }
 
-impl Answer {
-    /// Whether a value is at most this one. A single run's is taken for what it is.
-    pub(super) fn at_most(value: &Estimate, most: f64) -> Self {
-        Self::of(value.mean - most - slack(most), value.half.unwrap_or(0.0))
+impl ClaimCheck {
+    /// Checks that a value is at most `max`. A single run counts as exact.
+    pub(super) fn at_most(value: &Estimate, max: f64) -> Self {
+        Self::not_above_zero(
+            value.mean - max - rounding_tolerance(max),
+            value.half.unwrap_or(0.0),
+        )
     }
 
-    /// Whether it is at least this one.
-    pub(super) fn at_least(value: &Estimate, least: f64) -> Self {
-        Self::of(least - value.mean - slack(least), value.half.unwrap_or(0.0))
+    /// Checks that a value is at least `min`.
+    pub(super) fn at_least(value: &Estimate, min: f64) -> Self {
+        Self::not_above_zero(
+            min - value.mean - rounding_tolerance(min),
+            value.half.unwrap_or(0.0),
+        )
     }
 
-    /// Whether it is this one, to within so much.
-    pub(super) fn within(value: &Estimate, this: f64, within: f64) -> Self {
-        let off = (value.mean - this).abs() - slack(this);
+    /// Checks that a value differs from `this` by at most `within`.
+    pub(super) fn near(value: &Estimate, this: f64, within: f64) -> Self {
+        let distance = (value.mean - this).abs() - rounding_tolerance(this);
         let half = value.half.unwrap_or(0.0);
-        match off <= within {
-            _ if half > within && (off - half <= within && off + half > within) => Self::Open,
+        match distance <= within {
+            _ if half > within && (distance - half <= within && distance + half > within) => {
+                Self::Undecided
+            }
             true => Self::Yes,
             false => Self::No,
         }
     }
 
-    /// Whether a value is not above 0, of which half of the interval is known.
-    fn of(mean: f64, half: f64) -> Self {
+    /// Checks that a value with this mean and half interval is at most 0.
+    fn not_above_zero(mean: f64, half: f64) -> Self {
         match mean <= 0.0 {
             true if mean + half <= 0.0 => Self::Yes,
             false if mean - half > 0.0 => Self::No,
-            _ => Self::Open,
+            _ => Self::Undecided,
         }
     }
 
@@ -273,25 +292,25 @@ impl Answer {
         match self {
             Self::Yes => Self::No,
             Self::No => Self::Yes,
-            Self::Open => Self::Open,
+            Self::Undecided => Self::Undecided,
         }
     }
 
-    pub(super) fn known(self) -> Option<bool> {
+    pub(super) fn as_bool(self) -> Option<bool> {
         match self {
             Self::Yes => Some(true),
             Self::No => Some(false),
-            Self::Open => None,
+            Self::Undecided => None,
         }
     }
 }
 
 impl Estimate {
-    /// Whether another value is larger than this one, for all that their intervals allow.
-    pub(super) fn is_below(&self, other: &Self) -> Answer {
+    /// Checks that another value is larger, considering both intervals.
+    pub(super) fn is_below(&self, other: &Self) -> ClaimCheck {
         let half = |it: &Self| it.half.unwrap_or(0.0);
         let both = half(self).hypot(half(other));
-        Answer::of(other.mean - self.mean, both).not()
+        ClaimCheck::not_above_zero(other.mean - self.mean, both).not()
     }
 }
 
@@ -300,24 +319,23 @@ impl Estimate {
 pub struct Estimate {
     /// The mean over runs.
     pub mean: f64,
-    /// Half of the interval that holds the mean with a confidence of 95 %, by Student's t; none of
-    /// a single run.
+    /// Half of the 95 % interval of the mean, by Student's t; `None` with a single run.
     pub half: Option<f64>,
-    /// How many runs it is of.
+    /// The number of runs.
     pub runs: usize,
 }
 
 impl Estimate {
-    /// Of the values of runs, each with its own seed; none without a run.
+    /// Estimates from one value per run, each with its own seed; `None` without values.
     #[must_use]
-    pub fn of(values: &[f64]) -> Option<Self> {
+    pub fn from_values(values: &[f64]) -> Option<Self> {
         let runs = values.len();
         let (mean, half) = mean_with_interval(values)?;
         Some(Self { mean, half, runs })
     }
 
-    /// The mean, both ends of the interval and the number of runs as comma-separated values; empty but
-    /// for the last where there is none.
+    /// Returns mean, both ends of the interval and the number of runs as comma-separated values.
+    /// Without an estimate, all but the last are empty.
     pub(super) fn csv(estimate: Option<&Self>) -> String {
         estimate.map_or_else(
             || ",,,0".to_owned(),
@@ -325,13 +343,13 @@ impl Estimate {
         )
     }
 
-    /// The lower end of the interval.
+    /// Returns the lower end of the interval.
     #[must_use]
     pub fn low(&self) -> f64 {
         self.mean - self.half.unwrap_or(0.0)
     }
 
-    /// The upper end.
+    /// Returns the upper end of the interval.
     #[must_use]
     pub fn high(&self) -> f64 {
         self.mean + self.half.unwrap_or(0.0)
@@ -343,12 +361,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_is_by_students_t() {
-        let estimate = Estimate::of(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
+    fn interval_uses_students_t() {
+        let estimate = Estimate::from_values(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
         assert_eq!((estimate.mean, estimate.runs), (3.0, 5));
         // 2.776 * sqrt(2.5) / sqrt(5)
         assert!((estimate.half.unwrap() - 1.963).abs() < 1e-3);
-        assert_eq!(Estimate::of(&[7.0]).unwrap().half, None);
-        assert_eq!(Estimate::of(&[]), None);
+        assert_eq!(Estimate::from_values(&[7.0]).unwrap().half, None);
+        assert_eq!(Estimate::from_values(&[]), None);
     }
 }

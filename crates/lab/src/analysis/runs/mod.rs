@@ -1,8 +1,8 @@
-//! Runs of an experiment: what their groups experienced, and how they differ.
+//! Measures of an experiment's runs, and the differences between variants.
 //!
-//! A run has [`Group`]s of streams. [`Pool`]s put those of runs together that differ in nothing
-//! but their seed; [`compare`] sets pools beside each other, with the uncertainty of every
-//! difference, and [`comparison_page`] draws them.
+//! A run has [`Group`]s of streams. A [`Pool`] combines the runs that differ only in their seed.
+//! [`compare`] compares pools, with an interval for every difference, and [`comparison_page`] draws
+//! them.
 
 mod compare;
 mod measures;
@@ -16,10 +16,10 @@ use pillion_stats::report::number::count;
 
 use crate::run_key::{Part, RunKey};
 
-pub use compare::{CompareError, Compared, Comparison, Difference, Section, compare, measure};
-pub use measures::{DELIVERY_LATENCY, MEASURES, Of, Repairs, RunMeasure};
+pub use compare::{CompareError, Comparison, Difference, Section, VariantResult, compare, measure};
+pub use measures::{DELIVERY_LATENCY, MEASURES, MeasureSource, RepairCounter, RunMeasure};
 pub use report::{
-    all_values_table, comparison_page, differences_table, groups_table, shown, values_table,
+    all_values_table, comparison_page, differences_table, format_value, groups_table, values_table,
 };
 
 /// A group of streams in one run.
@@ -27,93 +27,93 @@ pub use report::{
 pub struct Group {
     /// The group's name.
     pub name: String,
-    /// Percentiles of delivery latency in milliseconds: those of
-    /// [`Percentile::LATENCY`](pillion_stats::measure::Percentile::LATENCY), in that order.
+    /// Percentiles of delivery latency in milliseconds, in the order of
+    /// [`Percentile::LATENCY`](pillion_stats::measure::Percentile::LATENCY).
     pub delivery_ms: [Option<f64>; 6],
-    /// Each stream; without latencies where they were not read.
+    /// Each stream. Latencies are empty if the records were not read.
     pub streams: Vec<Stream>,
-    /// What is known of the group or the run as a whole, not of single streams.
-    pub whole: Totals,
+    /// Totals that are known only for the group or the run, not per stream.
+    pub run_totals: Totals,
 }
 
 /// A stream of a group.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Stream {
-    /// What it sent and received.
+    /// Totals of the stream.
     pub totals: Totals,
     /// Delivery latency of each message in milliseconds, in any order.
     pub delivery_ms: Vec<f64>,
 }
 
-/// Sums over streams and runs, from which measures are made.
+/// Sums over streams and runs, from which measures are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Totals {
-    /// Runs.
+    /// Number of runs.
     pub runs: u64,
     /// Runs in which the group was bundled.
     pub bundled_runs: u64,
-    /// For how long streams were to send, in seconds, summed up over runs.
+    /// Sending time in seconds, summed over runs.
     pub seconds: f64,
-    /// Streams.
+    /// Number of streams.
     pub streams: u64,
-    /// Streams that did not end with the receiver's close after all was sent.
+    /// Streams that did not end with the receiver's close after all data was sent.
     pub failed_streams: u64,
-    /// Messages that TCP took from the sender's application.
+    /// Messages that TCP accepted from the sender's application.
     pub sent_messages: u64,
     /// Messages that the receiver's application read.
     pub received_messages: u64,
-    /// Payload that the receiver's application read.
+    /// Payload bytes that the receiver's application read.
     pub received_bytes: u64,
-    /// Flows that ended well.
+    /// Flows that completed.
     pub completed_flows: u64,
-    /// How long they took together, from when each began to connect until the receiver's close had
-    /// come, in milliseconds.
+    /// Total time of completed flows in milliseconds, from the connection attempt to the receiver's
+    /// close.
     pub completion_ms: f64,
-    /// Streams of which TCP did not tell what it sent.
-    pub untold: u64,
+    /// Streams without TCP_INFO about what was sent.
+    pub without_tcp_info: u64,
     /// Segments that TCP retransmitted.
     pub retransmissions: u64,
-    /// Payload that TCP sent, retransmissions included, bundles not.
+    /// Payload bytes that TCP sent, including retransmissions but not bundles.
     pub sent_bytes: u64,
-    /// Of it, retransmitted.
+    /// Retransmitted payload bytes.
     pub retransmitted_bytes: u64,
-    /// Payload that bundles carried once more.
+    /// Payload bytes that bundles repeated.
     pub bundled_bytes: u64,
-    /// Losses that bundles hid.
+    /// Losses that bundles hid from TCP, as counted by pillion.
     pub hidden_losses: u64,
-    /// Of these, segments that came after all, only late.
+    /// Segments counted as hidden losses that arrived late.
     pub reordered: u64,
-    /// Reactions to them.
+    /// Reactions of congestion control to hidden losses.
     pub reactions: u64,
-    /// Runs in which traces of both ends show which losses the group's bundles hid.
+    /// Runs in which both traces show the losses that the group's bundles repaired.
     pub traced_runs: u64,
-    /// Losses that bundles hid, as the traces show.
+    /// Losses that bundles repaired, by the traces.
     pub repaired_losses: u64,
-    /// Of these, not found, at least.
+    /// Lower bound of repaired losses that pillion did not count.
     pub missed_losses: u64,
-    /// Losses found that were none, at least.
+    /// Lower bound of hidden losses that did not occur.
     pub false_losses: u64,
-    /// Packets of all groups on the way to the receiver.
+    /// Packets of all groups toward the receiver.
     pub packets: u64,
-    /// Packets that were dropped by the bottleneck's queue or lost in the emulator.
+    /// Packets that the bottleneck's queue dropped or the emulator lost.
     pub lost_packets: u64,
 }
 
 impl Group {
-    /// What it is as a whole, all streams together.
+    /// Returns the totals of the group and all its streams.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        let mut totals = self.whole;
+        let mut totals = self.run_totals;
         for stream in &self.streams {
             totals += stream.totals;
         }
         totals
     }
 
-    /// Whether it is another one in every message: the same counts, and latencies that differ by
-    /// less than 0.01 ms, for reading a clock takes time in the virtual engine, too.
+    /// Whether both are equal in every message: same totals, and latencies within 0.01 ms, because
+    /// reading the clock takes time in the virtual engine, too.
     fn repeats(&self, other: &Self) -> bool {
-        let alike = |(one, other): (&Stream, &Stream)| {
+        let is_alike = |(one, other): (&Stream, &Stream)| {
             let (messages, others) = (&one.delivery_ms, &other.delivery_ms);
             let mut pairs = messages.iter().zip(others);
             one.totals == other.totals
@@ -121,22 +121,22 @@ impl Group {
                 && pairs.all(|(one, other)| (one - other).abs() < 0.01)
         };
         let mut streams = self.streams.iter();
-        self.whole == other.whole
+        self.run_totals == other.run_totals
             && self.streams.len() == other.streams.len()
             && streams.any(|it| !it.delivery_ms.is_empty())
-            && self.streams.iter().zip(&other.streams).all(alike)
+            && self.streams.iter().zip(&other.streams).all(is_alike)
     }
 }
 
 impl Totals {
-    /// What is to be said of a bundled stream's hidden losses: pillion found so many, and there
-    /// were so many. One missed and one made up cancel out.
+    /// Returns the totals of a stream for which pillion counted `counted` hidden losses while the
+    /// traces show `repaired` ones. A missed loss and a false one cancel out.
     #[must_use]
-    pub fn detection(found: u64, repaired: u64) -> Self {
+    pub fn loss_detection(counted: u64, repaired: u64) -> Self {
         Self {
             repaired_losses: repaired,
-            missed_losses: repaired.saturating_sub(found),
-            false_losses: found.saturating_sub(repaired),
+            missed_losses: repaired.saturating_sub(counted),
+            false_losses: counted.saturating_sub(repaired),
             ..Self::default()
         }
     }
@@ -154,7 +154,7 @@ impl AddAssign for Totals {
         self.received_bytes += other.received_bytes;
         self.completed_flows += other.completed_flows;
         self.completion_ms += other.completion_ms;
-        self.untold += other.untold;
+        self.without_tcp_info += other.without_tcp_info;
         self.retransmissions += other.retransmissions;
         self.sent_bytes += other.sent_bytes;
         self.retransmitted_bytes += other.retransmitted_bytes;
@@ -171,27 +171,26 @@ impl AddAssign for Totals {
     }
 }
 
-/// The share of messages or of streams that may be missing before a run is in doubt: what is above
-/// the highest percentile that is told beside the maximum, p99.9.
-const MUCH: f64 = 0.001;
+/// The maximum share of missing messages or failed streams without a warning. Above it, even p99.9
+/// would change.
+const MAX_MISSING_SHARE: f64 = 0.001;
 
 impl Totals {
-    /// Messages that TCP took and the receiver's application never read.
+    /// Returns the number of messages that TCP accepted and the receiver's application never read.
     #[must_use]
     pub fn missing_messages(&self) -> u64 {
         self.sent_messages.saturating_sub(self.received_messages)
     }
 
-    /// What to know of latencies where not all messages have one, as a sentence without a full
-    /// stop; `None` where all arrived.
+    /// Describes missing messages and failed streams, without a full stop; `None` if all arrived.
     #[must_use]
-    pub fn survivors(&self) -> Option<String> {
+    pub fn missing_note(&self) -> Option<String> {
         if self.missing_messages() == 0 && self.failed_streams == 0 {
             return None;
         }
         Some(format!(
-            "{} of {} messages received, {} of {} streams failed; delivery latency is that of the \
-             messages received",
+            "{} of {} messages received, {} of {} streams failed; delivery latency covers only \
+             received messages",
             count(self.received_messages),
             count(self.sent_messages),
             count(self.failed_streams),
@@ -199,28 +198,29 @@ impl Totals {
         ))
     }
 
-    /// Whether so much is missing that the percentiles are not those of all that was sent.
+    /// Whether so many messages or streams are missing that percentiles are affected.
     #[must_use]
-    pub fn is_much_missing(&self) -> bool {
-        let is_much = |part: u64, whole: u64| part as f64 > whole as f64 * MUCH;
-        is_much(self.missing_messages(), self.sent_messages)
-            || is_much(self.failed_streams, self.streams)
+    pub fn exceeds_missing_limit(&self) -> bool {
+        let exceeds_limit =
+            |part: u64, run_totals: u64| part as f64 > run_totals as f64 * MAX_MISSING_SHARE;
+        exceeds_limit(self.missing_messages(), self.sent_messages)
+            || exceeds_limit(self.failed_streams, self.streams)
     }
 }
 
-/// The runs that a run belongs with, by its name without the seed.
+/// The name of a run without its seed, by which runs are combined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
-    /// The variant's name; empty in an experiment without.
+    /// The variant's name; empty without variants.
     pub variant: String,
     /// The grid's parameters, as in `loss=2,rtt=150`.
     pub point: String,
 }
 
 impl Label {
-    /// Of a run called like this, as in `plain,loss=2,seed=1`.
+    /// Splits a run's name, as in `plain,loss=2,seed=1`.
     #[must_use]
-    pub fn of(run: &str) -> Self {
+    pub fn from_run_name(run: &str) -> Self {
         let run = RunKey::from(run);
         let (point, variant): (Vec<&Part>, Vec<&Part>) =
             run.without_seed().partition(|part| part.key().is_some());
@@ -235,8 +235,8 @@ impl Label {
     }
 }
 
-/// Points of a grid in order, numbers by their size, and before words.
-fn by_number(one: &str, other: &str) -> Ordering {
+/// Compares points of a grid: numerically, and numbers before words.
+fn compare_points(one: &str, other: &str) -> Ordering {
     let numbers = |part: &Part| {
         let numbers = part.value()?.split(':').map(str::parse::<f64>);
         numbers.collect::<Result<Vec<_>, _>>().ok()
@@ -255,45 +255,45 @@ fn by_number(one: &str, other: &str) -> Ordering {
     first.unwrap_or_else(|| one.cmp(other))
 }
 
-/// A group of one variant, with the runs of all seeds together.
+/// A group of one variant, with the runs of all seeds.
 #[derive(Debug, Clone)]
 pub struct Pool {
-    /// Variant and point of the grid.
+    /// The variant and the point of the grid.
     pub label: Label,
     /// The group's name.
     pub group: String,
-    /// Runs that were another one's repeat in every message, for their seed changed nothing. They
-    /// are left out: what is known twice is not known better.
+    /// The number of omitted runs. They repeat another run in every message, because the seed
+    /// changed nothing, and would make intervals too narrow.
     pub repeats: usize,
-    /// Of each run.
+    /// One entry per run.
     runs: Vec<Members>,
-    /// Of each stream, in the order of runs.
+    /// The totals of each stream, in the order of runs.
     streams: Vec<Totals>,
-    /// All messages in order of delivery latency, in milliseconds, each with its stream's place.
+    /// All messages sorted by delivery latency in milliseconds, each with the index of its stream.
     messages: Vec<(f64, u32)>,
 }
 
-/// A run's part in a pool.
+/// A run's part of a pool.
 #[derive(Debug, Clone)]
 struct Members {
     streams: std::ops::Range<usize>,
-    whole: Totals,
+    run_totals: Totals,
 }
 
-/// Runs with their labels, pooled: by variant, point and group, in the order in which they come.
-/// Where there are no variants, the points of the grid are.
+/// Combines runs by variant, point and group, in order of appearance. Without variants, the points
+/// of the grid become the variants.
 #[must_use]
 pub fn pools(runs: impl IntoIterator<Item = (Label, Vec<Group>)>) -> Vec<Pool> {
     let mut pools: Vec<(Pool, Vec<Group>)> = Vec::new();
     for (label, groups) in runs {
         for group in groups {
-            let is_it = |it: &(Pool, _)| it.0.label == label && it.0.group == group.name;
-            let place = pools.iter().position(is_it).unwrap_or_else(|| {
+            let matches = |it: &(Pool, _)| it.0.label == label && it.0.group == group.name;
+            let index = pools.iter().position(matches).unwrap_or_else(|| {
                 let pool = Pool::new(label.clone(), group.name.clone());
                 pools.push((pool, Vec::new()));
                 pools.len() - 1
             });
-            pools[place].1.push(group);
+            pools[index].1.push(group);
         }
     }
     let without_variants = pools.iter().all(|(pool, _)| pool.label.variant.is_empty());
@@ -320,8 +320,8 @@ impl Pool {
     }
 
     fn fill(&mut self, groups: Vec<Group>) {
-        for (place, group) in groups.iter().enumerate() {
-            if groups[..place].iter().any(|earlier| group.repeats(earlier)) {
+        for (index, group) in groups.iter().enumerate() {
+            if groups[..index].iter().any(|earlier| group.repeats(earlier)) {
                 self.repeats += 1;
             } else {
                 self.add(group);
@@ -345,11 +345,11 @@ impl Pool {
         }
         self.runs.push(Members {
             streams: begin..self.streams.len(),
-            whole: group.whole,
+            run_totals: group.run_totals,
         });
     }
 
-    /// Variant, point of the grid and group in a line.
+    /// Returns variant, point of the grid and group in one line.
     #[must_use]
     pub fn name(&self) -> String {
         let names = [&self.label.variant, &self.label.point, &self.group];
@@ -358,33 +358,33 @@ impl Pool {
         names.join(" ")
     }
 
-    /// The number of its runs, repeats left out.
+    /// Returns the number of runs, without repeats.
     #[must_use]
     pub fn runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// Delivery latency of each message in milliseconds, in order.
+    /// Returns the delivery latency of each message in milliseconds, in ascending order.
     pub fn delivery_ms(&self) -> impl Iterator<Item = f64> {
         self.messages.iter().map(|(latency_ms, _)| *latency_ms)
     }
 
-    /// The measure's value for all of it.
+    /// Returns the measure's value over all runs.
     #[must_use]
     pub fn value(&self, measure: &RunMeasure) -> Option<f64> {
         match measure.of {
-            Of::Delivery(percentile) => {
+            MeasureSource::Delivery(percentile) => {
                 quantile(&self.messages, percentile.share).map(|message| message.0)
             }
-            Of::Totals(of) => of(&self.totals()),
+            MeasureSource::Totals(of) => of(&self.totals()),
         }
     }
 
-    /// All its runs and their streams together.
+    /// Returns the totals of all runs and streams.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        let wholes = self.runs.iter().map(|run| run.whole);
+        let wholes = self.runs.iter().map(|run| run.run_totals);
         wholes
             .chain(self.streams.iter().copied())
             .for_each(|it| totals += it);

@@ -1,15 +1,15 @@
 //! Compared runs as tables and as a page.
 
 use pillion_stats::measure::{Percentile, Unit};
-use pillion_stats::report::{Axis, Column, Distribution, Fact, Figure, Page, Part, Table, number};
+use pillion_stats::report::{Axis, Column, Fact, Figure, Page, Part, SortedSamples, Table, number};
 use serde_json::json;
 
 use super::compare::{CONFIDENCE, Comparison, Difference, RESAMPLES, Section};
-use super::{DELIVERY_LATENCY, Group, MEASURES, Of, Pool, RunMeasure};
+use super::{DELIVERY_LATENCY, Group, MEASURES, MeasureSource, Pool, RunMeasure};
 
-/// A measure's value for people, without the unit of times.
+/// Formats a measure's value; times are without their unit.
 #[must_use]
-pub fn shown(value: impl Into<Option<f64>>, unit: Unit) -> String {
+pub fn format_value(value: impl Into<Option<f64>>, unit: Unit) -> String {
     let value = value.into();
     match unit {
         Unit::Milliseconds => number::millis(value),
@@ -21,12 +21,12 @@ pub fn shown(value: impl Into<Option<f64>>, unit: Unit) -> String {
 }
 
 impl Group {
-    /// The measure's value, in this run.
+    /// Returns the measure's value in this run.
     #[must_use]
     pub fn value(&self, measure: &RunMeasure) -> Option<f64> {
         match measure.of {
-            Of::Totals(of) => of(&self.totals()),
-            Of::Delivery(percentile) => {
+            MeasureSource::Totals(of) => of(&self.totals()),
+            MeasureSource::Delivery(percentile) => {
                 let mut all = Percentile::LATENCY.iter().zip(self.delivery_ms);
                 all.find(|(it, _)| **it == percentile)?.1
             }
@@ -34,8 +34,8 @@ impl Group {
     }
 }
 
-/// A row for each group of each run; `first` heads the columns that name them. Measures of which
-/// nothing is known are left out.
+/// Returns a table with a row per group and run. `first` has the columns of their names. Measures
+/// without any value are omitted.
 #[must_use]
 pub fn groups_table<'a>(
     first: impl IntoIterator<Item = Column>,
@@ -49,26 +49,26 @@ pub fn groups_table<'a>(
     table(title, first, &[(None, rows.collect())])
 }
 
-/// A row for each variant of a section. Measures of which nothing is known are left out.
+/// Returns a table with a row per variant of a section. Measures without any value are omitted.
 #[must_use]
 pub fn values_table(section: &Section) -> Table {
-    let caption = format!("{}: all runs of a variant together", title(section));
-    table(caption, of_variants(), &[(None, variants(section))])
+    let caption = format!("{}: all runs of a variant combined", title(section));
+    table(caption, variant_columns(), &[(None, variants(section))])
 }
 
-/// The same of all sections, in one table.
+/// Returns the values of all sections in one table.
 #[must_use]
 pub fn all_values_table(sections: &[Section]) -> Table {
     let of_all = sections.iter();
     let of_all = of_all.map(|section| (Some(title(section)), variants(section)));
     table(
-        "All runs of a variant together",
-        of_variants(),
+        "All runs of a variant combined",
+        variant_columns(),
         &of_all.collect::<Vec<_>>(),
     )
 }
 
-/// What a row is of, and the value of each measure.
+/// The names of a row, and the value of each measure.
 type Row = (Vec<String>, [Option<f64>; MEASURES.len()]);
 
 fn variants(section: &Section) -> Vec<Row> {
@@ -82,21 +82,21 @@ fn variants(section: &Section) -> Vec<Row> {
     rows.collect()
 }
 
-fn of_variants() -> [Column; 2] {
+fn variant_columns() -> [Column; 2] {
     [Column::left("variant"), Column::right("runs")]
 }
 
-/// Rows with names and with the value of each measure, below the title of their part if it has one.
+/// Returns a table with the value of each measure per row. Each part has an optional title.
 fn table(
     caption: impl Into<String>,
     first: impl IntoIterator<Item = Column>,
     parts: &[(Option<String>, Vec<Row>)],
 ) -> Table {
     let rows = parts.iter().flat_map(|(_, rows)| rows);
-    let known = MEASURES.iter().enumerate();
-    let known = known.filter(|(place, _)| rows.clone().any(|(_, row)| row[*place].is_some()));
-    let known: Vec<_> = known.collect();
-    let columns = known.iter().map(|(_, measure)| match measure.unit {
+    let present = MEASURES.iter().enumerate();
+    let present = present.filter(|(index, _)| rows.clone().any(|(_, row)| row[*index].is_some()));
+    let present: Vec<_> = present.collect();
+    let columns = present.iter().map(|(_, measure)| match measure.unit {
         Unit::Milliseconds => Column::right(measure.label).unit(measure.unit.symbol()),
         _ => Column::right(measure.label),
     });
@@ -106,16 +106,17 @@ fn table(
             table.section(&**title);
         }
         for (names, values) in rows {
-            let values = known
+            let values = present
                 .iter()
-                .map(|(place, measure)| shown(values[*place], measure.unit));
+                .map(|(index, measure)| format_value(values[*index], measure.unit));
             table.row(names.iter().cloned().chain(values));
         }
     }
     table
 }
 
-/// A row for each measure, a column for each variant but the baseline; none without others.
+/// Returns a table with a row per measure and a column per variant, without the baseline; `None`
+/// without other variants.
 #[must_use]
 pub fn differences_table(section: &Section, baseline: &str) -> Option<Table> {
     let compared = section.variants.iter();
@@ -137,7 +138,8 @@ pub fn differences_table(section: &Section, baseline: &str) -> Option<Table> {
         if differences.clone().all(|it| it.is_none()) {
             continue;
         }
-        let cells = differences.map(|it| it.map_or_else(String::new, |it| told(it, measure.unit)));
+        let cells = differences
+            .map(|it| it.map_or_else(String::new, |it| format_difference(it, measure.unit)));
         let name = match measure.unit {
             Unit::Milliseconds => measure.heading(),
             _ => measure.label.to_owned(),
@@ -147,7 +149,7 @@ pub fn differences_table(section: &Section, baseline: &str) -> Option<Table> {
     Some(table)
 }
 
-/// What a section is about.
+/// Returns the title of a section.
 pub(super) fn title(section: &Section) -> String {
     match section.point.as_str() {
         "" => format!("group {}", section.group),
@@ -155,12 +157,12 @@ pub(super) fn title(section: &Section) -> String {
     }
 }
 
-/// A difference with its confidence interval, as in `+12.3 (+9.1 to +14.8)`.
-fn told(difference: &Difference, unit: Unit) -> String {
+/// Formats a difference with its confidence interval, as in `+12.3 (+9.1 to +14.8)`.
+fn format_difference(difference: &Difference, unit: Unit) -> String {
     let signed = |value: f64| {
         let text = match unit {
             Unit::Share => number::amount(value * 100.0),
-            unit => shown(value, unit),
+            unit => format_value(value, unit),
         };
         let is_zero = !text.contains(|digit| ('1'..='9').contains(&digit));
         if value > 0.0 && !is_zero {
@@ -177,7 +179,7 @@ fn told(difference: &Difference, unit: Unit) -> String {
     }
 }
 
-/// The comparison with its figures, for each section the delivery latency of all variants.
+/// Returns a page with tables, and for each section the figures of delivery latency.
 #[must_use]
 pub fn comparison_page(name: &str, comparison: &Comparison, pools: &[Pool]) -> Page {
     let mut parts: Vec<Part> = Vec::new();
@@ -187,7 +189,7 @@ pub fn comparison_page(name: &str, comparison: &Comparison, pools: &[Pool]) -> P
         parts.extend(differences_table(section, &comparison.baseline).map(Part::from));
     }
     Page {
-        title: format!("{name}: runs side by side"),
+        title: format!("{name}: comparison of runs"),
         lead: String::new(),
         parts,
         method: method(comparison, pools),
@@ -195,44 +197,43 @@ pub fn comparison_page(name: &str, comparison: &Comparison, pools: &[Pool]) -> P
     }
 }
 
-/// Body and tail.
+/// Draws the distribution of delivery latency and its tail.
 fn figures(section: &Section, pools: &[Pool]) -> Vec<Part> {
     let of = |variant: &str| {
-        let is_it = |pool: &&Pool| {
+        let matches = |pool: &&Pool| {
             let label = &pool.label;
             let here = label.variant == variant && label.point == section.point;
             here && pool.group == section.group
         };
-        let pool = pools.iter().find(is_it)?;
-        Some(Distribution::new(pool.delivery_ms())).filter(|it| !it.is_empty())
+        let pool = pools.iter().find(matches)?;
+        Some(SortedSamples::new(pool.delivery_ms())).filter(|it| !it.is_empty())
     };
     let variants = section.variants.iter();
-    let series: Vec<(&str, Distribution)> = variants
+    let series: Vec<(&str, SortedSamples)> = variants
         .filter_map(|it| Some((it.variant.as_str(), of(&it.variant)?)))
         .collect();
     if series.is_empty() {
         return Vec::new();
     }
-    let series: Vec<(&str, &Distribution)> = series.iter().map(|(name, it)| (*name, it)).collect();
+    let series: Vec<(&str, &SortedSamples)> = series.iter().map(|(name, it)| (*name, it)).collect();
     let axis = |max| Axis {
         max,
         ..Axis::linear("delivery latency", "ms")
     };
     let tails = series.iter().filter_map(|(_, it)| it.quantile(0.999));
     let body = Figure {
-        caption: "All runs of a variant together, up to the 99.9th percentile.".to_owned(),
+        caption: "All runs of a variant combined, up to the 99.9th percentile.".to_owned(),
         ..Figure::cdf(
             format!("{}: delivery latency", title(section)),
             axis(tails.max_by(f64::total_cmp)),
-            "share of messages that took no longer",
+            "share of messages up to this latency",
             &series,
         )
     };
     let tail = Figure {
-        caption: "All runs of a variant together: the lower and the further left, the better."
-            .to_owned(),
+        caption: "All runs of a variant combined. Lower and further left is better.".to_owned(),
         ..Figure::ccdf(
-            format!("{}: its tail", title(section)),
+            format!("{}: tail of delivery latency", title(section)),
             axis(None),
             "share of messages that took longer",
             &series,
@@ -243,25 +244,26 @@ fn figures(section: &Section, pools: &[Pool]) -> Vec<Part> {
 
 fn method(comparison: &Comparison, pools: &[Pool]) -> Vec<Fact> {
     let delivery = format!(
-        "{DELIVERY_LATENCY}; `pillion-lab analyse` measures another one, from the first time that TCP \
-         sent a byte range until it could be read"
+        "{DELIVERY_LATENCY}; `pillion-lab analyse` has another one, from the first transmission \
+         of a byte range until it could be read"
     );
     let intervals = format!(
-        "of {:.0} %, by bootstrap: {RESAMPLES} times runs (seeds) are drawn with replacement, and \
-         of each its streams; the same runs give the same intervals",
+        "{:.0} % confidence, from {RESAMPLES} draws of a bootstrap: runs (seeds) with \
+         replacement, and within each run its streams; wider with few runs; the same runs give \
+         the same intervals",
         comparison.confidence * 100.0
     );
     let mut facts = vec![
         Fact::new("delivery latency", delivery),
-        Fact::new("intervals of confidence", intervals),
-        Fact::new("compared with", &*comparison.baseline),
+        Fact::new("confidence intervals", intervals),
+        Fact::new("baseline", &*comparison.baseline),
     ];
     facts.extend(pools.iter().filter_map(|pool| {
-        let survivors = pool.totals().survivors()?;
-        Some(Fact::new(pool.name(), survivors))
+        let missing_note = pool.totals().missing_note()?;
+        Some(Fact::new(pool.name(), missing_note))
     }));
     let others = MEASURES.iter();
-    let others = others.filter(|measure| matches!(measure.of, Of::Totals(_)));
+    let others = others.filter(|measure| matches!(measure.of, MeasureSource::Totals(_)));
     facts.extend(others.map(|measure| Fact::new(measure.label, measure.meaning)));
     facts
 }

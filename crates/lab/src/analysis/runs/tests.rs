@@ -1,31 +1,35 @@
+use rand::SeedableRng;
+use rand_distr::{Distribution as _, Normal};
+use rand_pcg::Pcg64Mcg;
+
 use super::*;
 
-/// A group of two streams or more, each with 50 messages that take `base` ms and some more: up to
-/// 10 ms for each message, and for each stream something of its own.
+/// A group whose streams have 50 messages each. Latency is `base` ms, plus up to 5 ms per stream,
+/// plus up to 10 ms per message.
 fn group(name: &str, base: f64, streams: usize, seed: u64) -> Group {
     let mut state = seed;
-    let mut random = move || {
+    let mut rng = move || {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
         (state >> 33) as f64 / f64::from(1_u32 << 31)
     };
     let streams = (0..streams).map(|_| {
-        let own = random() * 5.0;
+        let own = rng() * 5.0;
         Stream {
             totals: Totals {
                 received_bytes: 5000,
                 sent_bytes: 5000,
                 ..Totals::default()
             },
-            delivery_ms: (0..50).map(|_| base + own + random() * 10.0).collect(),
+            delivery_ms: (0..50).map(|_| base + own + rng() * 10.0).collect(),
         }
     });
     Group {
         name: name.to_owned(),
         delivery_ms: [None; 6],
         streams: streams.collect(),
-        whole: Totals {
+        run_totals: Totals {
             runs: 1,
             seconds: 10.0,
             ..Totals::default()
@@ -33,9 +37,14 @@ fn group(name: &str, base: f64, streams: usize, seed: u64) -> Group {
     }
 }
 
-fn of(runs: &[(&str, f64, u64)]) -> Vec<Pool> {
+fn pools_of(runs: &[(&str, f64, u64)]) -> Vec<Pool> {
     let runs = runs.iter();
-    pools(runs.map(|(name, base, seed)| (Label::of(name), vec![group("thin", *base, 8, *seed)])))
+    pools(runs.map(|(name, base, seed)| {
+        (
+            Label::from_run_name(name),
+            vec![group("thin", *base, 8, *seed)],
+        )
+    }))
 }
 
 fn p50(comparison: &Comparison) -> Difference {
@@ -43,14 +52,14 @@ fn p50(comparison: &Comparison) -> Difference {
 }
 
 #[test]
-fn runs_that_differ_in_their_seed_are_one_pool() {
-    let all = of(&[
+fn runs_differing_only_in_seed_are_pooled() {
+    let all = pools_of(&[
         ("plain,loss=1,seed=1", 75.0, 1),
         ("plain,loss=1,seed=2", 75.0, 2),
         ("plain,loss=2,seed=1", 75.0, 3),
         ("one-cwr,loss=1,seed=1", 75.0, 4),
     ]);
-    let told: Vec<_> = all
+    let reported: Vec<_> = all
         .iter()
         .map(|it| (&*it.label.variant, &*it.label.point, it.runs()))
         .collect();
@@ -59,13 +68,13 @@ fn runs_that_differ_in_their_seed_are_one_pool() {
         ("plain", "loss=2", 1),
         ("one-cwr", "loss=1", 1),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert!(all[0].delivery_ms().is_sorted() && all[0].delivery_ms().count() == 800);
 }
 
 #[test]
-fn a_difference_is_found_with_an_interval_around_it_and_the_same_each_time() {
-    let all = of(&[
+fn difference_lies_in_a_reproducible_interval() {
+    let all = pools_of(&[
         ("early,seed=1", 75.0, 1),
         ("early,seed=2", 75.0, 2),
         ("plain,seed=1", 95.0, 3),
@@ -91,8 +100,8 @@ fn a_difference_is_found_with_an_interval_around_it_and_the_same_each_time() {
 }
 
 #[test]
-fn a_run_that_repeats_another_one_counts_once() {
-    let all = of(&[
+fn repeated_run_counts_once() {
+    let all = pools_of(&[
         ("plain,seed=1", 75.0, 1),
         ("plain,seed=2", 75.0, 1),
         ("plain,seed=3", 75.0, 2),
@@ -101,8 +110,8 @@ fn a_run_that_repeats_another_one_counts_once() {
 }
 
 #[test]
-fn points_of_a_grid_stand_in_the_order_of_their_numbers() {
-    let all = of(&[
+fn grid_points_are_sorted_numerically() {
+    let all = pools_of(&[
         ("a,loss=10", 75.0, 1),
         ("a,loss=2", 75.0, 2),
         ("a,loss=0.5", 75.0, 3),
@@ -125,8 +134,8 @@ fn points_of_a_grid_stand_in_the_order_of_their_numbers() {
 }
 
 #[test]
-fn the_values_of_all_points_stand_in_one_table_below_their_names() {
-    let all = of(&[
+fn all_values_table_has_a_section_per_point() {
+    let all = pools_of(&[
         ("plain,loss=2,seed=1", 75.0, 1),
         ("plain,loss=10,seed=1", 95.0, 2),
     ]);
@@ -144,10 +153,10 @@ fn the_values_of_all_points_stand_in_one_table_below_their_names() {
 }
 
 #[test]
-fn measures_that_are_not_asked_for_are_left_out() {
-    let all = of(&[("plain,seed=1", 75.0, 1), ("late,seed=1", 85.0, 2)]);
+fn unrequested_measures_are_omitted() {
+    let all = pools_of(&[("plain,seed=1", 75.0, 1), ("late,seed=1", 85.0, 2)]);
     let mut comparison = compare(&all, None).unwrap();
-    comparison.keep(&[measure("delivery_p90_ms").unwrap()]);
+    comparison.retain_measures(&[measure("delivery_p90_ms").unwrap()]);
     let late = &comparison.sections[0].variants[1];
     assert!(late.values.keys().eq(&["delivery_p90_ms"]));
     assert!(late.differences.keys().eq(&["delivery_p90_ms"]));
@@ -155,18 +164,18 @@ fn measures_that_are_not_asked_for_are_left_out() {
     assert!(
         error
             .to_string()
-            .starts_with("no measure is called `p90`; there are delivery_p50_ms,")
+            .starts_with("unknown measure `p90`: expected one of delivery_p50_ms,")
     );
 }
 
 #[test]
-fn where_nothing_differs_most_intervals_hold_nothing() {
-    let held = (0..30).filter(|round| {
+fn intervals_of_equal_variants_usually_contain_zero() {
+    let covered = (0..30).filter(|round| {
         let names: Vec<String> = (0..3).map(|seed| format!("seed={seed}")).collect();
         let mut runs: Vec<(String, u64)> = Vec::new();
-        for (place, variant) in ["a", "b"].into_iter().enumerate() {
+        for (index, variant) in ["a", "b"].into_iter().enumerate() {
             for (number, name) in names.iter().enumerate() {
-                let seed = round * 100 + (place * 10 + number) as u64 + 1;
+                let seed = round * 100 + (index * 10 + number) as u64 + 1;
                 runs.push((format!("{variant},{name}"), seed.wrapping_mul(0x9e37_79b9)));
             }
         }
@@ -174,16 +183,42 @@ fn where_nothing_differs_most_intervals_hold_nothing() {
             .iter()
             .map(|(name, seed)| (&**name, 75.0, *seed))
             .collect();
-        let difference = p50(&compare(&of(&runs), None).unwrap());
+        let difference = p50(&compare(&pools_of(&runs), None).unwrap());
         difference.low.unwrap() <= 0.0 && 0.0 <= difference.high.unwrap()
     });
-    let held = held.count();
-    assert!((25..=30).contains(&held), "{held} of 30");
+    let covered = covered.count();
+    assert!((25..=30).contains(&covered), "{covered} of 30");
 }
 
 #[test]
-fn without_variants_the_points_of_a_grid_are_compared() {
-    let all = of(&[("loss=1,seed=1", 75.0, 1), ("loss=2,seed=1", 80.0, 2)]);
+fn intervals_of_few_runs_have_their_confidence() {
+    let rng = &mut Pcg64Mcg::seed_from_u64(1);
+    let goodput = Normal::new(10_000.0, 1_000.0).unwrap();
+    let mut run = |seed: u32, variant: &str| {
+        let mut group = group("thin", 75.0, 1, 1);
+        group.streams[0].delivery_ms.clear();
+        group.streams[0].totals.received_bytes = goodput.sample(rng) as u64;
+        (
+            Label::from_run_name(&format!("{variant},seed={seed}")),
+            vec![group],
+        )
+    };
+    let covered = (0..200).filter(|_| {
+        let runs: Vec<_> = (0..5)
+            .flat_map(|seed| [run(seed, "a"), run(seed, "b")])
+            .collect();
+        let comparison = compare(&pools(runs), None).unwrap();
+        let difference = comparison.sections[0].variants[1].differences["goodput_bit_per_s"];
+        difference.low.unwrap() <= 0.0 && 0.0 <= difference.high.unwrap()
+    });
+    // 190 are expected; tails of 2.5 % of the resamples give some 176.
+    let covered = covered.count();
+    assert!(covered >= 186, "{covered} of 200");
+}
+
+#[test]
+fn grid_points_are_compared_without_variants() {
+    let all = pools_of(&[("loss=1,seed=1", 75.0, 1), ("loss=2,seed=1", 80.0, 2)]);
     let comparison = compare(&all, Some("loss=2")).unwrap();
     assert_eq!(comparison.sections.len(), 1);
     let variants = comparison.sections[0].variants.iter();
@@ -192,19 +227,19 @@ fn without_variants_the_points_of_a_grid_are_compared() {
 }
 
 #[test]
-fn a_baseline_that_is_not_there_is_named_with_those_that_are() {
-    let all = of(&[("a,seed=1", 75.0, 1), ("b,seed=1", 75.0, 2)]);
+fn unknown_baseline_error_lists_variants() {
+    let all = pools_of(&[("a,seed=1", 75.0, 1), ("b,seed=1", 75.0, 2)]);
     let error = compare(&all, Some("c")).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no variant is called `c`; there are a, b"
+        "unknown variant `c`: expected one of a, b"
     );
-    assert_eq!(compare(&[], None).unwrap_err(), CompareError::Nothing);
+    assert_eq!(compare(&[], None).unwrap_err(), CompareError::NoRuns);
 }
 
 #[test]
-fn the_page_has_the_curves_of_all_variants() {
-    let all = of(&[("plain,seed=1", 75.0, 1), ("late,seed=1", 85.0, 2)]);
+fn page_has_curves_of_all_variants() {
+    let all = pools_of(&[("plain,seed=1", 75.0, 1), ("late,seed=1", 85.0, 2)]);
     let html = comparison_page("loss", &compare(&all, None).unwrap(), &all).to_html();
     for variant in ["plain", "late"] {
         assert!(html.contains(&format!("data-label=\"{variant}\"")));
@@ -223,20 +258,23 @@ fn totals(received_messages: u64, failed_streams: u64) -> Totals {
 }
 
 #[test]
-fn what_is_missing_is_told_and_nothing_where_all_arrived() {
-    assert_eq!(totals(6000, 0).survivors(), None);
-    let told = totals(2726, 24).survivors().unwrap().replace('\u{a0}', " ");
+fn missing_note_exists_only_if_messages_are_missing() {
+    assert_eq!(totals(6000, 0).missing_note(), None);
+    let reported = totals(2726, 24)
+        .missing_note()
+        .unwrap()
+        .replace('\u{a0}', " ");
     assert!(
-        told.starts_with("2 726 of 6 000 messages received, 24 of 30 streams failed;"),
-        "{told}"
+        reported.starts_with("2 726 of 6 000 messages received, 24 of 30 streams failed;"),
+        "{reported}"
     );
 }
 
 #[test]
-fn what_would_move_a_percentile_is_much() {
-    assert!(!totals(6000, 0).is_much_missing());
-    assert!(!totals(5994, 0).is_much_missing());
-    assert!(totals(5993, 0).is_much_missing());
-    assert!(totals(6000, 1).is_much_missing());
-    assert!(!Totals::default().is_much_missing());
+fn missing_limit_is_one_in_a_thousand() {
+    assert!(!totals(6000, 0).exceeds_missing_limit());
+    assert!(!totals(5994, 0).exceeds_missing_limit());
+    assert!(totals(5993, 0).exceeds_missing_limit());
+    assert!(totals(6000, 1).exceeds_missing_limit());
+    assert!(!Totals::default().exceeds_missing_limit());
 }

@@ -1,27 +1,27 @@
-//! What was measured, for people: text and tables that the report shows as well.
+//! Results of an analysis as text and tables, for the terminal and for the report.
 
 mod notes;
 mod tables;
 
 use pillion_stats::report::{Table, number};
-use pillion_trace::Outcome;
-use pillion_trace::measure::{Results, Together};
+use pillion_trace::ConnectionOutcome;
+use pillion_trace::measure::{GroupResults, Results};
 
 use crate::analysis::Trace;
 pub(crate) use tables::value;
 
-/// Results, and what it takes to tell of them.
+/// Results, and the parameters of their presentation.
 pub struct Summary<'a> {
-    /// What was measured.
+    /// The results of all connections and groups.
     pub results: &'a Results,
-    /// The percentiles that are shown, from 0 to 100.
+    /// The percentiles to show, from 0 to 100.
     pub percentiles: &'a [f64],
-    /// What was read; sender first.
+    /// The traces that were read; the sender's is first.
     pub traces: &'a [Trace],
 }
 
 impl Summary<'_> {
-    /// All of it.
+    /// Returns the heading, both tables and all notes as text.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = self.heading() + "\n\n";
@@ -34,7 +34,7 @@ impl Summary<'_> {
         text + "\n"
     }
 
-    /// The traces' names and what they hold, in a line.
+    /// Returns the traces' names, the number of connections and the duration, in one line.
     #[must_use]
     pub fn heading(&self) -> String {
         let names: Vec<&str> = self.traces.iter().map(Trace::file_name).collect();
@@ -46,7 +46,7 @@ impl Summary<'_> {
         format!("{}: {connections}, {seconds} s", names.join(" and "))
     }
 
-    /// How the clocks of two traces relate, in a sentence.
+    /// Describes the relation of the two clocks in a sentence; `None` with one trace.
     #[must_use]
     pub fn clocks(&self) -> Option<String> {
         let clock = self.results.clock.as_ref()?;
@@ -55,7 +55,7 @@ impl Summary<'_> {
         if clock.same {
             text += ", one clock for both traces";
         } else if let (Some(ahead), Some(drift)) = (clock.ahead_ms, clock.drift_ppm) {
-            // Rounded to nothing, a negative number keeps its sign unless 0 is added.
+            // Adding 0 removes the sign of a negative zero.
             let rounded = |value: f64, digits: f64| (value * digits).round() / digits + 0.0;
             let (ahead, drift) = (rounded(ahead, 1e3), rounded(drift, 10.0));
             let drifts = match clock.drift_uncertainty_ppm {
@@ -73,41 +73,42 @@ impl Summary<'_> {
         Some(text)
     }
 
-    /// Connections, volume, loss, fairness, one column for all and one for each group.
+    /// Returns the table of connections, volume, loss and fairness. It has a column for all
+    /// connections and one per group.
     #[must_use]
     pub fn counts(&self) -> Table {
         tables::counts_table(self)
     }
 
-    /// Distributions by percentiles.
+    /// Returns the table of distributions, by percentiles.
     #[must_use]
     pub fn times(&self) -> Table {
         tables::times_table(self)
     }
 
-    /// What one has to know of the traces to take the results right.
+    /// Returns notes about the limits of the results, each a sentence.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         notes::notes(self)
     }
 
-    /// All connections, then each group.
-    pub fn together(&self) -> impl Iterator<Item = (&str, &Together)> {
+    /// Returns the results of all connections, and then those of each group.
+    pub fn all_and_groups(&self) -> impl Iterator<Item = (&str, &GroupResults)> {
         let groups = self.results.groups.iter();
         let groups = groups.map(|group| (group.name.as_deref().unwrap_or_default(), group));
         std::iter::once(("all", &self.results.all)).chain(groups)
     }
 }
 
-/// What became of an attempt to connect, in words.
+/// Returns the label of a handshake's result.
 #[must_use]
-pub fn outcome(outcome: Outcome) -> &'static str {
+pub fn outcome(outcome: ConnectionOutcome) -> &'static str {
     match outcome {
-        Outcome::NotSeen => "not seen",
-        Outcome::Unanswered => "unanswered",
-        Outcome::Refused => "refused",
-        Outcome::Completed => "completed",
-        Outcome::Reset => "reset",
+        ConnectionOutcome::NotSeen => "not seen",
+        ConnectionOutcome::Unanswered => "unanswered",
+        ConnectionOutcome::Refused => "refused",
+        ConnectionOutcome::Completed => "completed",
+        ConnectionOutcome::Reset => "reset",
     }
 }
 
@@ -115,14 +116,14 @@ pub fn outcome(outcome: Outcome) -> &'static str {
 mod tests {
     use std::net::SocketAddr;
 
-    use pillion_trace::measure::{Meter, Options, Results};
+    use pillion_trace::measure::{Meter, MeterOptions, Results};
     use pillion_trace::{Flags, Packet, SackBlocks, pair};
 
     use super::*;
 
     const MS: i64 = 1_000_000;
 
-    /// Of a client, messages to these servers, each acknowledged 40 ms later.
+    /// Messages from a client to these servers, each acknowledged 40 ms later.
     fn messages(servers: &[&str]) -> Vec<Packet> {
         let mut packets = Vec::new();
         for (stream, server) in (0..).zip(servers) {
@@ -165,8 +166,9 @@ mod tests {
         packets
     }
 
-    /// The client's trace of these servers' connections and that of the others'.
-    fn of_both(here: &[&str], there: &[&str]) -> Results {
+    /// Analyses the client's trace of the connections `here` and the server's trace of those
+    /// `there`.
+    fn results_of_both(here: &[&str], there: &[&str]) -> Results {
         let [mut here, mut there] = [here, there].map(messages);
         for packet in &mut there {
             packet.at_ns += if packet.payload_len > 0 { 20 } else { -20 } * MS;
@@ -177,45 +179,54 @@ mod tests {
                 packet.number = number;
             }
         }
-        let meter = Meter::new(Options::default());
-        let options = pair::Options::default();
+        let meter = Meter::new(MeterOptions::default());
+        let options = pair::PairOptions::default();
         let (meter, finding) = pair::analyse(here.into_iter(), there.into_iter(), &options, meter);
         meter.finish_pair(&finding.clock)
     }
 
     #[test]
-    fn a_note_says_how_many_connections_one_trace_shows_alone() {
+    fn note_counts_connections_in_only_one_trace() {
         let (shown, others) = (["198.51.100.1:80"], ["203.0.113.1:80", "203.0.113.2:80"]);
         let all = [shown[0], others[0], others[1]];
         for (here, there, expected) in [
             (
                 &all[..],
                 &shown[..],
-                Some("2 connections are in the sender's trace alone"),
+                Some("2 connections are only in the sender's trace"),
             ),
             (
                 &all,
                 &all[..2],
-                Some("1 connection is in the sender's trace alone"),
+                Some("1 connection is only in the sender's trace"),
             ),
             (
                 &all[..2],
                 &all,
-                Some("1 connection is in the receiver's trace alone"),
+                Some("1 connection is only in the receiver's trace"),
             ),
             (&all, &all, None),
         ] {
-            let results = of_both(here, there);
+            let results = results_of_both(here, there);
             let summary = Summary {
                 results: &results,
                 percentiles: &[50.0],
                 traces: &[],
             };
             let notes = summary.notes();
-            let alone: Vec<_> = notes.iter().filter(|note| note.contains("alone")).collect();
-            assert_eq!(alone.len(), usize::from(expected.is_some()), "{notes:?}");
+            let single_trace_notes: Vec<_> = notes
+                .iter()
+                .filter(|note| note.contains(" only in "))
+                .collect();
+            assert_eq!(
+                single_trace_notes.len(),
+                usize::from(expected.is_some()),
+                "{notes:?}"
+            );
             assert!(
-                alone.iter().all(|note| note.contains(expected.unwrap())),
+                single_trace_notes
+                    .iter()
+                    .all(|note| note.contains(expected.unwrap())),
                 "{notes:?}"
             );
         }

@@ -1,36 +1,36 @@
-//! What one has to know of the traces to take the results right.
+//! Notes about the limits of the results.
 
 use pillion_stats::report::number;
-use pillion_trace::Counts;
-use pillion_trace::measure::catalogue::{Distributed, distributions};
-use pillion_trace::measure::{Clocks, Loss, Measures, Results, Untold};
+use pillion_trace::DirectionCounts;
+use pillion_trace::measure::catalogue::{DistributionMeasure, distributions};
+use pillion_trace::measure::{ClockSummary, Loss, Measures, Results, UnknownDelays};
 
 use super::Summary;
-use super::tables::are_unclear;
+use super::tables::has_unclear_losses;
 
 pub(super) fn notes(summary: &Summary) -> Vec<String> {
     let results = summary.results;
     let mut notes: Vec<String> = summary.clocks().into_iter().collect();
     if results.connections.is_empty() {
-        notes.push("there is no TCP connection in the trace, or none of those chosen".to_owned());
+        notes.push("the trace does not contain any matching TCP connection".to_owned());
     }
-    let unrelated = |clock: &Clocks| clock.hull_there.is_none();
+    let unrelated = |clock: &ClockSummary| clock.hull_there.is_none();
     if results.clock.as_ref().is_some_and(unrelated) {
         notes.push(
-            "no packet of the sender's trace was found in the receiver's: check that both are of \
+            "no packet of the sender's trace was found in the receiver's: check that both show \
              the same connections and times"
                 .to_owned(),
         );
     }
-    if seems_taken_at_receiver(results) {
+    if looks_taken_at_receiver(results) {
         notes.push(
-            "the trace seems to have been taken at the receiver of the data, for ACKs follow far \
-             sooner than handshakes take: latency and RTT are those seen from there. Give the \
+            "the trace was probably taken at the receiver of the data, because ACKs follow much \
+             sooner than handshakes take: latency and RTT are as seen from there. Give the \
              sender's trace first, and this one with --receiver"
                 .to_owned(),
         );
     }
-    let both = |of: fn(&Counts) -> u64| {
+    let both = |of: fn(&DirectionCounts) -> u64| {
         let measures = [&results.all.main, &results.all.back];
         measures
             .map(|measures| of(&measures.sent.counts))
@@ -40,167 +40,167 @@ pub(super) fn notes(summary: &Summary) -> Vec<String> {
     let offloaded = both(|counts| counts.offloaded_packets);
     if offloaded > 0 {
         notes.push(format!(
-            "{} packets are larger than a segment can be: they were captured before they were cut, \
-             or after they were joined. For exact numbers of packets and losses capture with \
-             `ethtool -K DEVICE tso off gso off gro off`",
+            "{} packets are larger than a segment: they were captured before segmentation, or \
+             after receive offload joined them. For exact counts of packets and losses, capture \
+             with `ethtool -K DEVICE tso off gso off gro off`",
             number::count(offloaded)
         ));
     }
     let missing = both(|counts| counts.missing_bytes);
     if missing > 0 {
         notes.push(format!(
-            "{} were acknowledged that the trace does not show as sent: the capture missed \
-             packets, or began while they were on their way",
+            "{} were acknowledged, but the trace does not show their transmission: the capture \
+             missed packets, or started while they were in transit",
             number::bytes(missing as f64)
         ));
     }
-    notes.extend(notes_on_worth(results));
+    notes.extend(limitation_notes(results));
     notes
 }
 
-/// At the sender, an ACK takes as long as a handshake does.
-fn seems_taken_at_receiver(results: &Results) -> bool {
-    let at_once = results.connections.iter().filter(|single| single.syns == 1);
-    let handshakes = at_once.filter_map(|single| single.handshake_ms);
+/// Whether ACKs follow much sooner than handshakes take. At the sender, both take a round trip.
+fn looks_taken_at_receiver(results: &Results) -> bool {
+    let first_syns = results.connections.iter().filter(|single| single.syns == 1);
+    let handshakes = first_syns.filter_map(|single| single.handshake_ms);
     let shortest_ms = handshakes.fold(f64::INFINITY, f64::min);
     let rtt_ns = results.all.main.latency.rtt.quantile(0.5);
-    let far_sooner = |ns: u64| (ns as f64 / 1e6) < shortest_ms / 10.0;
-    results.clock.is_none() && shortest_ms.is_finite() && rtt_ns.is_some_and(far_sooner)
+    let is_far_shorter = |ns: u64| (ns as f64 / 1e6) < shortest_ms / 10.0;
+    results.clock.is_none() && shortest_ms.is_finite() && rtt_ns.is_some_and(is_far_shorter)
 }
 
-// What numbers are worth: what is in none of them, and what they rest on.
+// Limitations: values that are excluded, and the precision of the others.
 
-fn notes_on_worth(results: &Results) -> Vec<String> {
+fn limitation_notes(results: &Results) -> Vec<String> {
     let main = &results.all.main;
-    let untold = &main.delay.untold;
-    let clock = clock(results, untold);
+    let unknown_delays = &main.delay.unknown_delays;
+    let clock = clock(results, unknown_delays);
     let notes = [
-        shown_by_one(results),
+        single_trace_note(results),
         clock,
-        negative(untold),
-        unseen(main),
+        negative_delay_note(unknown_delays),
+        unseen_note(main),
         survivors(main),
-        merged(main.loss.as_deref()),
-        sample(main),
+        merged_note(main.loss.as_deref()),
+        sampling_note(main),
     ];
     notes.into_iter().flatten().collect()
 }
 
-fn shown_by_one(results: &Results) -> Option<String> {
+fn single_trace_note(results: &Results) -> Option<String> {
     let handshakes = results.all.handshakes;
     let (at_sender, at_receiver) = (handshakes.only_at_sender, handshakes.only_at_receiver);
     let connections = |number: u64| match number {
         1 => "1 connection is".to_owned(),
         _ => format!("{} connections are", number::count(number)),
     };
-    let told = match (at_sender, at_receiver) {
+    let text = match (at_sender, at_receiver) {
         (0, 0) => return None,
-        (_, 0) => format!("{} in the sender's trace alone", connections(at_sender)),
-        (0, _) => format!("{} in the receiver's trace alone", connections(at_receiver)),
+        (_, 0) => format!("{} only in the sender's trace", connections(at_sender)),
+        (0, _) => format!("{} only in the receiver's trace", connections(at_receiver)),
         _ => format!(
-            "{} in the sender's trace alone, and {} in the receiver's",
+            "{} only in the sender's trace, and {} only in the receiver's",
             connections(at_sender),
             number::count(at_receiver)
         ),
     };
     Some(format!(
-        "{told}: measured as of one trace, and of what was lost and how long the way took nothing \
-         is known"
+        "{text}: measured with one trace, so their losses and delays are unknown"
     ))
 }
 
-fn clock(results: &Results, untold: &Untold) -> Option<String> {
-    if untold.packets_without_clock > 0 {
+fn clock(results: &Results, unknown_delays: &UnknownDelays) -> Option<String> {
+    if unknown_delays.packets_without_clock > 0 {
         return Some(format!(
-            "delays and delivery latency of {} packets are not told: nothing tells how the clocks \
-             relate, or they contradict each other because one of them was set meanwhile. If both \
-             traces were taken by one clock, say so with --same-clock",
-            number::count(untold.packets_without_clock)
+            "delays and delivery latency of {} packets are unknown: the clocks cannot be \
+             compared, because the traces have too little in common or a clock was set meanwhile. \
+             If one clock took both traces, use --same-clock",
+            number::count(unknown_delays.packets_without_clock)
         ));
     }
     let clock = results.clock.filter(|clock| !clock.same)?;
-    let told = clock.drift_uncertainty_ppm.is_some() || clock.hull_there.is_none();
-    (!told).then(|| {
-        "whether the clocks drift apart cannot be told, and it is taken that they do not: the \
-         traces have too little in common, or a drift above 1000 ppm"
+    let is_drift_known = clock.drift_uncertainty_ppm.is_some() || clock.hull_there.is_none();
+    (!is_drift_known).then(|| {
+        "the drift of the clocks is unknown and assumed to be 0: the traces have too little in \
+         common, or the drift is above 1000 ppm"
             .to_owned()
     })
 }
 
-fn negative(untold: &Untold) -> Option<String> {
-    if untold.negative_delays == 0 && untold.negative_latencies > 0 {
+fn negative_delay_note(unknown_delays: &UnknownDelays) -> Option<String> {
+    if unknown_delays.negative_delays == 0 && unknown_delays.negative_latencies > 0 {
         return Some(format!(
-            "{} byte ranges arrived before the sender's trace shows them: it misses when they were \
-             first sent. They are in no latency",
-            number::count(untold.negative_latencies)
+            "{} byte ranges arrived before the sender's trace shows them: it lacks their first \
+             transmission. They are excluded from latencies",
+            number::count(unknown_delays.negative_latencies)
         ));
     }
-    (untold.negative_delays > 0).then(|| {
+    (unknown_delays.negative_delays > 0).then(|| {
         format!(
-            "{} packets arrived before they were sent: the traces were not taken by one clock, or \
-             it was set meanwhile. They are in no delay, nor {} byte ranges in any latency",
-            number::count(untold.negative_delays),
-            number::count(untold.negative_latencies)
+            "{} packets arrived before they were sent: the traces do not have one clock, or it \
+             was set meanwhile. They are excluded from delays, and {} byte ranges from latencies",
+            number::count(unknown_delays.negative_delays),
+            number::count(unknown_delays.negative_latencies)
         )
     })
 }
 
-fn unseen(main: &Measures) -> Option<String> {
-    let unseen = main.loss.as_ref()?.passage.unseen_bytes;
-    (unseen > 0).then(|| {
+fn unseen_note(main: &Measures) -> Option<String> {
+    let bytes = main.loss.as_ref()?.delivery_stats.unseen_bytes;
+    (bytes > 0).then(|| {
         format!(
-            "{} arrived, as ACKs say, and the receiver's trace does not show when; {} more waited \
-             behind them for a time that is not known. Both are in no latency",
-            number::bytes(unseen as f64),
-            number::bytes(main.delay.untold.bytes_read_unseen as f64)
+            "{} arrived according to ACKs, but the receiver's trace does not show when; {} more \
+             waited for them for an unknown time. Both are excluded from latencies",
+            number::bytes(bytes as f64),
+            number::bytes(main.delay.unknown_delays.bytes_read_unseen as f64)
         )
     })
 }
 
 fn survivors(main: &Measures) -> Option<String> {
-    let untold = &main.delay.untold;
-    let (bytes, what) = match (
+    let unknown_delays = &main.delay.unknown_delays;
+    let (bytes, state) = match (
         &main.loss,
-        untold.bytes_never_read,
-        untold.bytes_never_acked,
+        unknown_delays.bytes_never_read,
+        unknown_delays.bytes_never_acked,
     ) {
-        (Some(_), 1.., _) => (untold.bytes_never_read, "readable"),
-        (None, _, 1..) => (untold.bytes_never_acked, "acknowledged"),
+        (Some(_), 1.., _) => (unknown_delays.bytes_never_read, "readable"),
+        (None, _, 1..) => (unknown_delays.bytes_never_acked, "acknowledged"),
         _ => return None,
     };
     Some(format!(
-        "{} had not become {what} when the trace ended: latencies are of what had",
+        "{} were not {state} when the trace ended, and are excluded from latencies",
         number::bytes(bytes as f64)
     ))
 }
 
-fn merged(loss: Option<&Loss>) -> Option<String> {
+fn merged_note(loss: Option<&Loss>) -> Option<String> {
     let loss = loss?;
-    if loss.unattributed_ranges == 0 && !are_unclear(loss) {
+    if loss.unattributed_ranges == 0 && !has_unclear_losses(loss) {
         return None;
     }
     Some(format!(
-        "packets were joined or cut between the traces: of {} packets with payload it is not known \
-         whether they arrived, and of {} byte ranges which copy did",
+        "packets were joined or split between the traces: the arrival of {} packets with payload \
+         is unknown, and the delivering copy of {} byte ranges",
         number::count(loss.unknown_data_packets),
         number::count(loss.unattributed_ranges)
     ))
 }
 
-fn sample(main: &Measures) -> Option<String> {
-    let rests_on = |measure: &Distributed| (measure.of)(main).sample();
+fn sampling_note(main: &Measures) -> Option<String> {
+    let sample_size = |measure: &DistributionMeasure| (measure.of)(main).sample();
     let measures: Vec<_> = distributions()
-        .filter(|measure| rests_on(measure).is_some())
+        .filter(|measure| sample_size(measure).is_some())
         .collect();
-    let least = measures.iter().filter_map(rests_on).min()?;
-    // Two standard deviations of a share among so many.
-    let error = |share: f64| 200.0 * (share * (1.0 - share) / least as f64).sqrt();
+    let smallest = measures.iter().filter_map(sample_size).min()?;
+    // Two standard deviations of a share in a sample of this size.
+    let error = |share: f64| 200.0 * (share * (1.0 - share) / smallest as f64).sqrt();
     let labels: Vec<_> = measures.iter().map(|measure| measure.label).collect();
     Some(format!(
-        "percentiles of {} rest on a random sample of {} values or more: p50 is right to {:.2} \
-         percentage points, p99 to {:.2}, p99.9 to {:.2}. Number, least, most and mean are of all",
+        "percentiles of {} come from a random sample of at least {} values: p50 is exact to {:.2} \
+         percentage points, p99 to {:.2}, p99.9 to {:.2}. Number, minimum, maximum and mean are \
+         exact",
         labels.join(", "),
-        number::count(least),
+        number::count(smallest),
         error(0.5),
         error(0.99),
         error(0.999)

@@ -1,19 +1,19 @@
-//! What was measured as two tables: counts, and distributions by percentiles.
+//! Results as two tables: counts, and distributions by percentiles.
 
 use pillion_stats::measure::Unit;
 use pillion_stats::report::{Column, Table, number};
-use pillion_trace::measure::catalogue::{self, Distributed, in_unit};
-use pillion_trace::measure::{Loss, Measures, Together};
+use pillion_trace::measure::catalogue::{self, DistributionMeasure, in_unit};
+use pillion_trace::measure::{GroupResults, Loss, Measures};
 
 use super::Summary;
 
 pub(super) fn counts_table(summary: &Summary) -> Table {
-    let together: Vec<_> = summary.together().collect();
-    let columns = together.iter().map(|(name, _)| Column::right(*name));
+    let results: Vec<_> = summary.all_and_groups().collect();
+    let columns = results.iter().map(|(name, _)| Column::right(*name));
     let columns = std::iter::once(Column::left("")).chain(columns);
     let mut rows = Rows {
-        table: Table::new("What was sent, and what became of it", columns),
-        together: together.into_iter().map(|(_, together)| together).collect(),
+        table: Table::new("Sent packets and their disposition", columns),
+        results: results.into_iter().map(|(_, results)| results).collect(),
     };
     rows.connections();
     rows.sent(summary.results.duration_s);
@@ -24,23 +24,23 @@ pub(super) fn counts_table(summary: &Summary) -> Table {
 
 struct Rows<'a> {
     table: Table,
-    together: Vec<&'a Together>,
+    results: Vec<&'a GroupResults>,
 }
 
 impl Rows<'_> {
-    fn row(&mut self, name: &str, cell: impl Fn(&Together) -> String) {
-        let cells = self.together.iter().map(|together| cell(together));
+    fn row(&mut self, name: &str, cell: impl Fn(&GroupResults) -> String) {
+        let cells = self.results.iter().map(|results| cell(results));
         let cells: Vec<String> = std::iter::once(name.to_owned()).chain(cells).collect();
         self.table.row(cells);
     }
 
-    fn count(&mut self, name: &str, of: impl Fn(&Together) -> u64) {
-        self.row(name, |together| number::count(of(together)));
+    fn count(&mut self, name: &str, of: impl Fn(&GroupResults) -> u64) {
+        self.row(name, |results| number::count(of(results)));
     }
 
-    /// Left out where it is 0 throughout.
-    fn count_if_any(&mut self, name: &str, of: impl Fn(&Together) -> u64) {
-        if self.together.iter().any(|together| of(together) > 0) {
+    /// Adds a row, unless it is 0 in every column.
+    fn count_if_any(&mut self, name: &str, of: impl Fn(&GroupResults) -> u64) {
+        if self.results.iter().any(|results| of(results) > 0) {
             self.count(name, of);
         }
     }
@@ -88,27 +88,33 @@ impl Rows<'_> {
     }
 
     fn lost(&mut self) {
-        if self.together.iter().all(|all| all.main.loss.is_none()) {
-            self.table
-                .section("lost, as retransmissions let one estimate it");
+        if self.results.iter().all(|all| all.main.loss.is_none()) {
+            self.table.section("lost, estimated by retransmissions");
             self.row("packets with payload", |all| {
                 number::percent(all.main.sent.estimated_loss_share)
             });
             return;
         }
         self.table.section("lost on the way");
-        let of = |together: &Together, tell: fn(&Loss) -> String| {
-            together.main.loss.as_deref().map_or_else(String::new, tell)
+        let of = |results: &GroupResults, format: fn(&Loss) -> String| {
+            results
+                .main
+                .loss
+                .as_deref()
+                .map_or_else(String::new, format)
         };
-        let mut row = |name: &str, tell: fn(&Loss) -> String| {
-            self.row(name, |together| of(together, tell));
+        let mut row = |name: &str, format: fn(&Loss) -> String| {
+            self.row(name, |results| of(results, format));
         };
         let lost = "packets with payload";
         row(lost, |loss| {
-            if are_unclear(loss) {
+            if has_unclear_losses(loss) {
                 return String::new();
             }
-            with_share(loss.passage.lost_data_packets, loss.lost_data_packets_share)
+            with_share(
+                loss.delivery_stats.lost_data_packets,
+                loss.lost_data_packets_share,
+            )
         });
         row("byte ranges, their first copy", |loss| {
             with_share(loss.lost_ranges, loss.lost_ranges_share)
@@ -120,19 +126,19 @@ impl Rows<'_> {
             number::count(loss.ranges_repaired_by_retransmission)
         });
         row("bundles that repaired, of those arrived", |loss| {
-            with_share(loss.passage.bundle_hits, loss.bundle_hit_share)
+            with_share(loss.delivery_stats.bundle_hits, loss.bundle_hit_share)
         });
         row("longest run of losses, packets", |loss| {
-            if are_unclear(loss) {
+            if has_unclear_losses(loss) {
                 return String::new();
             }
-            number::count(loss.passage.longest_loss_run.into())
+            number::count(loss.delivery_stats.longest_loss_run.into())
         });
     }
 
     fn fairness(&mut self) {
         if self
-            .together
+            .results
             .iter()
             .all(|all| all.handshakes.connections < 2)
         {
@@ -142,17 +148,17 @@ impl Rows<'_> {
             |index: Option<f64>| index.map_or_else(String::new, |index| format!("{index:.3}"));
         self.table.section("fairness, by throughput");
         self.row("Jain's index", |all| index(all.fairness.jain_index));
-        let relative = |all: &Together| all.fairness.jain_index_relative_to_optimum;
-        if self.together.iter().any(|all| relative(all).is_some()) {
-            self.row("relative to what each is due", |all| index(relative(all)));
+        let relative = |all: &GroupResults| all.fairness.jain_index_relative_to_optimum;
+        if self.results.iter().any(|all| relative(all).is_some()) {
+            self.row("relative to each one's optimum", |all| index(relative(all)));
         }
     }
 }
 
-/// Whether it is not known of too many packets what became of them to say how many were lost:
-/// they were joined or cut on the way.
-pub(super) fn are_unclear(loss: &Loss) -> bool {
-    loss.passage.unmatched_packets > 0 && loss.unknown_data_packets > loss.data_packets / 100
+/// Whether packets were joined or split in transit, and the disposition of more than 1 % is
+/// unknown. The number of losses is then unknown, too.
+pub(super) fn has_unclear_losses(loss: &Loss) -> bool {
+    loss.delivery_stats.unmatched_packets > 0 && loss.unknown_data_packets > loss.data_packets / 100
 }
 
 fn with_share(n: u64, share: Option<f64>) -> String {
@@ -162,8 +168,8 @@ fn with_share(n: u64, share: Option<f64>) -> String {
     }
 }
 
-/// The distributions that are shown.
-const SHOWN: [Distributed; 11] = [
+/// The distributions in the table, in this order.
+const SHOWN: [DistributionMeasure; 11] = [
     catalogue::ACK_LATENCY,
     catalogue::TRANSPORT_LATENCY,
     catalogue::APPLICATION_LATENCY,
@@ -188,13 +194,13 @@ pub(super) fn times_table(summary: &Summary) -> Table {
     .into_iter()
     .chain(percentiles)
     .chain([Column::right("max")]);
-    let mut table = Table::new("How long it took, and how much it was", columns);
+    let mut table = Table::new("Distributions", columns);
     let has_groups = !summary.results.groups.is_empty();
-    for (name, together) in summary.together() {
+    for (name, results) in summary.all_and_groups() {
         if has_groups {
             table.section(name);
         }
-        rows(&mut table, &together.main, summary.percentiles);
+        rows(&mut table, &results.main, summary.percentiles);
     }
     table
 }
@@ -205,7 +211,7 @@ fn rows(table: &mut Table, measures: &Measures, percentiles: &[f64]) {
         if distribution.is_empty() {
             continue;
         }
-        let show = |found: Option<u64>| value(found, measure.unit);
+        let show = |quantile: Option<u64>| value(quantile, measure.unit);
         let quantiles = percentiles.iter();
         let quantiles = quantiles.map(|percentile| show(distribution.quantile(percentile / 100.0)));
         let first = [
@@ -222,7 +228,7 @@ fn rows(table: &mut Table, measures: &Measures, percentiles: &[f64]) {
     }
 }
 
-/// A value of a distribution, for people.
+/// Formats a value of a distribution; empty for `None`.
 pub fn value(value: Option<u64>, unit: Unit) -> String {
     match (value, unit) {
         (Some(value), Unit::Bytes | Unit::Number) => number::count(value),

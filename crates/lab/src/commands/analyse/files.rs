@@ -1,4 +1,4 @@
-//! The files to analyse, and the part of their time.
+//! Traces to analyse, and the period of interest.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -7,97 +7,99 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::Result;
 use pillion_cli::exit;
-use pillion_cli::print::say_line;
 use pillion_cli::settings::BadInput;
-use pillion_lab::analysis::{Observed, OpenError, Traces, unread};
-use pillion_lab::store::{State, StoredRun};
+use pillion_lab::analysis::{Observation, OpenError, Traces, unread_packet_notes};
+use pillion_lab::store::{RunState, StoredRun};
 use pillion_trace::input::Progress;
 use pillion_trace::measure::Group;
-use pillion_trace::{Observer, Period, When};
+use pillion_trace::{Observer, Period, TimePoint};
 
 use crate::commands::progress;
 
-/// Where the traces are.
+/// Options for the traces.
 #[derive(clap::Args)]
-pub struct Files {
-    /// The trace, taken at the sender of the data; `-` for standard input; or a run's folder
+pub struct TraceArgs {
+    /// Trace taken at the sender of the data; `-` for standard input; or the folder of a run
     ///
-    /// Of a run of the lab both traces are read, by their one clock, and its groups are shown.
+    /// For a run of the lab, both traces are read, with one clock, and the run's groups are shown.
     #[arg(value_name = "SENDER|RUN")]
     sender: PathBuf,
 
-    /// The trace of the same connections at their receiver; its clock may be another
+    /// Trace of the same connections taken at their receiver; its clock may differ
     #[arg(long, value_name = "RECEIVER")]
     receiver: Option<PathBuf>,
 
-    /// An address that the network translates: as the receiver's trace shows it, and as the
-    /// sender's does; may be repeated. Most are found without
+    /// Address that the network translates: as in the receiver's trace, and as in the sender's; may
+    /// be repeated. Most are found automatically
     #[arg(long, value_name = "THERE=HERE", value_parser = parse_nat, requires = "receiver")]
     nat: Vec<(IpAddr, IpAddr)>,
 
-    /// Both traces were taken by one clock: take delays as they are
+    /// Both traces have the same clock: use delays as they are
     #[arg(long, requires = "receiver")]
     same_clock: bool,
 }
 
-/// Traces, and what is known of them beforehand.
-pub struct Opened {
+/// Opened traces.
+pub struct OpenedTraces {
     pub traces: Traces,
-    /// Of a run, its groups.
+    /// Groups of the run; empty for other traces.
     pub groups: Vec<Group>,
 }
 
-impl Files {
-    pub fn open(self, period: Period) -> Result<Opened> {
+impl TraceArgs {
+    pub fn open(self, period: Period) -> Result<OpenedTraces> {
         if self.sender.is_dir() {
             return self.open_run(period);
         }
         let receiver = self.receiver.as_deref();
         let traces = Traces::open(&self.sender, receiver, self.nat, period, self.same_clock);
-        let traces = traces.map_err(refused)?;
-        Ok(Opened {
+        let traces = traces.map_err(open_error)?;
+        Ok(OpenedTraces {
             traces,
             groups: Vec::new(),
         })
     }
 
-    /// A run's own traces: one clock, and groups whose ports are known.
-    fn open_run(self, period: Period) -> Result<Opened> {
+    /// Opens the traces of a run, which have one clock and known groups.
+    fn open_run(self, period: Period) -> Result<OpenedTraces> {
         let folder = self.sender.display();
         if self.receiver.is_some() {
-            let mistake =
-                format!("{folder} is a folder; of a run both traces are read, without --receiver");
-            return Err(BadInput(mistake).into());
+            let reason =
+                format!("{folder} is a folder: both traces of a run are read; remove --receiver");
+            return Err(BadInput(reason).into());
         }
         let Some(run) = StoredRun::read(&self.sender)? else {
-            let mistake =
-                format!("{folder} is a folder, and not that of a run; name a trace, or a run");
-            return Err(BadInput(mistake).into());
+            let reason = format!(
+                "{folder} is a folder, but not of a run; give a trace, or the folder of a run"
+            );
+            return Err(BadInput(reason).into());
         };
-        if run.state != State::Whole {
-            let mistake = format!("the run in {folder} is not whole; name one of its traces");
-            return Err(BadInput(mistake).into());
+        if run.state != RunState::Complete {
+            let reason = format!("the run in {folder} is incomplete; give one of its traces");
+            return Err(BadInput(reason).into());
         }
-        let Some(traced) = run.traced()? else {
-            let mistake = format!("the run in {folder} has no traces, for its file asks for none");
-            return Err(BadInput(mistake).into());
+        let Some(trace_pair) = run.trace_pair()? else {
+            let reason = format!(
+                "the run in {folder} was made without traces; set `traces` in its [measure]"
+            );
+            return Err(BadInput(reason).into());
         };
         let traces = Traces::open(
-            &traced.sender,
-            Some(&traced.receiver),
+            &trace_pair.sender,
+            Some(&trace_pair.receiver),
             Vec::new(),
             period,
             true,
         );
-        let groups = traced.groups.into_iter();
-        Ok(Opened {
-            traces: traces.map_err(refused)?,
+        let groups = trace_pair.groups.into_iter();
+        Ok(OpenedTraces {
+            traces: traces.map_err(open_error)?,
             groups: groups.map(|(name, to)| Group::to(name, to)).collect(),
         })
     }
 }
 
-fn refused(error: OpenError) -> anyhow::Error {
+fn open_error(error: OpenError) -> anyhow::Error {
     match error {
         OpenError::OneInput => BadInput(error.to_string()).into(),
         OpenError::Input(error) => error.into(),
@@ -105,9 +107,8 @@ fn refused(error: OpenError) -> anyhow::Error {
     }
 }
 
-/// Reads traces to their ends, shows how far that has come, and says on standard error where they
-/// are damaged, and which packets are in no number.
-pub fn observe<O: Observer>(traces: Traces, observer: O) -> Observed<O> {
+/// Reads the traces, with a progress bar. Logs damaged parts and packets that are not counted.
+pub fn observe<O: Observer>(traces: Traces, observer: O) -> Observation<O> {
     let followed = traces.progress();
     let total = followed.iter().map(Progress::total).sum();
     let read = move || followed.iter().map(Progress::read).sum();
@@ -116,17 +117,17 @@ pub fn observe<O: Observer>(traces: Traces, observer: O) -> Observed<O> {
     progress.finish();
     for trace in &observed.traces {
         for warning in trace.input.warnings() {
-            say_line!("pillion-lab: {}: {warning}", trace.name);
+            log::warn!("{}: {warning}", trace.name);
         }
-        for told in unread(trace.input.counts()) {
-            say_line!("pillion-lab: {}: {told}", trace.name);
+        for note in unread_packet_notes(trace.input.counts()) {
+            log::warn!("{}: {note}", trace.name);
         }
     }
     observed
 }
 
-/// Whether all was read.
-pub fn exit_code<O>(observed: &Observed<O>) -> ExitCode {
+/// Returns the exit status for complete or damaged traces.
+pub fn exit_code<O>(observed: &Observation<O>) -> ExitCode {
     if observed.is_damaged() {
         ExitCode::from(exit::INCOMPLETE)
     } else {
@@ -137,37 +138,43 @@ pub fn exit_code<O>(observed: &Observed<O>) -> ExitCode {
 fn parse_nat(text: &str) -> Result<(IpAddr, IpAddr), String> {
     let pair = text.split_once('=');
     let pair = pair.and_then(|(there, here)| Some((there.parse().ok()?, here.parse().ok()?)));
-    pair.ok_or_else(|| format!("`{text}` is not of the form 203.0.113.9=10.0.0.7"))
+    pair.ok_or_else(|| {
+        format!("invalid translation `{text}`: expected THERE=HERE, as in 203.0.113.9=10.0.0.7")
+    })
 }
 
-/// Which part of the traces is looked at.
+/// Options for the period of interest.
 #[derive(Debug, Clone, Copy, clap::Args)]
-#[command(next_help_heading = "Which part")]
-pub struct Part {
-    /// What was sent then or later: seconds since the trace's first TCP packet, or a date
+#[command(next_help_heading = "Period")]
+pub struct PeriodArgs {
+    /// Start of the period: seconds since the trace's first TCP packet, or a date
     ///
-    /// Dates are as in 2026-11-21T22:49:11.5Z, in UTC. Of two traces, both times are by the clock
-    /// of the sender's. All before is read as well, so that nothing is lost of what was in flight;
-    /// latencies are of what was first sent from then on. Connections keep their numbers.
+    /// Dates have the form 2026-11-21T22:49:11.5Z, in UTC. With two traces, the time is by the
+    /// sender's clock. Earlier packets are read as well, so data in flight is complete. Latencies
+    /// include only data whose first transmission is in the period. Connections retain their
+    /// numbers.
     #[arg(long, value_name = "TIME", value_parser = parse_when, allow_hyphen_values = true)]
-    from: Option<When>,
+    from: Option<TimePoint>,
 
-    /// What was captured before; as --from
+    /// End of the period, in the form of --from
     #[arg(long, value_name = "TIME", value_parser = parse_when, allow_hyphen_values = true)]
-    to: Option<When>,
+    to: Option<TimePoint>,
 }
 
-impl Part {
-    /// An error if the part ends before it begins, as far as that can be told without the traces.
+impl PeriodArgs {
+    /// Returns the period.
+    ///
+    /// # Errors
+    /// [`BadInput`] if the end is not after the start, as far as both are comparable.
     pub fn period(self) -> Result<Period, BadInput> {
         let is_empty = match (self.from, self.to) {
-            (Some(When::After(from)), Some(When::After(to)))
-            | (Some(When::At(from)), Some(When::At(to))) => to <= from,
+            (Some(TimePoint::After(from)), Some(TimePoint::After(to)))
+            | (Some(TimePoint::At(from)), Some(TimePoint::At(to))) => to <= from,
             _ => false,
         };
         if is_empty {
-            let why = "--to is not after --from, and nothing lies between them; give a later one";
-            return Err(BadInput(why.to_owned()));
+            let reason = "--to is not after --from: the period is empty; give a later --to";
+            return Err(BadInput(reason.to_owned()));
         }
         Ok(Period {
             from: self.from,
@@ -176,19 +183,19 @@ impl Part {
     }
 }
 
-fn parse_when(text: &str) -> Result<When, String> {
+fn parse_when(text: &str) -> Result<TimePoint, String> {
     let ns = |seconds: f64| (seconds * 1e9).round() as i64;
     if let Some(seconds) = text
         .parse()
         .ok()
         .filter(|s: &f64| s.is_finite() && *s >= 0.0)
     {
-        return Ok(When::After(ns(seconds)));
+        return Ok(TimePoint::After(ns(seconds)));
     }
     let date = humantime::parse_rfc3339_weak(text).ok();
     let since = date.and_then(|date| date.duration_since(UNIX_EPOCH).ok());
     let at = since.and_then(|since| i64::try_from(since.as_nanos()).ok());
-    at.map(When::At).ok_or_else(|| {
+    at.map(TimePoint::At).ok_or_else(|| {
         "expected seconds, as in 12.5, or a date, as in 2026-11-21T22:49:11Z".to_owned()
     })
 }
@@ -198,15 +205,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_seconds_or_dates() {
+    fn period_limits_are_seconds_or_dates() {
         for (text, expected) in [
-            ("12.5", When::After(12_500_000_000)),
-            ("1970-01-01T00:01:00.25Z", When::At(60_250_000_000)),
-            ("1970-01-02 00:00:00", When::At(86_400_000_000_000)),
+            ("12.5", TimePoint::After(12_500_000_000)),
+            ("1970-01-01T00:01:00.25Z", TimePoint::At(60_250_000_000)),
+            ("1970-01-02 00:00:00", TimePoint::At(86_400_000_000_000)),
         ] {
             assert_eq!(parse_when(text), Ok(expected), "{text}");
         }
-        for mistake in [
+        for reason in [
             "",
             "-1",
             "NaN",
@@ -214,7 +221,7 @@ mod tests {
             "2026-11-21",
             "1969-12-31T00:00:00Z",
         ] {
-            assert!(parse_when(mistake).is_err(), "{mistake}");
+            assert!(parse_when(reason).is_err(), "{reason}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `pillion-lab analyse`: measures of packet traces.
 
 mod files;
-mod measured;
+mod measure_args;
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,43 +13,43 @@ use pillion_cli::print::{print, print_json};
 use pillion_cli::settings::BadInput;
 use pillion_cli::settings::policy::{Peer, Ports};
 use pillion_lab::analysis::{
-    Choice, Chosen, List, Listed, ListedDirection, Summary, Target, Trace, Traces, Witness,
-    outcome, report,
+    ByteObserver, ConnectionFilter, ConnectionList, FilteredObserver, ListedConnection,
+    ListedDirection, Summary, Target, Trace, Traces, outcome, report,
 };
 use pillion_stats::report::{Column, Table, number};
-use pillion_trace::measure::{Meter, Options, write_tables};
+use pillion_trace::measure::{Meter, MeterOptions, write_tables};
 
-use files::{Files, Opened, Part, exit_code};
-use measured::{Measured, story_text};
+use files::{OpenedTraces, PeriodArgs, TraceArgs, exit_code};
+use measure_args::{MeasureArgs, story_text};
 
 pub use files::observe;
 
-/// Analyse packet traces: latency, loss, redundancy, throughput, of one end or of both
+/// Analyse packet traces of one end or both: latency, loss, redundancy, throughput
 ///
-/// Reads pcap and pcapng, plain or compressed. The trace at the sender alone shows what was sent
-/// and when it was acknowledged; with the one at the receiver beside it also what was lost, what
-/// brought it after all, and when the application could read it. Prints a summary.
+/// Reads pcap and pcapng, plain or compressed. The sender's trace shows transmissions and
+/// acknowledgements. With the receiver's trace, the analysis also has losses, their repair, and the
+/// time when data became readable. Prints a summary.
 ///
-/// A trace that is damaged or breaks off is read as far as it goes: each place is named on
-/// standard error, and the exit status is 3. It is 2 for a file that is no trace.
+/// Damaged or truncated traces are read as far as possible. Each damaged part is logged, and the
+/// exit status is 3. It is 2 if a file is not a trace.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    files: Files,
+    files: TraceArgs,
 
-    /// List the connections instead: ends, times, packets and bytes each way, how they were opened
-    #[arg(long, conflicts_with_all = ["explain", "csv", "report", "percentiles", "group", "slice", "optimum"])]
+    /// List the connections: ends, times, packets and bytes in each direction, how they were opened
+    #[arg(long, conflicts_with_all = ["explain", "csv_dir", "html", "percentiles", "group", "slice", "optimum"])]
     list: bool,
 
-    /// Tell the story of one byte range instead: sent, lost, bundled again, delivered, acknowledged
+    /// Print the timeline of one byte range: sent, lost, bundled, delivered, acknowledged
     ///
-    /// CONNECTION is its number in --list. SEQ is relative, as most tools show it: the first byte
-    /// is 1. `raw=SEQ` is the sequence number as it stands on the wire. The byte is looked for in
-    /// the direction in which more bytes went, with `back:` before it in the other one.
+    /// CONNECTION is its number in --list. SEQ is relative, as in most tools: the first byte is 1.
+    /// `raw=SEQ` is the sequence number on the wire. The direction is the one with more bytes;
+    /// `back:` selects the other one.
     #[arg(
         long,
         value_name = "CONNECTION:[back:][raw=]SEQ",
-        conflicts_with_all = ["csv", "report", "percentiles", "group", "slice", "optimum", "address", "port", "connection"]
+        conflicts_with_all = ["csv_dir", "html", "percentiles", "group", "slice", "optimum", "address", "port", "connection"]
     )]
     explain: Option<Target>,
 
@@ -57,32 +57,33 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Write all measures as CSV files into a folder as well
+    /// Also write all measures to FOLDER, as CSV files
     #[arg(long, value_name = "FOLDER")]
-    csv: Option<PathBuf>,
+    csv_dir: Option<PathBuf>,
 
-    /// Write a report with figures as well, one HTML file that needs nothing else
+    /// Also write a report with figures to FILE, as self-contained HTML
     #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    html: Option<PathBuf>,
 
     #[command(flatten)]
-    measured: Measured,
+    measure_args: MeasureArgs,
 
     #[command(flatten)]
     choice: ChoiceArgs,
 
     #[command(flatten)]
-    part: Part,
+    period_args: PeriodArgs,
 }
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let mut options = self.measured.options()?;
-        if self.json && self.report.is_none() && self.measured.percentiles.is_some() {
-            let why = "--percentiles is of the summary and the report, and JSON has its own; leave it out";
-            return Err(BadInput(why.to_owned()).into());
+        let mut options = self.measure_args.options()?;
+        if self.json && self.html.is_none() && self.measure_args.percentiles.is_some() {
+            let reason =
+                "--percentiles applies to the summary and the report, not to JSON; remove it";
+            return Err(BadInput(reason.to_owned()).into());
         }
-        let Opened { traces, groups } = self.files.open(self.part.period()?)?;
+        let OpenedTraces { traces, groups } = self.files.open(self.period_args.period()?)?;
         if options.groups.is_empty() {
             options.groups = groups;
         }
@@ -92,57 +93,60 @@ impl Args {
         if self.list {
             return list(traces, self.choice.into(), self.json);
         }
-        Wanted {
+        Analysis {
             options,
-            percentiles: self.measured.percentiles(),
+            percentiles: self.measure_args.percentiles(),
             choice: self.choice.into(),
             json: self.json,
-            csv: self.csv,
-            report: self.report,
+            csv_dir: self.csv_dir,
+            html: self.html,
         }
         .measure(traces)
     }
 }
 
-/// Tells the story of one byte range.
+/// Prints the timeline of one byte range.
 pub fn explain(traces: Traces, target: Target, json: bool) -> Result<ExitCode> {
-    let observed = observe(traces, Witness::new(target));
+    let observed = observe(traces, ByteObserver::new(target));
     let exit_code = exit_code(&observed);
     let clock = observed.finding.as_ref().map(|finding| finding.clock);
-    let begin_ns: Vec<i64> = observed.traces.iter().map(Trace::begin_ns).collect();
-    let story = observed.observer.story(clock.as_ref(), &begin_ns);
-    let story = story.map_err(|error| BadInput(error.to_string()))?;
+    let start_ns: Vec<i64> = observed.traces.iter().map(Trace::start_ns).collect();
+    let timeline = observed.observer.timeline(clock.as_ref(), &start_ns);
+    let timeline = timeline.map_err(|error| BadInput(error.to_string()))?;
     if json {
-        print_json(&story)?;
+        print_json(&timeline)?;
     } else {
-        print(&story_text(&story, &observed.traces))?;
+        print(&story_text(&timeline, &observed.traces))?;
     }
     Ok(exit_code)
 }
 
-pub fn list(traces: Traces, choice: Choice, json: bool) -> Result<ExitCode> {
-    let observed = observe(traces, Chosen::new(choice, List::default()));
-    all_found(&observed.observer)?;
+pub fn list(traces: Traces, choice: ConnectionFilter, json: bool) -> Result<ExitCode> {
+    let observed = observe(
+        traces,
+        FilteredObserver::new(choice, ConnectionList::default()),
+    );
+    check_connections(&observed.observer)?;
     let exit_code = exit_code(&observed);
-    let begin_ns = observed.traces.first().map_or(0, Trace::begin_ns);
-    let connections = observed.observer.observer.finish(begin_ns);
+    let start_ns = observed.traces.first().map_or(0, Trace::start_ns);
+    let connections = observed.observer.observer.finish(start_ns);
     if json {
         print_json(&connections)?;
     } else if connections.is_empty() {
-        print("no TCP connection in the trace, or none of those chosen\n")?;
+        print("no matching TCP connection\n")?;
     } else {
         print(&table(&connections).to_text())?;
     }
     Ok(exit_code)
 }
 
-fn table(connections: &[Listed]) -> Table {
+fn table(connections: &[ListedConnection]) -> Table {
     let with_receiver = connections.iter().any(|c| c.there.lost_packets.is_some());
     let mut columns = vec![
         Column::right(""),
         Column::left("opened by"),
         Column::left("to"),
-        Column::right("begin").unit("s"),
+        Column::right("start").unit("s"),
         Column::right("duration").unit("s"),
         Column::left("handshake"),
         Column::right("packets"),
@@ -163,7 +167,7 @@ fn table(connections: &[Listed]) -> Table {
             listed.connection.to_string(),
             listed.opened_by.to_string(),
             listed.to.to_string(),
-            number::seconds(listed.begin_s),
+            number::seconds(listed.start_s),
             number::seconds(listed.duration_s),
             outcome(listed.handshake).to_owned(),
             both(|way| way.packets),
@@ -179,29 +183,29 @@ fn table(connections: &[Listed]) -> Table {
     table
 }
 
-/// What is to be measured, and where it is to go.
-pub struct Wanted {
-    pub options: Options,
+/// Requested measures and outputs.
+pub struct Analysis {
+    pub options: MeterOptions,
     pub percentiles: Vec<f64>,
-    pub choice: Choice,
+    pub choice: ConnectionFilter,
     pub json: bool,
-    pub csv: Option<PathBuf>,
-    pub report: Option<PathBuf>,
+    pub csv_dir: Option<PathBuf>,
+    pub html: Option<PathBuf>,
 }
 
-impl Wanted {
+impl Analysis {
     pub fn measure(self, traces: Traces) -> Result<ExitCode> {
-        // What cannot be written is said before a long trace is read.
-        let report = self.report.as_deref();
-        let report = report.map(|file| OutputFile::page("--report", file));
+        // Check the output before a long trace is read.
+        let report = self.html.as_deref();
+        let report = report.map(|file| OutputFile::page("--html", file));
         let report = report.transpose()?;
-        if let Some(folder) = &self.csv {
+        if let Some(folder) = &self.csv_dir {
             fs::create_dir_all(folder)
-                .with_context(|| format!("write --csv {}", folder.display()))?;
+                .with_context(|| format!("write --csv-dir {}", folder.display()))?;
         }
-        let chosen = Chosen::new(self.choice, Meter::new(self.options));
+        let chosen = FilteredObserver::new(self.choice, Meter::new(self.options));
         let observed = observe(traces, chosen);
-        all_found(&observed.observer)?;
+        check_connections(&observed.observer)?;
         let exit_code = exit_code(&observed);
         let meter = observed.observer.observer;
         let results = match &observed.finding {
@@ -213,54 +217,54 @@ impl Wanted {
             percentiles: &self.percentiles,
             traces: &observed.traces,
         };
-        let mut said = String::new();
-        if let Some(folder) = &self.csv {
+        let mut outputs = String::new();
+        if let Some(folder) = &self.csv_dir {
             let written = write_tables(&results, folder)?;
-            said += &format!("tables: {} files in {}\n", written.len(), folder.display());
+            outputs += &format!("tables: {} files in {}\n", written.len(), folder.display());
         }
         if let Some(file) = report {
             file.write(&report::page(&summary).to_html())?;
-            said += &format!("report: {}\n", file.name().display());
+            outputs += &format!("report: {}\n", file.name().display());
         }
         if self.json {
             print_json(&results)?;
         } else {
-            print(&(summary.text() + &said))?;
+            print(&(summary.text() + &outputs))?;
         }
         Ok(exit_code)
     }
 }
 
-/// Which connections are looked at: those that fit each kind of condition given.
+/// Options for the connections: all kinds of conditions that are given must match.
 #[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "Which connections")]
+#[command(next_help_heading = "Connections")]
 pub struct ChoiceArgs {
-    /// Look at connections with an end at this address or in this network, as in 192.0.2.0/24, or at
-    /// an address that this host's name has now; may be repeated
+    /// Only connections with an end at this address or in this network, as in 192.0.2.0/24, or at
+    /// an address of this host name; may be repeated
     #[arg(long, value_name = "PEER")]
     address: Vec<Peer>,
 
-    /// Look at connections with an end at this port, or at one of a range, as in 8000-8100; may be
-    /// repeated
+    /// Only connections with an end at this port, or at a port of this range, as in 8000-8100; may
+    /// be repeated
     #[arg(long, value_name = "PORTS")]
     port: Vec<Ports>,
 
-    /// Look at the connection with this number in --list; may be repeated
+    /// Only the connection with this number in --list; may be repeated
     #[arg(long, value_name = "N")]
     connection: Vec<u64>,
 }
 
-/// An error names a connection that was chosen by its number, and that is not there.
-fn all_found<O>(chosen: &Chosen<O>) -> Result<(), BadInput> {
+/// Reports the first connection of --connection that does not exist.
+fn check_connections<O>(chosen: &FilteredObserver<O>) -> Result<(), BadInput> {
     chosen.missing().map_or(Ok(()), |number| {
-        let why = "no connection has the number";
+        let reason = "no connection with the number";
         Err(BadInput(format!(
-            "--connection: {why} {number}; --list has their numbers"
+            "--connection: {reason} {number}; --list shows the numbers"
         )))
     })
 }
 
-impl From<ChoiceArgs> for Choice {
+impl From<ChoiceArgs> for ConnectionFilter {
     fn from(args: ChoiceArgs) -> Self {
         Self {
             addresses: args

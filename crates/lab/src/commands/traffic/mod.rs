@@ -10,7 +10,7 @@ use pillion_cli::print::{print, print_json};
 use pillion_lab::traffic::{Profile, Quantiles, Time, profiles};
 use pillion_stats::report::number;
 
-/// Generate thin and other streams, or receive them, verify every byte and measure their latency
+/// Send traffic of thin and other streams, or receive it, verify it and measure its latency
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -36,7 +36,7 @@ impl Args {
     }
 }
 
-/// The quantiles of a latency in milliseconds, on one line.
+/// Formats the quantiles of a latency in milliseconds, in one line.
 fn latency(latency: &Quantiles) -> String {
     let ms = |us: f64| number::millis(us / 1e3);
     format!(
@@ -50,9 +50,9 @@ fn latency(latency: &Quantiles) -> String {
     )
 }
 
-/// List the applications whose traffic `send --profile NAME` generates
+/// List the applications for `send --profile NAME`
 ///
-/// Sizes are bytes of payload, times milliseconds between packets, both as the papers print them.
+/// Sizes are bytes of payload and times are milliseconds between packets, as in the papers.
 #[derive(clap::Args)]
 pub struct ProfilesArgs {
     /// Print the profiles as JSON

@@ -3,10 +3,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_cli::print::{print_json, print_line, say_line};
+use pillion_cli::print::{print_json, print_line};
 use pillion_cli::stop;
 use pillion_lab::settings::parse_host_port;
-use pillion_lab::settings::traffic::{Receiving, on_the_command_line};
+use pillion_lab::settings::traffic::{ReceiverOptions, to_bad_input};
 use pillion_lab::traffic::{ReceiveConfig, ReceiveReport, Receiver};
 use pillion_stats::report::number;
 
@@ -15,27 +15,28 @@ use crate::commands::records_output::RecordsOutput;
 
 /// Receive streams, verify every byte, and measure each message's delivery latency
 ///
-/// The latency is that from the sender's write to this receiver's read, by one clock: both
-/// must run on the same host (in whatever network namespaces). Exit status 1 if anything
-/// was missing or wrong.
+/// The latency is from the sender's write to the receiver's read. Both use one clock, so they must
+/// run on the same host, in any network namespaces. The exit status is 1 if data was missing or
+/// wrong.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where to listen; port 0 for any free one
+    /// Address to listen on; port 0 for any free one
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_host_port)]
     listen: SocketAddr,
 
-    /// End when so many connections have closed, or streams of datagrams ended [default: end with Ctrl-C]
+    /// Stop after this many connections have closed, or streams of datagrams have ended [default:
+    /// run until Ctrl-C]
     #[arg(long, value_name = "N")]
     streams: Option<usize>,
 
-    /// Receive UDP datagrams at the same port as well; they are read at once, and not answered
+    /// Also receive UDP datagrams at the same port; they are read immediately, without responses
     #[arg(long)]
     datagrams: bool,
 
     #[command(flatten)]
-    receiving: Receiving,
+    receiving: ReceiverOptions,
 
-    /// Write a record of every message to FILE, as CSV; compressed if it ends in .zst
+    /// Write a CSV record of every message to FILE; compressed if it ends in .zst
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
 
@@ -46,7 +47,7 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let manner = self.receiving.manner().map_err(on_the_command_line)?;
+        let behaviour = self.receiving.behaviour().map_err(to_bad_input)?;
         let stop = stop::on_signal()?;
         let file = self.records.as_ref();
         let file = file.map(|path| RecordsOutput::to("--records", path));
@@ -57,8 +58,8 @@ impl Args {
             datagrams: self.datagrams,
             records: self.records.is_some(),
         })?
-        .with_manner(manner)?;
-        say_line!("pillion-lab: listening on {}", receiver.local_addr());
+        .with_behaviour(behaviour)?;
+        log::info!("listening on {}", receiver.local_addr());
         let progress = Progress::watch("received", None, receiver.progress());
         let received = receiver.run(&stop);
         progress.finish();
@@ -73,8 +74,8 @@ impl Args {
         } else {
             print(report)?;
         }
-        let intact = (report.corrupt, report.incomplete, report.broken) == (0, 0, 0);
-        Ok(if intact {
+        let is_complete = (report.corrupt, report.incomplete, report.broken) == (0, 0, 0);
+        Ok(if is_complete {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE
@@ -94,9 +95,9 @@ fn print(report: &ReceiveReport) -> Result<()> {
         print_line!("delivery latency in ms: {}", super::latency(latency))?;
     }
     let faults = [
-        (report.corrupt, "carried a wrong byte"),
+        (report.corrupt, "delivered a wrong byte"),
         (report.incomplete, "ended too early"),
-        (report.broken, "broke"),
+        (report.broken, "failed"),
     ];
     for (count, what) in faults.into_iter().filter(|(count, _)| *count > 0) {
         print_line!("{} {what}", number::counted(count as u64, "connection"))?;
@@ -106,7 +107,7 @@ fn print(report: &ReceiveReport) -> Result<()> {
         .iter()
         .filter(|stream| stream.fault.is_some())
     {
-        say_line!("pillion-lab: {stream}");
+        log::warn!("{stream}");
     }
     Ok(())
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Id;
-use pillion_cli::print::{print_json, print_line, say, say_line};
+use pillion_cli::print::{print_json, print_line};
 use pillion_cli::settings::times::parse_duration;
 use pillion_cli::settings::{BadInput, arguments};
 use pillion_cli::stop;
 use pillion_lab::settings::parse_host_port;
-use pillion_lab::settings::traffic::{self, Group, Mix, Sending, on_the_command_line};
+use pillion_lab::settings::traffic::{self, Group, GroupFile, SenderOptions, to_bad_input};
 use pillion_lab::traffic::{SendReport, Sender, Traffic};
 use pillion_stats::report::number;
 
@@ -20,11 +20,11 @@ use crate::commands::records_output::RecordsOutput;
 
 /// Send streams to `pillion-lab traffic receive`
 ///
-/// All connections are made first; then each stream sends as its kind says. docs/traffic.md
-/// describes the kinds.
+/// All connections are established first, then each stream sends according to its kind.
+/// docs/lab/traffic.md describes the kinds.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The receiver
+    /// Address of the receiver
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -33,19 +33,19 @@ pub struct Args {
     )]
     to: Option<SocketAddr>,
 
-    /// Groups of streams that FILE describes, side by side
-    #[arg(long, value_name = "FILE", conflicts_with_all = in_the_file())]
+    /// Read groups of streams from FILE; they run at the same time
+    #[arg(long, value_name = "FILE", conflicts_with_all = file_options())]
     config: Option<PathBuf>,
 
-    /// Only say what is wrong with the file, a line for each mistake
+    /// Only check the file, and print a line for each mistake
     #[arg(long, requires = "config")]
     check_config: bool,
 
     #[command(flatten)]
     group: Group,
 
-    /// Seconds of sending [default: 10, or until all messages are sent]
-    #[arg(long, value_name = "S", value_parser = parse_duration)]
+    /// Time of sending [default: 10s, or until all messages are sent]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     duration: Option<Duration>,
 
     /// Seed of times, sizes and content
@@ -53,47 +53,47 @@ pub struct Args {
     seed: u64,
 
     #[command(flatten)]
-    sending: SendingArgs,
+    sending: SenderArgs,
 }
 
-/// What the file says, if there is one.
-fn in_the_file() -> impl Iterator<Item = Id> {
+/// Returns the options that a file replaces.
+fn file_options() -> impl Iterator<Item = Id> {
     let all = ["duration", "seed"].map(Id::from);
     all.into_iter().chain(arguments::<Group>())
 }
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let mix = match &self.config {
-            None => self.mix()?,
+        let file = match &self.config {
+            None => self.file()?,
             Some(file) => match traffic::load(file) {
-                Ok(mix) => mix,
+                Ok(file) => file,
                 Err(mistakes) => {
-                    say(&mistakes.to_string());
+                    pillion_cli::log::mistakes(&mistakes.to_string());
                     return Ok(ExitCode::from(2));
                 }
             },
         };
-        let streams: usize = mix.groups.iter().map(|group| group.streams).sum();
+        let streams: usize = file.groups.iter().map(|group| group.streams).sum();
         let Some(to) = self.to.filter(|_| !self.check_config) else {
             print_line!(
-                "no mistake: would send {} in {}",
+                "valid: {} in {}",
                 number::counted(streams as u64, "stream"),
-                number::counted(mix.groups.len() as u64, "group"),
+                number::counted(file.groups.len() as u64, "group"),
             )?;
             return Ok(ExitCode::SUCCESS);
         };
         self.sending.execute(Traffic {
-            duration: mix.duration,
-            seed: mix.seed,
-            ..Traffic::of(to, mix.groups)
+            duration: file.duration,
+            seed: file.seed,
+            ..Traffic::of(to, file.groups)
         })
     }
 
-    fn mix(&self) -> Result<Mix, BadInput> {
-        let group = self.group.group().map_err(on_the_command_line)?;
+    fn file(&self) -> Result<GroupFile, BadInput> {
+        let group = self.group.group().map_err(to_bad_input)?;
         let default = group.messages.is_none().then_some(DURATION);
-        Ok(Mix {
+        Ok(GroupFile {
             duration: self.duration.or(default),
             seed: self.seed,
             groups: vec![group],
@@ -101,17 +101,17 @@ impl Args {
     }
 }
 
-// The run of a sender, whatever it sends, and its report.
+// Sending and reporting, for `send` and `replay`.
 
-/// Where neither a duration nor a number of messages is given.
+/// Default time of sending, unless the number of messages is given.
 pub const DURATION: Duration = Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
-pub struct SendingArgs {
+pub struct SenderArgs {
     #[command(flatten)]
-    sending: Sending,
+    sending: SenderOptions,
 
-    /// Write a record of every answer to FILE, as CSV; compressed if it ends in .zst
+    /// Write a CSV record of every response to FILE; compressed if it ends in .zst
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
 
@@ -120,7 +120,7 @@ pub struct SendingArgs {
     json: bool,
 }
 
-impl SendingArgs {
+impl SenderArgs {
     pub fn execute(&self, traffic: Traffic) -> Result<ExitCode> {
         let stop = stop::on_signal()?;
         let sender = Sender::new(Traffic {
@@ -180,36 +180,36 @@ fn print(report: &SendReport) -> Result<()> {
         print_line!(
             "{} {}, round-trip latency in ms: {}",
             number::count(report.answers),
-            number::plural(report.answers, "answer"),
+            number::plural(report.answers, "response"),
             super::latency(round_trip)
         )?;
     }
     let late = &report.send_error_us;
     print_line!(
-        "handed over late by p50 {:.0}, p99 {:.0}, max {:.0} us",
+        "sent late by p50 {:.0}, p99 {:.0}, max {:.0} us",
         late.p50,
         late.p99,
         late.max
     )?;
     if report.blocked_writes > 0 {
         print_line!(
-            "{} {} met a full socket buffer",
+            "{} {} waited for a full socket buffer",
             number::count(report.blocked_writes),
             number::plural(report.blocked_writes, "message")
         )?;
     }
-    let mut broken = BTreeMap::<&str, Vec<u32>>::new();
+    let mut failed = BTreeMap::<&str, Vec<u32>>::new();
     for stream in &report.streams {
         if let Some(error) = &stream.error {
-            broken.entry(error).or_default().push(stream.stream);
+            failed.entry(error).or_default().push(stream.stream);
         }
     }
-    for (error, streams) in broken {
-        say_line!("pillion-lab: {}: {error}", named(&streams));
+    for (error, streams) in failed {
+        log::warn!("{}: {error}", stream_names(&streams));
     }
     if report.failed > 0 {
-        say_line!(
-            "pillion-lab: {} of {} broke",
+        log::warn!(
+            "{} of {} failed",
             report.failed,
             number::counted(report.streams.len() as u64, "stream")
         );
@@ -217,8 +217,8 @@ fn print(report: &SendReport) -> Result<()> {
     Ok(())
 }
 
-/// Streams by their numbers, the first few of many.
-fn named(streams: &[u32]) -> String {
+/// Formats the numbers of streams; of many, only the first few.
+fn stream_names(streams: &[u32]) -> String {
     const FEW: usize = 5;
     let numbers = |streams: &[u32]| {
         let numbers: Vec<_> = streams.iter().map(ToString::to_string).collect();
@@ -239,11 +239,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_streams_that_broke_alike_are_told_in_one_line() {
-        assert_eq!(named(&[7]), "stream 7");
-        assert_eq!(named(&[0, 2]), "streams 0, 2");
+    fn equal_stream_failures_share_one_line() {
+        assert_eq!(stream_names(&[7]), "stream 7");
+        assert_eq!(stream_names(&[0, 2]), "streams 0, 2");
         assert_eq!(
-            named(&(0..1000).collect::<Vec<_>>()),
+            stream_names(&(0..1000).collect::<Vec<_>>()),
             "streams 0, 1, 2, 3, 4 and 995 more"
         );
     }

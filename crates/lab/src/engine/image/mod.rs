@@ -1,4 +1,4 @@
-//! The image: the files that the kernel finds as its root file system.
+//! The image: the files of the kernel's root file system.
 
 mod programs;
 
@@ -10,18 +10,18 @@ use std::sync::Arc;
 
 use super::EngineError;
 use super::protocol::{JOB_FILE, Job, RESULTS};
-use programs::{is_executable, unusable};
+use programs::{file_error, is_executable};
 
 pub use programs::find_program;
 
-/// A root file system: programs with the libraries they need, the host's tools, and files.
-/// The same contents give the same image, bit for bit.
+/// A root file system: programs with their libraries, tools of the host, and files. Equal contents
+/// give an identical image, bit for bit.
 #[derive(Debug, Clone)]
 pub struct Image {
     entries: BTreeMap<String, Entry>,
 }
 
-/// What is at a path of the image.
+/// An entry at a path of the image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Entry {
     Folder,
@@ -30,9 +30,9 @@ enum Entry {
     Program(Arc<[u8]>),
 }
 
-/// Links in the image: every place where a loader looks for libraries, or a script for programs, is
-/// one place.
-const LINKS: [(&str, &str); 9] = [
+/// Symbolic links of the image. They merge all paths where a loader looks for libraries, or a
+/// script for programs.
+const SYMLINKS: [(&str, &str); 9] = [
     ("/lib64", "lib"),
     ("/lib/x86_64-linux-gnu", "."),
     ("/sbin", "bin"),
@@ -48,7 +48,7 @@ const FOLDERS: [&str; 11] = [
     "/bin", "/dev", "/etc", "/lib", "/proc", "/root", "/run", "/sys", "/tmp", "/usr", "/var",
 ];
 
-/// Files in every image, by path: what programs ask for before they do anything else.
+/// Files in every image, by path, that programs read at their start.
 const FILES: [(&str, &str); 4] = [
     ("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"),
     ("/etc/group", "root:x:0:\n"),
@@ -60,8 +60,8 @@ const FILES: [(&str, &str); 4] = [
 ];
 
 impl Image {
-    /// An image that boots: `init` is an executable file that calls [`super::run_as_init`], or does
-    /// a first process's work itself, when it is [`super::is_init`]; beside it there are `sh`,
+    /// Creates an image that boots. `init` is an executable file that calls [`super::run_as_init`],
+    /// or that works as first process if [`super::is_init`] is true. The image also contains `sh`,
     /// `ip`, `tc` and `tcpdump`.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl Image {
             image.entries.insert(folder.to_owned(), Entry::Folder);
         }
         image.entries.insert(RESULTS.to_owned(), Entry::Folder);
-        for (path, target) in LINKS {
+        for (path, target) in SYMLINKS {
             image
                 .entries
                 .insert(path.to_owned(), Entry::Link(target.to_owned()));
@@ -87,23 +87,23 @@ impl Image {
             "/init",
             Entry::Link(init.trim_start_matches('/').to_owned()),
         );
-        image.add_tools(&programs::NEEDED)?;
+        image.add_tools(&programs::REQUIRED_TOOLS)?;
         image.add_distributions()?;
         Ok(image)
     }
 
-    /// Puts a file's content at a path of the image; it can be executed if the host's can.
+    /// Adds a file at a path of the image; it is executable if the host's file is.
     ///
     /// # Errors
-    /// [`EngineError::File`] where it cannot be read, or the path cannot be.
+    /// [`EngineError::File`] if the file cannot be read or the path is invalid.
     pub fn add_file(&mut self, source: &Path, path: &str) -> Result<(), EngineError> {
-        let content = fs::read(source).map_err(unusable(source))?;
+        let content = fs::read(source).map_err(file_error(source))?;
         let entry = if is_executable(source) {
             Entry::Program(content.into())
         } else {
             Entry::File(content.into())
         };
-        let path = checked(path).map_err(|reason| EngineError::File {
+        let path = validate_path(path).map_err(|reason| EngineError::File {
             path: PathBuf::from(path),
             reason: reason.to_owned(),
         })?;
@@ -111,18 +111,18 @@ impl Image {
         Ok(())
     }
 
-    /// Puts a text at a path of the image.
+    /// Adds a text file at a path of the image.
     pub(super) fn add_text(&mut self, path: &str, text: &str) {
         self.put(path, Entry::File(text.as_bytes().into()));
     }
 
-    /// Puts the job, which says what is to be run, into the image.
+    /// Adds the job, which names the program to run, to the image.
     pub fn set_job(&mut self, job: &Job) {
         let text = serde_json::to_vec(job).unwrap_or_default();
         self.put(JOB_FILE, Entry::File(text.into()));
     }
 
-    /// Writes the image as an archive.
+    /// Writes the image as a cpio archive.
     ///
     /// # Errors
     /// The errors of writing to `out`.
@@ -130,7 +130,7 @@ impl Image {
         write_cpio(out, self.entries.iter())
     }
 
-    /// Puts an entry at a path of the image, and the folders above it.
+    /// Adds an entry at a path of the image, and the folders above it.
     fn put(&mut self, path: &str, entry: Entry) {
         let path = self.resolve(path);
         for (at, _) in path.match_indices('/').skip(1) {
@@ -140,10 +140,10 @@ impl Image {
         self.entries.insert(path, entry);
     }
 
-    /// Follows the image's links between folders: an archive cannot be unpacked through them.
+    /// Resolves the image's links between folders: an archive cannot be unpacked through them.
     fn resolve(&self, path: &str) -> String {
         let mut path = path.to_owned();
-        for (link, target) in LINKS {
+        for (link, target) in SYMLINKS {
             let Some(rest) = path.strip_prefix(link).filter(|rest| rest.starts_with('/')) else {
                 continue;
             };
@@ -159,14 +159,14 @@ impl Image {
     }
 }
 
-/// The path, if it is an absolute one without `.` and `..`.
-fn checked(path: &str) -> Result<String, &'static str> {
+/// Returns the path if it is absolute and has no `.` or `..` components.
+fn validate_path(path: &str) -> Result<String, &'static str> {
     let path = Path::new(path);
     let plain = path
         .components()
         .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     if !path.is_absolute() || !plain || path.parent().is_none() {
-        return Err("not an absolute path of a file for the image");
+        return Err("expected an absolute path of a file");
     }
     let parts: PathBuf = path.components().collect();
     parts
@@ -175,10 +175,10 @@ fn checked(path: &str) -> Result<String, &'static str> {
         .map_err(|_| "not UTF-8")
 }
 
-// The archive that becomes a kernel's root file system: cpio, of the kind `newc`
+// The archive of a kernel's root file system: cpio, format `newc`
 // (Documentation/driver-api/early-userspace/buffer-format.rst in the kernel's source).
 
-/// An entry's header, which stands before its name: numbers of eight hexadecimal digits.
+/// Returns the header before an entry's name: numbers of eight hexadecimal digits.
 fn header(inode: usize, mode: u32, size: usize, name: &str) -> String {
     let name_size = name.len() + 1;
     let links = 1;
@@ -193,8 +193,8 @@ fn header(inode: usize, mode: u32, size: usize, name: &str) -> String {
     header
 }
 
-/// Writes one archive of the entries, in their order. The same entries give the same bytes: no
-/// times, owners or inodes of the host.
+/// Writes one archive of the entries, in their order. Equal entries give equal bytes: the archive
+/// contains no times, owners or inodes of the host.
 fn write_cpio<'a>(
     out: &mut impl Write,
     entries: impl Iterator<Item = (&'a String, &'a Entry)>,
@@ -232,7 +232,7 @@ fn put(
     pad(out, content.len())
 }
 
-/// Fills up with zeros: name and content each end at a multiple of four bytes.
+/// Pads with zeros: name and content each end at a multiple of four bytes.
 fn pad(out: &mut impl Write, written: usize) -> io::Result<()> {
     out.write_all(&[0; 3][..written.next_multiple_of(4) - written])
 }
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_archive_is_what_the_format_says_byte_for_byte() {
+    fn archive_matches_cpio_format_exactly() {
         let entries = BTreeMap::from([("/a".to_owned(), Entry::File(b"text\n".as_slice().into()))]);
         let mut archive = Vec::new();
         write_cpio(&mut archive, entries.iter()).unwrap();

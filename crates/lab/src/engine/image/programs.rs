@@ -1,4 +1,4 @@
-//! Programs of the image: the parts that a kernel loads, their libraries, and the host's tools by name.
+//! Programs of the image: their loadable parts, their libraries, and the host's tools by name.
 
 use std::env;
 use std::fs;
@@ -15,12 +15,12 @@ use super::{Entry, Image};
 use crate::engine::EngineError;
 
 impl Image {
-    /// Puts an executable file of the host into `/bin`, under its own name, with the libraries
-    /// it needs; a script's interpreter is the caller's to add. Returns its path inside.
+    /// Adds an executable file of the host to `/bin` under its own name, with the libraries it
+    /// needs. The caller adds a script's interpreter. Returns the path inside the image.
     ///
     /// # Errors
-    /// [`EngineError::File`] where it cannot be read or executed, a library is missing, or two
-    /// programs need different libraries of one name.
+    /// [`EngineError::File`] if the program cannot be read or executed, a library is missing, or
+    /// two programs need different libraries with the same name.
     pub fn add_program(&mut self, program: &Path) -> Result<String, EngineError> {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
         self.add_program_as(program, &name)
@@ -34,7 +34,7 @@ impl Image {
         if !is_executable(program) {
             return Err(failed("not an executable file".to_owned()));
         }
-        let file = fs::read(program).map_err(unusable(program))?;
+        let file = fs::read(program).map_err(file_error(program))?;
         if !file.starts_with(b"#!") {
             let loader = elf_interpreter(&file).map_err(|error| failed(error.to_string()))?;
             if let Some(loader) = loader {
@@ -46,8 +46,8 @@ impl Image {
         Ok(path)
     }
 
-    /// Adds the libraries of a program, as its own loader names them: it alone knows where it
-    /// looks.
+    /// Adds a program's libraries as listed by its own loader, because only the loader knows the
+    /// search paths.
     fn add_libraries(&mut self, program: &Path, loader: &str) -> Result<(), EngineError> {
         let failed = |reason: String| EngineError::File {
             path: program.to_owned(),
@@ -58,19 +58,19 @@ impl Image {
             .arg(program)
             .stdin(Stdio::null())
             .output()
-            .map_err(unusable(Path::new(loader)))?;
+            .map_err(file_error(Path::new(loader)))?;
         if !output.status.success() {
             let reason = String::from_utf8_lossy(&output.stderr);
             return Err(failed(reason.trim().to_owned()));
         }
         self.add_library(Path::new(loader), loader)?;
         for line in String::from_utf8_lossy(&output.stdout).lines() {
-            let Some((name, found)) = line.trim().split_once(" => ") else {
+            let Some((name, matches)) = line.trim().split_once(" => ") else {
                 continue;
             };
-            let file = found.split(" (0x").next().unwrap_or(found);
+            let file = matches.split(" (0x").next().unwrap_or(matches);
             if file == "not found" {
-                return Err(failed(format!("its library {name} is missing")));
+                return Err(failed(format!("library {name} is missing")));
             }
             let path = if name.starts_with('/') {
                 name.to_owned()
@@ -83,10 +83,14 @@ impl Image {
     }
 
     fn add_library(&mut self, file: &Path, path: &str) -> Result<(), EngineError> {
-        let content = fs::read(file).map_err(unusable(file))?;
+        let content = fs::read(file).map_err(file_error(file))?;
         let entry = Entry::Program(loaded_part(content).into());
         let path = self.resolve(path);
-        if self.entries.get(&path).is_some_and(|there| *there != entry) {
+        if self
+            .entries
+            .get(&path)
+            .is_some_and(|existing| *existing != entry)
+        {
             return Err(EngineError::File {
                 path: file.to_owned(),
                 reason: "another program needs a different library of the same name".to_owned(),
@@ -97,7 +101,7 @@ impl Image {
     }
 }
 
-pub(super) fn unusable(path: &Path) -> impl FnOnce(io::Error) -> EngineError {
+pub(super) fn file_error(path: &Path) -> impl FnOnce(io::Error) -> EngineError {
     let path = path.to_owned();
     move |error| EngineError::File {
         path,
@@ -106,12 +110,13 @@ pub(super) fn unusable(path: &Path) -> impl FnOnce(io::Error) -> EngineError {
 }
 
 pub(super) fn is_executable(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    fs::metadata(path)
+        .is_ok_and(|matches| matches.is_file() && matches.permissions().mode() & 0o111 != 0)
 }
 
 // The parts of an executable file that a kernel and a loader read.
 
-/// An executable file's loader, `None` where it needs none.
+/// Returns an executable file's loader; `None` if it needs none.
 fn elf_interpreter(file: &[u8]) -> object::Result<Option<String>> {
     let header = FileHeader64::<Endianness>::parse(file)?;
     let endian = header.endian()?;
@@ -123,8 +128,9 @@ fn elf_interpreter(file: &[u8]) -> object::Result<Option<String>> {
     Ok(None)
 }
 
-/// The file as far as a loader maps it: without the sections that follow, which are for
-/// debuggers and often most of it. Whole where the linker's output is not all that there is.
+/// Returns the part of the file that a loader maps. Drops the sections after it, which are for
+/// debuggers and often most of the file. Returns the whole file if other data follows the linker's
+/// output.
 fn loaded_part(file: Vec<u8>) -> Vec<u8> {
     match loaded_size(&file) {
         Ok(Some(size)) => without_sections(file, size),
@@ -148,8 +154,7 @@ fn loaded_size(file: &[u8]) -> object::Result<Option<usize>> {
     Ok(end.filter(|end| *end <= file.len()))
 }
 
-/// The fields of a 64-bit header that say where the sections are, by their bytes: offset; number
-/// and index of names.
+/// Byte ranges of the 64-bit header's fields about sections: offset; number and index of names.
 const SECTION_FIELDS: [std::ops::Range<usize>; 2] = [0x28..0x30, 0x3c..0x40];
 
 fn without_sections(mut file: Vec<u8>, size: usize) -> Vec<u8> {
@@ -162,20 +167,20 @@ fn without_sections(mut file: Vec<u8>, size: usize) -> Vec<u8> {
     file
 }
 
-// The host's tools by name.
+// Tools of the host, found by name.
 
-/// A program of the host by one of several names, and the Debian package that has it.
+/// A program of the host with alternative names, and its Debian package.
 pub(super) struct Tool {
-    /// What the tool is called inside.
+    /// The tool's name inside the image.
     name: &'static str,
-    /// Where the tool is looked for on the host, the best first.
+    /// Names to look for on the host, in order of preference.
     files: &'static [&'static str],
     package: &'static str,
 }
 
-/// The tools that setting up and watching a testbed takes.
-pub(super) const NEEDED: [Tool; 4] = [
-    // A busybox that is `sh` would prefer its own `ip` and `tc`.
+/// Tools needed to set up and observe a testbed.
+pub(super) const REQUIRED_TOOLS: [Tool; 4] = [
+    // As `sh`, a busybox would prefer its own `ip` and `tc`.
     Tool {
         name: "sh",
         files: &["dash", "bash", "sh"],
@@ -198,10 +203,10 @@ pub(super) const NEEDED: [Tool; 4] = [
     },
 ];
 
-/// Folders of system tools, on hosts whose users do not have them in PATH.
+/// Folders of system tools, which some hosts leave out of the users' PATH.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// Finds an executable file as a shell would, and where system tools are.
+/// Finds an executable file in PATH, as a shell does, and then in the folders of system tools.
 #[must_use]
 pub fn find_program(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
@@ -215,22 +220,21 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
 }
 
 impl Image {
-    /// Puts programs of the host, found by name or given by path, into `/bin`.
+    /// Adds programs of the host, by name or path, to `/bin`.
     ///
     /// # Errors
-    /// [`EngineError::MissingTools`] that names all that are not there; as
-    /// [`Image::add_program`].
+    /// [`EngineError::MissingTools`] with all missing names; the errors of [`Image::add_program`].
     pub fn add_programs(&mut self, names: &[String]) -> Result<(), EngineError> {
-        let found: Vec<_> = names
+        let matches: Vec<_> = names
             .iter()
             .map(|name| (name, find_program(name)))
             .collect();
-        let missing = found.iter().filter(|(_, file)| file.is_none());
+        let missing = matches.iter().filter(|(_, file)| file.is_none());
         let missing: Vec<_> = missing.map(|(name, _)| name.as_str()).collect();
         if !missing.is_empty() {
             return Err(EngineError::MissingTools(missing.join(", ")));
         }
-        for file in found.into_iter().filter_map(|(_, file)| file) {
+        for file in matches.into_iter().filter_map(|(_, file)| file) {
             self.add_program(&file)?;
         }
         Ok(())
@@ -253,8 +257,8 @@ impl Image {
         }
     }
 
-    /// The tables of delays that `tc` reads for netem, where the host has them: in a folder that
-    /// was built into it, and differs from one distribution to the next.
+    /// Adds the delay tables that `tc` reads for netem, if the host has them. Their folder is
+    /// compiled into `tc` and differs between distributions.
     pub(super) fn add_distributions(&mut self) -> Result<(), EngineError> {
         let multiarch = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
         let folders = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
@@ -263,7 +267,7 @@ impl Image {
         let files = folders.filter_map(|folder| fs::read_dir(folder.join("tc")).ok());
         for file in files.flatten().flatten().map(|entry| entry.path()) {
             if file.extension().is_some_and(|kind| kind == "dist") {
-                let content = fs::read(&file).map_err(unusable(&file))?;
+                let content = fs::read(&file).map_err(file_error(&file))?;
                 self.put(&file.to_string_lossy(), Entry::File(content.into()));
             }
         }

@@ -6,67 +6,67 @@ use serde::Serialize;
 
 use super::Quantiles;
 use super::length::{Period, period};
-use crate::queue::{Endpoints, Fate, Packet};
+use crate::queue::{Disposition, Endpoints, Packet};
 
-/// How packets that were dropped lie together.
+/// Clustering of dropped packets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Drops {
-    /// How often so many packets in a row were dropped, of the packets of all streams in the order
-    /// of their arrival.
+    /// Number of runs of consecutive drops, by length, over the packets of all streams in order of
+    /// arrival.
     pub runs: BTreeMap<u64, u64>,
-    /// How often so many packets of one stream in a row were dropped.
+    /// Number of runs of consecutive drops, by length, within single streams.
     pub runs_of_streams: BTreeMap<u64, u64>,
-    /// Time between one drop and the next, in milliseconds.
+    /// Time between consecutive drops, in milliseconds.
     pub gaps_ms: Quantiles,
-    /// Time between one drop and the next of the same stream, in milliseconds.
+    /// Time between consecutive drops of the same stream, in milliseconds.
     pub gaps_of_streams_ms: Quantiles,
-    /// How uneven drops are over time, for windows of several lengths.
+    /// Unevenness of drops over time, for windows of several lengths.
     pub dispersion: Vec<Dispersion>,
-    /// The time after which drops recur most; `None` if they do not.
+    /// The period of recurring drops; `None` if they do not recur.
     pub period: Option<Period>,
-    /// How uneven drops are over the streams: the variance of their number, as a multiple of what
-    /// it were if all streams lost alike (binomial). 1: alike; above: some lose much more often
-    /// than others. `None` with fewer than two streams, or no drop.
+    /// Unevenness of drops over the streams: the variance of their number, relative to the variance
+    /// if all streams lost the same share (binomial). 1: equal; above: some lose much more often
+    /// than others. `None` with fewer than two streams, or without a drop.
     pub spread_over_streams: Option<f64>,
 }
 
-/// The index of dispersion: the variance of the number of drops in windows of time, divided by
-/// its mean. 1 if drops come at random (Poisson), 0 if evenly, above 1 if clustered.
+/// The index of dispersion: the variance of the number of drops in windows of time, divided by its
+/// mean. 1 for random drops (Poisson), 0 for regular ones, above 1 for clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Dispersion {
     /// Length of a window in milliseconds.
     pub window_ms: u64,
-    /// Variance divided by mean; `None` with fewer than two windows, or no drop.
+    /// Variance divided by mean; `None` with fewer than two windows, or without a drop.
     pub index: Option<f64>,
 }
 
 const WINDOWS_MS: [u64; 4] = [1, 10, 100, 1000];
 const MS: u64 = 1_000_000;
 
-/// A packet's arrival and end.
+/// Arrival and drop of a packet.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Outcome {
+pub(super) struct ArrivedPacket {
     pub(super) arrived_ns: u64,
     pub(super) stream: usize,
-    /// When the packet was dropped, if it was, in nanoseconds.
+    /// Time of the drop, in nanoseconds; `None` if the packet was not dropped.
     pub(super) dropped_ns: Option<u64>,
 }
 
-/// Measures how drops lie together; `losses` are the packets offered, and dropped, of each stream.
-pub(super) fn drops(mut outcomes: Vec<Outcome>, losses: &[(u64, u64)]) -> Drops {
-    outcomes.sort_by_key(|outcome| outcome.arrived_ns);
-    let (Some(first), Some(last)) = (outcomes.first(), outcomes.last()) else {
+/// Measures the clustering of drops; `losses` has the offered and dropped packets of each stream.
+pub(super) fn drops(mut arrivals: Vec<ArrivedPacket>, losses: &[(u64, u64)]) -> Drops {
+    arrivals.sort_by_key(|arrival| arrival.arrived_ns);
+    let (Some(first), Some(last)) = (arrivals.first(), arrivals.last()) else {
         return Drops::default();
     };
     let span = (first.arrived_ns, last.arrived_ns);
-    let mut times: Vec<u64> = outcomes.iter().filter_map(|it| it.dropped_ns).collect();
+    let mut times: Vec<u64> = arrivals.iter().filter_map(|it| it.dropped_ns).collect();
     times.sort_unstable();
     let mut runs = BTreeMap::new();
-    count_runs(&mut runs, &outcomes);
-    outcomes.sort_by_key(|outcome| outcome.stream);
+    count_runs(&mut runs, &arrivals);
+    arrivals.sort_by_key(|arrival| arrival.stream);
     let mut runs_of_streams = BTreeMap::new();
     let mut gaps_of_streams = Vec::new();
-    for stream in outcomes.chunk_by(|a, b| a.stream == b.stream) {
+    for stream in arrivals.chunk_by(|a, b| a.stream == b.stream) {
         count_runs(&mut runs_of_streams, stream);
         let times: Vec<_> = stream.iter().filter_map(|it| it.dropped_ns).collect();
         gaps_of_streams.extend(gaps(&times));
@@ -88,9 +88,9 @@ pub(super) fn drops(mut outcomes: Vec<Outcome>, losses: &[(u64, u64)]) -> Drops 
     }
 }
 
-fn count_runs(runs: &mut BTreeMap<u64, u64>, outcomes: &[Outcome]) {
-    for run in outcomes.chunk_by(|a, b| a.dropped_ns.is_some() == b.dropped_ns.is_some()) {
-        if run.iter().all(|outcome| outcome.dropped_ns.is_some()) {
+fn count_runs(runs: &mut BTreeMap<u64, u64>, arrivals: &[ArrivedPacket]) {
+    for run in arrivals.chunk_by(|a, b| a.dropped_ns.is_some() == b.dropped_ns.is_some()) {
+        if run.iter().all(|arrival| arrival.dropped_ns.is_some()) {
             *runs.entry(run.len() as u64).or_default() += 1;
         }
     }
@@ -100,16 +100,16 @@ fn gaps(times: &[u64]) -> impl Iterator<Item = u64> {
     times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]))
 }
 
-/// The index of dispersion of drops in windows of this length. Only whole windows count.
-fn dispersion(times: &[u64], (begin, end): (u64, u64), window: u64) -> Option<f64> {
-    let windows = (end - begin) / window;
-    let places = times.iter().map(|time| time.saturating_sub(begin) / window);
-    let places: Vec<_> = places.filter(|place| *place < windows).collect();
-    if windows < 2 || places.is_empty() {
+/// Returns the index of dispersion of drops in windows of this length. Only complete windows count.
+fn dispersion(times: &[u64], (start, end): (u64, u64), window: u64) -> Option<f64> {
+    let windows = (end - start) / window;
+    let indices = times.iter().map(|time| time.saturating_sub(start) / window);
+    let indices: Vec<_> = indices.filter(|index| *index < windows).collect();
+    if windows < 2 || indices.is_empty() {
         return None;
     }
-    let mean = places.len() as f64 / windows as f64;
-    let counts = places
+    let mean = indices.len() as f64 / windows as f64;
+    let counts = indices
         .chunk_by(|a, b| a == b)
         .map(|chunk| chunk.len() as f64);
     let squares: f64 = counts.map(|count| count * count).sum();
@@ -117,7 +117,7 @@ fn dispersion(times: &[u64], (begin, end): (u64, u64), window: u64) -> Option<f6
     Some(variance / mean)
 }
 
-/// Pearson's statistic for streams that all lose the same share, divided by its mean.
+/// Returns Pearson's statistic for streams that all lose the same share, divided by its mean.
 fn spread(losses: &[(u64, u64)]) -> Option<f64> {
     let (offered, dropped) = losses
         .iter()
@@ -137,57 +137,57 @@ fn spread(losses: &[(u64, u64)]) -> Option<f64> {
     Some(statistic / (losses.len() - 1) as f64)
 }
 
-// Queueing disciplines may split packets of several segments (`tbf`, `cake`), or copy them to
-// change them (`netem`): others come forth in the place of what was offered.
+// Queueing disciplines may split packets of several segments (`tbf`, `cake`), or copy packets to
+// change them (`netem`). New packets then replace the offered ones.
 
-/// Packets to be brought together: those offered that may have been split, and those that were
-/// not seen to arrive.
+/// Packets to match with each other: offered packets that may have been split, and packets without
+/// an observed arrival.
 #[derive(Debug, Default)]
-pub(super) struct Split {
-    whole: HashMap<Endpoints, Vec<Packet>>,
+pub(super) struct SplitPackets {
+    offered: HashMap<Endpoints, Vec<Packet>>,
     parts: HashMap<Endpoints, Vec<Packet>>,
 }
 
-impl Split {
-    /// Takes a packet that may have been split, or be a part of one that was, for
-    /// [`resolve`](Self::resolve); true if it did.
-    pub(super) fn keep(&mut self, packet: &Packet) -> bool {
+impl SplitPackets {
+    /// Stores a packet for [`resolve`](Self::resolve) if it may have been split, or be part of a
+    /// split packet. Returns whether it was stored.
+    pub(super) fn store(&mut self, packet: &Packet) -> bool {
         let Some(ends) = packet.ends.filter(|_| packet.payload > 0) else {
             return false;
         };
-        let refused_whole = packet.fate == Fate::Refused && packet.segments > 1;
-        let kept = if packet.arrived_ns.is_none() {
+        let refused_whole = packet.disposition == Disposition::Refused && packet.segments > 1;
+        let target = if packet.arrived_ns.is_none() {
             &mut self.parts
-        } else if packet.fate == Fate::Replaced || refused_whole {
-            &mut self.whole
+        } else if packet.disposition == Disposition::Replaced || refused_whole {
+            &mut self.offered
         } else {
             return false;
         };
-        kept.entry(ends).or_default().push(*packet);
+        target.entry(ends).or_default().push(*packet);
         true
     }
 
-    /// The packets as the queue sent or dropped them. Each segment has the arrival of the last
-    /// packet before it that covers it; what was split is left out itself.
+    /// Returns the packets as the queue sent or dropped them. Each segment has the arrival time of
+    /// the last packet before it that covers it. Split packets themselves are left out.
     pub(super) fn resolve(mut self) -> Vec<Packet> {
         let mut packets = Vec::new();
-        for (ends, mut whole) in self.whole {
-            whole.sort_by_key(|packet| packet.arrived_ns);
-            let mut was_split = vec![false; whole.len()];
+        for (ends, mut offered) in self.offered {
+            offered.sort_by_key(|packet| packet.arrived_ns);
+            let mut is_split = vec![false; offered.len()];
             for part in self.parts.remove(&ends).unwrap_or_default() {
-                let before = whole.partition_point(|packet| packet.arrived_ns <= part.left_ns);
-                let mut earlier = whole.iter().enumerate().take(before).rev();
+                let before = offered.partition_point(|packet| packet.arrived_ns <= part.left_ns);
+                let mut earlier = offered.iter().enumerate().take(before).rev();
                 let found = earlier.find(|(_, packet)| covers(packet, &part));
                 packets.push(found.map_or(part, |(_, packet)| Packet {
                     arrived_ns: packet.arrived_ns,
                     found: packet.found,
                     ..part
                 }));
-                if let Some((place, _)) = found {
-                    was_split[place] = true;
+                if let Some((index, _)) = found {
+                    is_split[index] = true;
                 }
             }
-            let left = whole.iter().zip(was_split).filter(|(_, split)| !split);
+            let left = offered.iter().zip(is_split).filter(|(_, split)| !split);
             packets.extend(left.map(|(packet, _)| *packet));
         }
         packets.extend(self.parts.into_values().flatten());
@@ -196,30 +196,30 @@ impl Split {
     }
 }
 
-/// True if the payload of `whole` covers that of `part`; sequence numbers wrap.
-fn covers(whole: &Packet, part: &Packet) -> bool {
-    part.seq.wrapping_sub(whole.seq) < whole.payload
+/// Returns true if the payload of `offered` covers that of `part`. Sequence numbers wrap.
+fn covers(offered: &Packet, part: &Packet) -> bool {
+    part.seq.wrapping_sub(offered.seq) < offered.payload
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A packet each millisecond, of two streams in turn; packets for whose number `is_dropped`
-    /// holds are dropped.
-    fn outcomes(packets: u64, is_dropped: impl Fn(u64) -> bool) -> Vec<Outcome> {
-        let outcome = |place: u64| Outcome {
-            arrived_ns: place * MS,
-            stream: (place % 2) as usize,
-            dropped_ns: is_dropped(place).then_some(place * MS),
+    /// Returns one packet per millisecond, of two streams in turn. Packets for whose number
+    /// `is_dropped` is true are dropped.
+    fn arrivals(packets: u64, is_dropped: impl Fn(u64) -> bool) -> Vec<ArrivedPacket> {
+        let arrival = |index: u64| ArrivedPacket {
+            arrived_ns: index * MS,
+            stream: (index % 2) as usize,
+            dropped_ns: is_dropped(index).then_some(index * MS),
         };
-        (0..packets).map(outcome).collect()
+        (0..packets).map(arrival).collect()
     }
 
     #[test]
-    fn runs_are_counted_over_all_packets_and_within_each_stream() {
+    fn drop_runs_are_counted_overall_and_per_stream() {
         let drops = drops(
-            outcomes(100, |place| [10, 11, 12, 50].contains(&place)),
+            arrivals(100, |index| [10, 11, 12, 50].contains(&index)),
             &[],
         );
         assert_eq!(drops.runs, BTreeMap::from([(1, 1), (3, 1)]));
@@ -229,19 +229,19 @@ mod tests {
     }
 
     #[test]
-    fn drops_at_even_times_have_no_dispersion_and_bursts_have_much() {
+    fn regular_drops_have_no_dispersion_and_bursts_high() {
         let index = |drops: &Drops, window| {
             let found = drops.dispersion.iter().find(|it| it.window_ms == window);
             found.unwrap().index.unwrap()
         };
-        let even = drops(outcomes(10_001, |place| place % 10 == 5), &[]);
+        let even = drops(arrivals(10_001, |index| index % 10 == 5), &[]);
         assert!(index(&even, 10) < 1e-9);
-        let bursts = drops(outcomes(10_001, |place| place % 1000 < 100), &[]);
+        let bursts = drops(arrivals(10_001, |index| index % 1000 < 100), &[]);
         assert!(index(&bursts, 100) > 80.0);
     }
 
     #[test]
-    fn streams_that_lose_alike_have_no_spread() {
+    fn equal_stream_losses_have_no_spread() {
         assert_eq!(spread(&[(1000, 50); 8]), Some(0.0));
         let half = [(1000, 100), (1000, 0)].repeat(4);
         // Each stream is 50 off, and the variance of a binomial is 47.5: 8 * 2500 / 47.5 / 7.
@@ -250,9 +250,9 @@ mod tests {
     }
 
     #[test]
-    fn without_packets_or_drops_there_is_nothing_to_tell() {
+    fn measures_are_empty_without_packets_or_drops() {
         assert_eq!(drops(vec![], &[]), Drops::default());
-        let none = drops(outcomes(100, |_| false), &[(50, 0), (50, 0)]);
+        let none = drops(arrivals(100, |_| false), &[(50, 0), (50, 0)]);
         assert_eq!(none.gaps_ms, Quantiles::default());
         assert!(none.dispersion.iter().all(|it| it.index.is_none()));
         assert_eq!((none.period, none.spread_over_streams), (None, None));
@@ -263,7 +263,7 @@ mod tests {
         Packet {
             arrived_ns,
             left_ns,
-            fate: left_ns.map_or(Fate::Replaced, |_| Fate::Sent),
+            disposition: left_ns.map_or(Disposition::Replaced, |_| Disposition::Sent),
             reason: 0,
             ends: Some(Endpoints {
                 protocol: 6,
@@ -283,9 +283,9 @@ mod tests {
     }
 
     #[test]
-    fn segments_have_the_arrival_of_what_was_split_and_are_counted_in_its_place() {
-        let mut split = Split::default();
-        // Sent, and later retransmitted; the numbers wrap within it.
+    fn split_segments_inherit_arrival_and_replace_packet() {
+        let mut split = SplitPackets::default();
+        // Sent, and later retransmitted. The sequence numbers wrap within the packet.
         let seq = u32::MAX - 999;
         for packet in [
             packet(Some(10), None, seq, 2000),
@@ -294,7 +294,7 @@ mod tests {
             packet(Some(40), None, seq, 2000),
             packet(None, Some(50), 0, 1000),
         ] {
-            assert!(split.keep(&packet));
+            assert!(split.store(&packet));
         }
         let found: Vec<_> = split
             .resolve()
@@ -309,12 +309,12 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_came_of_and_what_came_of_nothing_is_kept() {
-        let mut split = Split::default();
+    fn unmatched_packets_and_segments_are_retained() {
+        let mut split = SplitPackets::default();
         let still_there = packet(Some(10), None, 5000, 1000);
         let older = packet(None, Some(20), 1000, 1000);
-        assert!(split.keep(&still_there) && split.keep(&older));
+        assert!(split.store(&still_there) && split.store(&older));
         assert_eq!(split.resolve(), [still_there, older]);
-        assert!(!Split::default().keep(&packet(Some(10), Some(20), 0, 100)));
+        assert!(!SplitPackets::default().store(&packet(Some(10), Some(20), 0, 100)));
     }
 }

@@ -1,40 +1,40 @@
-//! The length of a queue over time: its distribution and its period.
+//! The length of a queue over time: distribution and period.
 
 use std::collections::HashMap;
 
 use pillion_stats::measure::{Percentile, nearest_rank};
 use serde::Serialize;
 
-use crate::queue::{Fate, Packet};
+use crate::queue::{Disposition, Packet};
 
-/// How long the queue was, every moment counting alike.
+/// Distribution of the queue length, weighted by time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct LengthOverTime {
     /// The queue's length in packets.
     pub packets: Quantiles,
-    /// The queue's length in bytes, as the queueing disciplines count them.
+    /// The queue's length in bytes, as counted by the queueing disciplines.
     pub bytes: Quantiles,
 }
 
-/// The queue's length from one moment on.
+/// The queue's length from a point in time.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     at_ns: u64,
     queue: u16,
-    /// Packets and bytes in the queue, or, where the discipline does not tell, more of them than
-    /// before.
+    /// Packets and bytes in the queue; if `absolute` is false, their change.
     size: [i64; 2],
     absolute: bool,
 }
 
-/// Follows the queue's length by what the queueing discipline itself says; where that does not
-/// tell, by counting packets in and out.
+/// Tracks the queue length as reported by the queueing discipline. Without a report, it counts
+/// packets in and out.
 #[derive(Debug, Default)]
-pub(super) struct Lengths(Vec<Step>);
+pub(super) struct LengthTracker(Vec<Step>);
 
-impl Lengths {
+impl LengthTracker {
     pub(super) fn add(&mut self, packet: &Packet) {
-        let stays = packet.fate == Fate::Sent || packet.fate == Fate::Dropped;
+        let stays =
+            packet.disposition == Disposition::Sent || packet.disposition == Disposition::Dropped;
         let own = match stays {
             true => [1, i64::from(packet.counted)],
             false => [0, 0],
@@ -73,11 +73,11 @@ impl Lengths {
         }
     }
 
-    pub(super) fn close(mut self) -> LengthOverTime {
+    pub(super) fn finish(mut self) -> LengthOverTime {
         self.0.sort_by_key(|step| step.at_ns);
         let mut queues: HashMap<u16, [i64; 2]> = HashMap::new();
         let mut all = [0, 0];
-        let mut spent: [HashMap<u64, u64>; 2] = Default::default();
+        let mut durations: [HashMap<u64, u64>; 2] = Default::default();
         let ends = self.0.iter().skip(1).map(|step| step.at_ns);
         for (step, end_ns) in self.0.iter().zip(ends) {
             let queue = queues.entry(step.queue).or_default();
@@ -87,20 +87,20 @@ impl Lengths {
                 all[which] += now - queue[which];
                 queue[which] = now;
                 let length = all[which].max(0).cast_unsigned();
-                *spent[which].entry(length).or_default() += end_ns - step.at_ns;
+                *durations[which].entry(length).or_default() += end_ns - step.at_ns;
             }
         }
-        let [packets, bytes] = spent.map(|spent| {
-            let mut spent: Vec<_> = spent.into_iter().collect();
-            spent.sort_unstable();
-            let lasting = spent.iter().filter(|(_, ns)| *ns > 0).copied();
+        let [packets, bytes] = durations.map(|durations| {
+            let mut durations: Vec<_> = durations.into_iter().collect();
+            durations.sort_unstable();
+            let lasting = durations.iter().filter(|(_, ns)| *ns > 0).copied();
             Quantiles::weighted(&lasting.collect::<Vec<_>>(), 1.0)
         });
         LengthOverTime { packets, bytes }
     }
 }
 
-/// A distribution in short; all `None` where it is empty.
+/// Summary of a distribution; all fields are `None` if it is empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Quantiles {
     /// The mean.
@@ -113,13 +113,13 @@ pub struct Quantiles {
     pub p99: Option<f64>,
     /// The 99.9th percentile.
     pub p99_9: Option<f64>,
-    /// The greatest value.
+    /// The maximum.
     pub max: Option<f64>,
 }
 
 impl Quantiles {
-    /// The quantiles of numbers in any order, divided by `unit`. A quantile is one of the numbers:
-    /// the least that is not exceeded by the share.
+    /// Returns the quantiles of unsorted numbers, divided by `unit`. A quantile is the smallest
+    /// number that the given share does not exceed.
     #[must_use]
     pub fn of(mut numbers: Vec<u64>, unit: f64) -> Self {
         numbers.sort_unstable();
@@ -132,7 +132,7 @@ impl Quantiles {
         )
     }
 
-    /// The quantiles of numbers in ascending order, each with its weight, divided by `unit`.
+    /// Returns the quantiles of sorted numbers with weights, divided by `unit`.
     pub(crate) fn weighted(numbers: &[(u64, u64)], unit: f64) -> Self {
         let total: u64 = numbers.iter().map(|(_, weight)| weight).sum();
         if total == 0 {
@@ -152,8 +152,8 @@ impl Quantiles {
             .collect();
         let quantile = |percentile: Percentile| {
             let rank = nearest_rank(percentile.share, total)?;
-            let place = up_to.partition_point(|(seen, _)| *seen < rank);
-            up_to.get(place).map(|(_, number)| *number as f64 / unit)
+            let index = up_to.partition_point(|(seen, _)| *seen < rank);
+            up_to.get(index).map(|(_, number)| *number as f64 / unit)
         };
         Self {
             mean: Some(sum / total as f64 / unit),
@@ -166,29 +166,27 @@ impl Quantiles {
     }
 }
 
-/// The time after which drops recur, found by the autocorrelation of their number in each
-/// millisecond.
+/// The period of recurring drops, from the autocorrelation of their number in each millisecond.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Period {
-    /// The time after which drops recur, in milliseconds, from 5 to 1,000.
+    /// The period, in milliseconds, from 5 to 1,000.
     pub lag_ms: u64,
-    /// The correlation at that time: 1 if every drop recurs.
+    /// The correlation at the period: 1 if every drop recurs.
     pub correlation: f64,
 }
 
 const MS: u64 = 1_000_000;
 const LAGS: std::ops::RangeInclusive<usize> = 5..=1000;
-/// Pairs of milliseconds beyond which no period is sought, so that long recordings do not take
-/// long.
-const MOST_PAIRS: u64 = 400_000_000;
+/// Maximum pairs of milliseconds for a period search, which limits the time for long recordings.
+const MAX_PAIRS: u64 = 400_000_000;
 
-/// The lag of the greatest correlation, among those that stand out: that are more than chance would
-/// bring (three standard deviations) and greater than all within a fifth of them. Without the
-/// latter, a queue that is full for a while would pass for one with a short period.
-pub(super) fn period(times: &[u64], (begin, end): (u64, u64)) -> Option<Period> {
-    let bins = ((end - begin) / MS) as usize + 1;
-    let counts = counts(times, begin);
-    if counts.len() < 8 || bins < 2 * LAGS.end() || counts.len() as u64 * 1000 > MOST_PAIRS {
+/// Returns the lag with the greatest correlation among the significant ones. These exceed chance
+/// (three standard deviations) and all correlations within a fifth of the lag. Without the second
+/// condition, a queue that is full for a while would seem to have a short period.
+pub(super) fn period(times: &[u64], (start, end): (u64, u64)) -> Option<Period> {
+    let bins = ((end - start) / MS) as usize + 1;
+    let counts = counts(times, start);
+    if counts.len() < 8 || bins < 2 * LAGS.end() || counts.len() as u64 * 1000 > MAX_PAIRS {
         return None;
     }
     let total: f64 = counts.iter().map(|(_, count)| count).sum();
@@ -202,17 +200,17 @@ pub(super) fn period(times: &[u64], (begin, end): (u64, u64)) -> Option<Period> 
     let correlation = |lag: usize| (products[lag] / (bins - lag) as f64 - mean * mean) / variance;
     let all: Vec<f64> = (0..products.len()).map(correlation).collect();
     let by_chance = 3.0 / (bins as f64).sqrt();
-    let stands_out = |lag: &usize| {
-        let reach = (lag / 5).max(2);
+    let is_significant = |lag: &usize| {
+        let radius = (lag / 5).max(2);
         let around = all
             .iter()
             .enumerate()
-            .skip(lag.saturating_sub(reach))
-            .take(2 * reach + 1);
+            .skip(lag.saturating_sub(radius))
+            .take(2 * radius + 1);
         let mut others = around.filter(|(other, _)| other != lag && *other > 0);
         all[*lag] > by_chance && others.all(|(_, other)| *other < all[*lag])
     };
-    LAGS.filter(stands_out)
+    LAGS.filter(is_significant)
         .max_by(|a, b| all[*a].total_cmp(&all[*b]))
         .map(|lag| Period {
             lag_ms: lag as u64,
@@ -220,20 +218,20 @@ pub(super) fn period(times: &[u64], (begin, end): (u64, u64)) -> Option<Period> 
         })
 }
 
-/// The milliseconds that have drops, each with the number of these.
-fn counts(times: &[u64], begin: u64) -> Vec<(u64, f64)> {
-    let bin = |time: &u64| time.saturating_sub(begin) / MS;
+/// Returns the milliseconds with drops, and the number of drops in each.
+fn counts(times: &[u64], start: u64) -> Vec<(u64, f64)> {
+    let bin = |time: &u64| time.saturating_sub(start) / MS;
     times
         .chunk_by(|a, b| bin(a) == bin(b))
         .filter_map(|chunk| chunk.first().map(|time| (bin(time), chunk.len() as f64)))
         .collect()
 }
 
-/// For each lag, the sum of the products of the counts that are so far apart.
+/// Returns the sum of the products of counts at each lag.
 fn products(counts: &[(u64, f64)]) -> Vec<f64> {
     let mut products = vec![0.0; LAGS.end() + 1];
-    for (place, (bin, count)) in counts.iter().enumerate() {
-        for (later, other) in counts.iter().skip(place) {
+    for (index, (bin, count)) in counts.iter().enumerate() {
+        for (later, other) in counts.iter().skip(index) {
             match products.get_mut((later - bin) as usize) {
                 Some(product) => *product += count * other,
                 None => break,
@@ -250,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quantile_is_the_least_number_that_the_share_does_not_exceed() {
+    fn quantile_is_smallest_number_covering_share() {
         let of = Quantiles::of((1..=1000).rev().collect(), 1.0);
         assert_eq!((of.p50, of.p90), (Some(500.0), Some(900.0)));
         assert_eq!((of.p99, of.p99_9), (Some(990.0), Some(999.0)));
@@ -259,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_counts_as_often_as_it_weighs() {
+    fn quantiles_respect_weights() {
         let of = Quantiles::weighted(&[(0, 60), (10, 30), (20, 10)], 10.0);
         assert_eq!((of.p50, of.p90, of.p99), (Some(0.0), Some(1.0), Some(2.0)));
         assert_eq!(of.mean, Some(0.5));
@@ -268,7 +266,7 @@ mod tests {
     const SPAN: (u64, u64) = (0, 60_000 * MS);
 
     #[test]
-    fn drops_that_recur_have_their_period() {
+    fn recurring_drops_have_a_period() {
         let mut random = rand_pcg::Pcg32::seed_from_u64(1);
         let mut times: Vec<u64> = (0..600).map(|n| n * 100 * MS + 37).collect();
         times.extend((0..600).map(|_| random.random_range(0..SPAN.1)));
@@ -279,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_full_for_a_while_now_and_then_has_none() {
+    fn occasionally_full_queue_has_no_period() {
         let mut random = rand_pcg::Pcg32::seed_from_u64(2);
         let mut times = Vec::new();
         let mut now = 0;

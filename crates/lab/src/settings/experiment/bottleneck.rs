@@ -9,28 +9,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::settings::{Rate, numbers};
 
-/// A way of the router's: a rate, and the queue before it.
+/// One direction of the router: a rate, and the queue in front of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Bottleneck {
-    /// The rate of IP packets with their Ethernet headers; `None` sets none, and then nothing waits.
+    /// Rate of IP packets with their Ethernet headers; `None`: no limit, and no packet is queued.
     pub rate: Option<Rate>,
-    /// What keeps to the rate.
+    /// Shaper that enforces the rate.
     pub shaper: Shaper,
-    /// The bucket of tokens, in bytes: how much leaves at once after a pause. The papers have 1520.
+    /// Size of the token bucket in bytes, which leave back to back after a pause. The papers use
+    /// 1520.
     #[serde(deserialize_with = "numbers::burst")]
     pub burst: u32,
-    /// What waits, and what is dropped.
+    /// Queue discipline.
     pub queue: Discipline,
-    /// How much may wait; `None` as the discipline does by itself.
+    /// Limit of the queue; `None`: the discipline's default.
     #[serde(with = "text::option")]
     pub limit: Option<Limit>,
-    /// More of the discipline's own options, as words of `tc`.
+    /// Further options of the discipline, in the syntax of `tc`.
     pub options: String,
 }
 
 impl Default for Bottleneck {
-    /// The papers' queue, without a rate.
+    /// Returns the papers' queue, without a rate.
     fn default() -> Self {
         Self {
             rate: None,
@@ -43,7 +44,7 @@ impl Default for Bottleneck {
     }
 }
 
-/// A token bucket of the kernel.
+/// Token bucket of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shaper {
@@ -54,16 +55,16 @@ pub enum Shaper {
     Tbf,
 }
 
-/// A queue discipline of the kernel, by the name that `tc` has for it.
+/// Queue discipline of the kernel, by its name in `tc`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Discipline {
-    /// First in, first out; its limit is one of packets.
+    /// First in, first out; the limit counts packets.
     #[default]
     Pfifo,
-    /// First in, first out; its limit is one of bytes.
+    /// First in, first out; the limit counts bytes.
     Bfifo,
-    /// Random early detection; its limit is one of bytes.
+    /// Random early detection; the limit counts bytes.
     Red,
     /// Controlled delay (RFC 8289).
     Codel,
@@ -73,12 +74,12 @@ pub enum Discipline {
     Sfq,
     /// Fair queueing with pacing.
     Fq,
-    /// Common applications kept enhanced; it shapes by itself, and takes the place of the shaper.
+    /// Common applications kept enhanced (CAKE); it shapes by itself and replaces the shaper.
     Cake,
 }
 
 impl Discipline {
-    /// Whether its limit is one of bytes.
+    /// Returns whether the limit counts bytes.
     #[must_use]
     pub fn counts_bytes(self) -> bool {
         matches!(self, Self::Bfifo | Self::Red | Self::Cake)
@@ -87,20 +88,20 @@ impl Discipline {
 
 impl fmt::Display for Discipline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Its name alone: serde knows it.
+        // Serde writes only the name.
         self.serialize(f)
     }
 }
 
-/// How much may wait: `63` packets, `46875 B`, or `0.5 BDP`.
+/// Limit of a queue: `63` packets, `46875 B`, or `0.5 BDP`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Limit {
     /// Packets, at least 1.
     Packets(u32),
     /// Bytes, at least 1.
     Bytes(u32),
-    /// Products of the bottleneck's rate and the path's round-trip time, above 0. Where the
-    /// discipline counts packets, of 1500 B each.
+    /// Multiple of the bandwidth-delay product, above 0. Disciplines that count packets take 1500 B
+    /// for each.
     BandwidthDelayProducts(f64),
 }
 
@@ -114,12 +115,12 @@ impl FromStr for Limit {
             Some((products, "BDP")) => products.parse().ok().map(Self::BandwidthDelayProducts),
             Some(_) => None,
         };
-        let is_sound = |limit: &Self| match limit {
+        let is_valid = |limit: &Self| match limit {
             Self::Packets(count) | Self::Bytes(count) => *count > 0,
             Self::BandwidthDelayProducts(products) => (0.001..=10_000.0).contains(products),
         };
         let expected = "expected packets, as in 63, or \"46875 B\", or \"0.5 BDP\"";
-        limit.filter(is_sound).ok_or_else(|| expected.into())
+        limit.filter(is_valid).ok_or_else(|| expected.into())
     }
 }
 
@@ -133,14 +134,14 @@ impl fmt::Display for Limit {
     }
 }
 
-/// The router, as files describe it: its own keys are those of the way to the receiver.
+/// Router in a file: its own keys apply to the direction toward the receiver.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self", default, rename_all = "kebab-case")]
 pub struct Bottlenecks {
-    /// The way to the receiver.
+    /// Direction toward the receiver.
     #[serde(flatten)]
     pub forward: Bottleneck,
-    /// The way back to the senders.
+    /// Direction toward the senders.
     pub back: Bottleneck,
 }
 

@@ -2,25 +2,25 @@ use crate::traffic::Kind;
 
 use super::plan::SOURCE_PORTS;
 use super::{Bottleneck, Discipline, Limit, Loss, Plan};
-use crate::settings::traffic::Wrong;
+use crate::settings::traffic::InvalidOption;
 use pillion_cli::settings::times::to_ms;
 
-/// Hosts that the network of senders has room for.
-const MOST_HOSTS: usize = 250;
+/// Maximum sending hosts: addresses of the senders' network.
+const MAX_HOSTS: usize = 250;
 
-/// The testbed's own machines, beside the hosts that streams come from.
+/// Machines of the testbed itself, whose names no host can have.
 const MACHINES: [&str; 4] = ["bridge", "router", "emulator", "receiver"];
 
-/// Each stream has a source port of its own.
-const MOST_STREAMS: usize = (u16::MAX - SOURCE_PORTS) as usize + 1;
+/// Maximum streams: each one has its own source port.
+const MAX_STREAMS: usize = (u16::MAX - SOURCE_PORTS) as usize + 1;
 
-/// What parts of a run that are right each by itself cannot be together.
+/// Contradiction between parts of a run that are valid by themselves.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Contradiction {
-    /// The keys that lead to what should change.
+    /// Keys that lead to the value to change.
     pub path: Vec<String>,
-    /// What is wrong, and what to do.
+    /// Mistake and remedy.
     pub text: String,
 }
 
@@ -32,49 +32,49 @@ impl Contradiction {
         }
     }
 
-    /// What is wrong with an option of the table that these keys lead to.
-    pub(super) fn of(table: &[&str], Wrong { option, text }: Wrong) -> Self {
+    /// Reports an option of the table at these keys.
+    pub(super) fn of(table: &[&str], InvalidOption { option, text }: InvalidOption) -> Self {
         Self::new(&[table, &[option]].concat(), text)
     }
 }
 
 impl Plan {
-    /// Finds the first thing that does not go together with the rest.
+    /// Checks the run for contradictions, and reports the first one.
     pub(super) fn check(&self) -> Result<(), Contradiction> {
         self.check_groups()?;
         let streams: usize = self.streams.iter().map(|it| it.traffic.streams).sum();
         let hosts = self.hosts.len();
-        let wrong = |path: &[&str], text| Err(Contradiction::new(path, text));
-        if hosts > MOST_HOSTS {
-            let text = format!("{hosts} sending hosts; {MOST_HOSTS} are the most");
-            return wrong(&["group"], text);
+        let contradiction = |path: &[&str], text| Err(Contradiction::new(path, text));
+        if hosts > MAX_HOSTS {
+            let text = format!("{hosts} sending hosts: the maximum is {MAX_HOSTS}");
+            return contradiction(&["group"], text);
         }
         for host in &self.hosts {
             if MACHINES.contains(&host.name.as_str()) {
                 let text = format!(
-                    "`{}` is a machine of the testbed's own; call the group, or its host, otherwise",
+                    "`{}` is a machine of the testbed; rename the group or its host",
                     host.name
                 );
-                return wrong(&["group", &host.name], text);
+                return contradiction(&["group", &host.name], text);
             }
         }
-        if streams > MOST_STREAMS {
-            let text = format!("{streams} streams in all; {MOST_STREAMS} are the most");
-            return wrong(&["group"], text);
+        if streams > MAX_STREAMS {
+            let text = format!("{streams} streams in total: the maximum is {MAX_STREAMS}");
+            return contradiction(&["group"], text);
         }
         let path = self.path().validate();
         path.map_err(|error| Contradiction::new(&["path"], error.to_string()))?;
         self.check_bottleneck()
     }
 
-    /// What of a group's own path does not go with the rest.
+    /// Checks each group's own path against the common path.
     fn check_groups(&self) -> Result<(), Contradiction> {
         let common = [&self.forward, &self.backward];
         for streams in &self.streams {
             let group = ["group", streams.traffic.name.as_str()];
             let tables = [group.to_vec(), [&group[..], &["back"]].concat()];
-            for ((own, common), table) in streams.ways.iter().zip(common).zip(tables) {
-                let wrong = |key, text: String| {
+            for ((own, common), table) in streams.overrides.iter().zip(common).zip(tables) {
+                let contradiction = |key, text: String| {
                     Err(Contradiction::new(&[&table[..], &[key]].concat(), text))
                 };
                 let shortest = streams.delays.iter().min().unwrap_or(&common.delay);
@@ -83,14 +83,14 @@ impl Plan {
                     .is_some_and(|jitter| jitter.saturating_mul(4) > *shortest)
                 {
                     let text = format!(
-                        "varies by more than a quarter of the delay, which is {} ms each way",
+                        "jitter of more than a quarter of the delay, which is {} ms in each direction",
                         to_ms(*shortest)
                     );
-                    return wrong("jitter", text);
+                    return contradiction("jitter", text);
                 }
                 if own.loss.is_some() && matches!(common.loss, Some(Loss::Listed(_))) {
-                    let text = "the path's list counts these packets as well; list them all there";
-                    return wrong("loss", text.to_owned());
+                    let text = "the list in [path] includes these packets; list all losses there";
+                    return contradiction("loss", text.to_owned());
                 }
             }
         }
@@ -103,7 +103,7 @@ impl Plan {
         let mut groups = self.streams.iter().map(|streams| &streams.traffic);
         if let (Some(group), None) = (groups.find(|group| greedy(&group.kind)), bottleneck.rate) {
             let text = format!(
-                "the greedy streams of `{}` have no rate to share; give the bottleneck a `rate`",
+                "the greedy streams of `{}` need a rate; set `rate` in [bottleneck]",
                 group.name
             );
             return Err(Contradiction::new(&["bottleneck", "rate"], text));
@@ -112,9 +112,10 @@ impl Plan {
         self.check_queue(&self.bottleneck_back, &["bottleneck", "back"])
     }
 
-    /// What a bottleneck's keys do not go together in; these lead to its table.
+    /// Checks the keys of a bottleneck against each other; `table` leads to them.
     fn check_queue(&self, bottleneck: &Bottleneck, table: &[&str]) -> Result<(), Contradiction> {
-        let wrong = |key, text: String| Err(Contradiction::new(&[table, &[key]].concat(), text));
+        let contradiction =
+            |key, text: String| Err(Contradiction::new(&[table, &[key]].concat(), text));
         let queue = bottleneck.queue;
         let plain = Bottleneck::default();
         for (key, is_given) in [
@@ -123,35 +124,34 @@ impl Plan {
         ] {
             let text = match (bottleneck.rate, queue) {
                 (_, Discipline::Cake) => {
-                    "cake keeps to the rate by itself; leave `KEY` out, or \
-                                          choose another queue"
+                    "cake shapes by itself; remove `KEY`, or use another queue"
                 }
-                (None, _) => "without a rate nothing is shaped; give `rate`, or leave `KEY` out",
+                (None, _) => "`KEY` needs `rate`; set it, or remove `KEY`",
                 (Some(_), _) => continue,
             };
             if is_given {
-                return wrong(key, text.replace("KEY", key));
+                return contradiction(key, text.replace("KEY", key));
             }
         }
         let has_limit = |options: &str| options.split_whitespace().any(|word| word == "limit");
         if queue == Discipline::Red && bottleneck.limit.is_none() && !has_limit(&bottleneck.options)
         {
-            let text = "red has no limit of its own; give one in bytes, as in \"60000 B\"";
-            return wrong("queue", text.to_owned());
+            let text = "red needs a limit; set it in bytes, as in \"60000 B\"";
+            return contradiction("queue", text.to_owned());
         }
-        let unit = |unit| format!("{queue} counts {unit}; give its limit in {unit}");
+        let unit = |unit| format!("{queue} counts {unit}; set its limit in {unit}");
         let text = match bottleneck.limit {
             Some(Limit::Packets(_)) if queue.counts_bytes() => unit("bytes"),
             Some(Limit::Bytes(_)) if !queue.counts_bytes() => unit("packets"),
             Some(Limit::BandwidthDelayProducts(_))
                 if self.bdp_bytes(bottleneck).is_none_or(|bytes| bytes == 0.0) =>
             {
-                "a limit in bandwidth-delay products needs a rate and a delay; give `rate` and \
+                "a limit in bandwidth-delay products needs a rate and a delay; set `rate` and \
                  `rtt`"
                     .to_owned()
             }
             _ => return Ok(()),
         };
-        wrong("limit", text)
+        contradiction("limit", text)
     }
 }

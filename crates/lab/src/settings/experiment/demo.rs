@@ -5,50 +5,51 @@ use clap::Args;
 use pillion_bpf::{Reaction, ThinTest, parse_bytes, parse_packets};
 
 use super::path::parse_rtt;
-use super::{Experiment, Extent, Limit, Loss, Planned, Rate, Run, Share, of_text};
+use super::values::parse_share;
+use super::{Experiment, Limit, Loss, PlannedRun, Rate, Run, RunScale, Share, of_text};
 use crate::Part;
 use crate::settings::Itt;
 use pillion_cli::settings::BadInput;
-use pillion_cli::settings::times::Length;
+use pillion_cli::settings::times::PositiveDuration;
 
-/// The experiment, with a run that is plain and one that is bundled.
+/// Experiment with a plain and a bundled run.
 const FILE: &str = include_str!("../../../../../experiments/demo.toml");
 
-/// The experiment's group.
+/// Name of the experiment's group.
 const GROUP: &str = "thin";
 
 /// Options of `pillion-lab demo` that replace values of its experiment file.
 #[derive(Debug, Clone, Default, Args)]
-pub struct Demo {
+pub struct DemoOptions {
     /// Streams in each group [default: 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     streams: Option<u16>,
 
-    /// Inter-transmission time in milliseconds, and its standard deviation [default: 30:3]
-    #[arg(long, value_name = "MS[:SD]")]
+    /// Inter-transmission time and its standard deviation [default: 30ms:3ms]
+    #[arg(long, value_name = "TIME[:SD]")]
     itt: Option<Itt>,
 
     /// Payload of a message in bytes [default: 120]
     #[arg(long, value_name = "BYTES")]
     size: Option<u32>,
 
-    /// Round-trip time in milliseconds [default: 150]
-    #[arg(long, value_name = "MS", value_parser = parse_rtt)]
+    /// Round-trip time [default: 150ms]
+    #[arg(long, value_name = "DURATION", value_parser = parse_rtt)]
     rtt: Option<Duration>,
 
-    /// Packets lost in the data direction, in per cent [default: 5]
-    #[arg(long, value_name = "PERCENT")]
+    /// Share of packets lost in the data direction [default: 5%]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_share)]
     loss: Option<Share>,
 
-    /// Seconds of sending [default: 30]
-    #[arg(long, value_name = "S")]
-    duration: Option<Length>,
+    /// Time of sending [default: 30s]
+    #[arg(long, value_name = "DURATION")]
+    duration: Option<PositiveDuration>,
 
-    /// Rate of each path in Mbit/s [default: no limit]
-    #[arg(long, value_name = "MBIT/S")]
+    /// Rate of each path, as in 5mbit [default: no limit]
+    #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
 
-    /// Packets that may wait for that rate [default: 63]
+    /// Maximum packets in the queue in front of that rate [default: 63]
     #[arg(long, value_name = "PACKETS")]
     queue: Option<u32>,
 
@@ -56,11 +57,11 @@ pub struct Demo {
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
 
-    /// Previous segments that ride along at most; 0 for no limit [default: 1]
+    /// Maximum previous segments in a bundle; 0: no limit [default: 1]
     #[arg(long, value_name = "N", value_parser = parse_packets)]
     max_packets: Option<u32>,
 
-    /// Bytes of payload in a segment with its bundle at most; 0: the MSS alone limits [default: 0]
+    /// Maximum payload of a segment with its bundle, in bytes; 0: up to the MSS [default: 0]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     max_bytes: Option<u32>,
 
@@ -68,7 +69,7 @@ pub struct Demo {
     #[arg(long, value_name = "TEST")]
     thin: Option<ThinTest>,
 
-    /// What follows from losses that bundles hid, as for `pillion run` [default: cwr]
+    /// Reaction of congestion control to hidden losses, as for `pillion run` [default: cwr]
     #[arg(long, value_name = "REACTION", value_enum)]
     reaction: Option<Reaction>,
 
@@ -77,24 +78,25 @@ pub struct Demo {
     seed: Option<u32>,
 }
 
-impl Demo {
-    /// The plain run, and the one that is otherwise alike and bundled.
+impl DemoOptions {
+    /// Returns the plain and the bundled run, which are otherwise equal.
     ///
     /// # Errors
-    /// [`BadInput`] with the first thing that cannot be.
-    pub fn runs(&self) -> Result<[Planned; 2], BadInput> {
-        let Experiment { mut runs, .. } = of_text("experiments/demo.toml", FILE, Extent::Default)?;
+    /// [`BadInput`] with the first invalid value.
+    pub fn runs(&self) -> Result<[PlannedRun; 2], BadInput> {
+        let Experiment { mut runs, .. } =
+            of_text("experiments/demo.toml", FILE, RunScale::Default)?;
         for planned in &mut runs {
             let variant = planned.name.parts().next().map(Part::as_str);
             planned.name = variant.unwrap_or_default().into();
-            self.change(&mut planned.run);
+            self.apply(&mut planned.run);
             planned.plan = planned.run.plan().map_err(|it| BadInput(it.text))?;
         }
         let two = runs.try_into();
         two.map_err(|_| BadInput("experiments/demo.toml: expected two runs".to_owned()))
     }
 
-    fn change(&self, run: &mut Run) {
+    fn apply(&self, run: &mut Run) {
         set(&mut run.duration, self.duration);
         set(&mut run.seed, self.seed);
         set(&mut run.path.rtt, self.rtt);
@@ -135,40 +137,40 @@ mod tests {
 
     use super::*;
 
-    fn demo(arguments: &[impl AsRef<str>]) -> Result<Demo, clap::Error> {
-        let command = Demo::augment_args(Command::new("demo").no_binary_name(true));
+    fn demo(arguments: &[impl AsRef<str>]) -> Result<DemoOptions, clap::Error> {
+        let command = DemoOptions::augment_args(Command::new("demo").no_binary_name(true));
         let matches = command.try_get_matches_from(arguments.iter().map(AsRef::as_ref))?;
-        Demo::from_arg_matches(&matches)
+        DemoOptions::from_arg_matches(&matches)
     }
 
-    fn runs(arguments: &[String]) -> Result<[Planned; 2], BadInput> {
+    fn runs(arguments: &[String]) -> Result<[PlannedRun; 2], BadInput> {
         demo(arguments).unwrap().runs()
     }
 
     #[test]
-    fn the_defaults_that_the_help_tells_are_those_of_the_file() {
-        let command = Demo::augment_args(Command::new("demo"));
-        let mut told = Vec::new();
+    fn demo_defaults_in_help_match_file() {
+        let command = DemoOptions::augment_args(Command::new("demo"));
+        let mut defaults = Vec::new();
         for option in command.get_arguments() {
             let help = option.get_help().unwrap().to_string();
             let (_, default) = help.split_once("[default: ").expect("a default");
             let default = default.trim_end_matches(']');
             if default != "no limit" {
                 let name = option.get_long().unwrap();
-                told.extend([format!("--{name}"), default.to_owned()]);
+                defaults.extend([format!("--{name}"), default.to_owned()]);
             }
         }
-        let plain = |runs: [Planned; 2]| runs.map(|it| (it.name, it.plan));
-        assert_eq!(plain(runs(&told).unwrap()), plain(runs(&[]).unwrap()));
+        let plain = |runs: [PlannedRun; 2]| runs.map(|it| (it.name, it.plan));
+        assert_eq!(plain(runs(&defaults).unwrap()), plain(runs(&[]).unwrap()));
     }
 
     #[test]
-    fn both_runs_are_alike_but_for_the_bundling() {
-        let told = "--streams 3 --itt 50 --size 99 --rtt 80 --loss 2 --duration 7 --rate 2 --queue 9 \
+    fn demo_runs_differ_only_in_bundling() {
+        let arguments = "--streams 3 --itt 50ms --size 99 --rtt 80ms --loss 2% --duration 7s --rate 2mbit --queue 9 \
                     --congestion cubic --max-packets 0 --max-bytes 500 --thin always \
                     --reaction none --seed 5";
-        let told: Vec<String> = told.split(' ').map(str::to_owned).collect();
-        let [plain, mut bundled] = runs(&told).unwrap();
+        let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
+        let [plain, mut bundled] = runs(&arguments).unwrap();
         assert_eq!(plain.name.as_str(), "plain");
         assert_eq!(plain.plan.streams[0].bundling, None);
         let bundling = bundled.plan.streams[0].bundling.take().unwrap();
@@ -182,22 +184,22 @@ mod tests {
     }
 
     #[test]
-    fn options_have_the_limits_that_they_have_elsewhere() {
-        for (option, most, beyond) in [
+    fn demo_options_have_usual_limits() {
+        for (option, max, invalid) in [
             ("--max-packets", "2047", "4294967295"),
             ("--max-bytes", "2", "1"),
-            ("--duration", "0.5", "0"),
+            ("--duration", "0.5s", "0s"),
         ] {
-            demo(&[option, most]).unwrap();
-            let said = demo(&[option, beyond]).unwrap_err().to_string();
-            assert!(said.contains(": expected"), "{said}");
+            demo(&[option, max]).unwrap();
+            let error = demo(&[option, invalid]).unwrap_err().to_string();
+            assert!(error.contains(": expected"), "{error}");
         }
     }
 
     #[test]
-    fn what_cannot_be_is_told() {
-        let told = ["--size", "0"].map(str::to_owned);
-        let mistake = runs(&told).unwrap_err().0;
-        assert!(mistake.contains("size"), "{mistake}");
+    fn demo_reports_invalid_size() {
+        let arguments = ["--size", "0"].map(str::to_owned);
+        let error = runs(&arguments).unwrap_err().0;
+        assert!(error.contains("size"), "{error}");
     }
 }

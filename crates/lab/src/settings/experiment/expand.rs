@@ -1,4 +1,4 @@
-//! From one file to many runs: variants, axes, parameters, the grid, and seeds.
+//! Expands one file to many runs: variants, axes, parameters, the grid, and seeds.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -6,42 +6,42 @@ use std::ops::Range;
 use std::path::Path;
 
 use pillion_cli::settings::document::known::keys;
-use pillion_cli::settings::document::{self, Mistake, Value, merge, table, wrong};
+use pillion_cli::settings::document::{self, Mistake, Value, merge, table, type_mismatch};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Name;
 use super::expression::PARAMETERS;
 use super::read::embed_tables;
-use super::values::MOST_CHARACTERS;
+use super::values::MAX_NAME_LENGTH;
 use crate::measure_ref::nearest;
 use crate::settings::numbers::REPETITIONS;
 use crate::settings::traffic;
 use crate::{Part, RunKey};
 
-/// One run, with the values that it has for itself.
-pub(super) struct Expanded<'i> {
+/// One run: its name, and its document with all choices merged.
+pub(super) struct ExpandedRun<'i> {
     pub(super) name: RunKey,
     pub(super) document: DeTable<'i>,
 }
 
-/// More are a mistake.
-const MOST_RUNS: usize = 100_000;
+/// Maximum runs of an experiment.
+const MAX_RUNS: usize = 100_000;
 
-/// The keys that expansion takes out of a file.
+/// Keys that the expansion removes from the document.
 const OWN_KEYS: [&str; 4] = ["variant", "axis", "grid", "repetitions"];
 
-/// What a run differs in, and its parts of the name.
+/// Part of a run's name, and the keys that it sets.
 type Choice<'i> = (Option<String>, DeTable<'i>);
 
-/// All runs: variant by variant, then through axes, parameters and the grid, the last of them
-/// fastest, then by seed.
+/// Returns all runs: variant by variant, then axes, parameters and the grid, then seeds. The last
+/// dimension varies fastest.
 pub(super) fn expand<'i>(
     document: &DeTable<'i>,
     seeds: &DeTable<'i>,
     folder: &Path,
     mistakes: &mut Vec<Mistake>,
-) -> Vec<Expanded<'i>> {
+) -> Vec<ExpandedRun<'i>> {
     let mut base = document.clone();
     for key in OWN_KEYS {
         base.remove(key);
@@ -60,16 +60,16 @@ pub(super) fn expand<'i>(
     if let Some(grid) = grid.and_then(|value| table(value, mistakes)) {
         dimensions.extend(read_grid(grid, mistakes));
     }
-    refuse_seeds(&dimensions, mistakes);
-    refuse_overruled(&dimensions, mistakes);
-    refuse_unknown_groups(&base, &dimensions, mistakes);
+    check_seeds(&dimensions, mistakes);
+    check_overridden(&dimensions, mistakes);
+    check_group_names(&base, &dimensions, mistakes);
     dimensions.extend(read_grid(seeds, mistakes));
-    refuse_equal_names(&dimensions, mistakes);
-    refuse_long_names(&dimensions, mistakes);
+    check_equal_names(&dimensions, mistakes);
+    check_long_names(&dimensions, mistakes);
     let count = dimensions.iter().map(Vec::len);
     let count = count.fold(1, usize::saturating_mul);
-    if count > MOST_RUNS {
-        let text = format!("{count} runs; {MOST_RUNS} are the most, so split the experiment");
+    if count > MAX_RUNS {
+        let text = format!("{count} runs: the maximum is {MAX_RUNS}; split the experiment");
         let span = document.get("grid").map_or(0..1, Spanned::span);
         mistakes.push(Mistake::new(span, text));
         return Vec::new();
@@ -86,7 +86,7 @@ pub(super) fn expand<'i>(
                 merge(&mut run, over);
                 name.extend(part.as_deref());
             }
-            Expanded {
+            ExpandedRun {
                 name: RunKey::from(name.join(",").as_str()),
                 document: run,
             }
@@ -94,14 +94,14 @@ pub(super) fn expand<'i>(
         .collect()
 }
 
-/// The seeds are told apart from all that is varied.
-fn refuse_seeds(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
+/// Reports variations of the seed: only `seed` and `repetitions` at the top level set it.
+fn check_seeds(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
     for (name, over) in dimensions.iter().flatten() {
         let value = over.get("seed").or_else(|| over.get("repetitions"));
-        let is_called_so = name.as_deref().is_some_and(|it| Part::from(it).is_seed());
-        if value.is_some() || is_called_so {
-            let text = "seeds are no choice of their own: `seed` is the first, and `repetitions` how \
-                        many there are, both of the whole file; call a parameter otherwise";
+        let is_named_seed = name.as_deref().is_some_and(|it| Part::from(it).is_seed());
+        if value.is_some() || is_named_seed {
+            let text = "seeds cannot be varied here; set `seed` (the first one) and `repetitions` at the \
+                        top level, or rename the parameter";
             let span = value.or_else(|| over.values().next()).map(Spanned::span);
             mistakes.push(Mistake::new(span.unwrap_or(0..1), text.to_owned()));
             return;
@@ -109,8 +109,9 @@ fn refuse_seeds(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
     }
 }
 
-/// A group that only choices name, and of which none says what its streams are, is a slip of the pen.
-fn refuse_unknown_groups(base: &DeTable, dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
+/// Reports groups that only variations name, unless one of them describes their streams: probably a
+/// typing error.
+fn check_group_names(base: &DeTable, dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
     let groups_of = |of: &DeTable| -> Vec<(String, Range<usize>, Vec<String>)> {
         let groups = of.get("group").and_then(|it| it.get_ref().as_table());
         let groups = groups.into_iter().flatten();
@@ -137,24 +138,24 @@ fn refuse_unknown_groups(base: &DeTable, dimensions: &[Vec<Choice>], mistakes: &
         if !own.contains(name) && !is_described(name) {
             let nearest = nearest(name, own.iter()).unwrap_or(first);
             let text = format!(
-                "unknown group `{name}`; the nearest is `{nearest}`; a new one says what its streams are, \
-                 as in `streams = 1`"
+                "unknown group `{name}`; the nearest is `{nearest}`; a new group needs keys of its \
+                 streams, as in `streams = 1`"
             );
             mistakes.push(Mistake::new(span.clone(), text));
         }
     }
 }
 
-/// What a later choice replaces in every run has no effect.
-fn refuse_overruled(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
-    for (place, choices) in dimensions.iter().enumerate() {
-        let later = dimensions.iter().skip(place + 1);
+/// Reports values that a later variation replaces in every run.
+fn check_overridden(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
+    for (index, choices) in dimensions.iter().enumerate() {
+        let later = dimensions.iter().skip(index + 1);
         for leaf in choices.iter().flat_map(|(_, over)| Leaf::all_of(over)) {
             let replaces = |(_, over): &Choice| leaf.is_replaced_by(over);
             let replace = |choices: &Vec<Choice>| choices.iter().all(replaces);
             if later.clone().any(|it| !it.is_empty() && replace(it)) {
                 let text = format!(
-                    "`{}` is varied again behind this, so that this has no effect; keep one of them",
+                    "`{}` is overridden by a later variation in every run; remove one of them",
                     leaf.key()
                 );
                 mistakes.push(Mistake::new(leaf.span, text));
@@ -163,18 +164,18 @@ fn refuse_overruled(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
     }
 }
 
-/// Runs are told apart by their names, which are those of their choices.
-fn refuse_equal_names(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
+/// Reports values that would give two runs the same name.
+fn check_equal_names(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
     for choices in dimensions {
         let mut known = BTreeMap::new();
-        for (place, (name, value)) in choices.iter().enumerate() {
-            let first = *known.entry(name).or_insert(place);
-            if first != place {
+        for (index, (name, value)) in choices.iter().enumerate() {
+            let first = *known.entry(name).or_insert(index);
+            if first != index {
                 let text = format!(
-                    "the values {} and {} would both be called `{}` in names of runs; give each value \
-                     once, or a name of its own, as in [axis.loss.bursts]",
+                    "the values {} and {} are both named `{}` in run names; remove duplicates, or \
+                     name the values, as in [axis.loss.bursts]",
                     first + 1,
-                    place + 1,
+                    index + 1,
                     name.as_deref().unwrap_or_default(),
                 );
                 let value = value.values().next();
@@ -184,27 +185,27 @@ fn refuse_equal_names(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
     }
 }
 
-/// Files are called by runs.
-fn refuse_long_names(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
-    // With the comma before the next.
+/// Reports names that are too long for file names.
+fn check_long_names(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
+    // Including the comma.
     let length = |choice: &Choice| choice.0.as_deref().map_or(0, |name| name.len() + 1);
     let longest = dimensions
         .iter()
         .filter_map(|choices| choices.iter().max_by_key(|choice| length(choice)));
     let total = longest.clone().map(length).sum::<usize>().saturating_sub(1);
-    if total <= MOST_CHARACTERS {
+    if total <= MAX_NAME_LENGTH {
         return;
     }
     let text = format!(
-        "names of runs would have {total} characters, for which files have no room; give long \
-         values a name of their own, as in [axis.loss.bursts]"
+        "run names of {total} characters are too long for file names; name long values, as in \
+         [axis.loss.bursts]"
     );
-    let of_longest = longest.max_by_key(|choice| length(choice));
-    let value = of_longest.and_then(|(_, over)| over.values().next());
+    let longest_choice = longest.max_by_key(|choice| length(choice));
+    let value = longest_choice.and_then(|(_, over)| over.values().next());
     mistakes.push(Mistake::new(value.map_or(0..1, Spanned::span), text));
 }
 
-/// All combinations of one choice of each dimension, the last dimension fastest.
+/// Returns all combinations of one choice per dimension; the last dimension varies fastest.
 fn combinations<T>(dimensions: &[Vec<T>]) -> impl Iterator<Item = Vec<&T>> {
     let count: usize = dimensions.iter().map(Vec::len).product();
     (0..count).map(move |mut number| {
@@ -218,23 +219,23 @@ fn combinations<T>(dimensions: &[Vec<T>]) -> impl Iterator<Item = Vec<&T>> {
     })
 }
 
-/// Tables of keys that runs set otherwise; each run's name has that of its table, after `prefix`.
+/// Reads tables of keys that runs set. Names of runs get `prefix` and the table's name.
 fn read_variants<'i>(
     value: &Value<'i>,
     prefix: &str,
     mistakes: &mut Vec<Mistake>,
 ) -> Vec<Choice<'i>> {
     let DeValue::Table(variants) = value.get_ref() else {
-        let text = "no table; begin each variant with [variant.NAME]";
+        let text = "expected a table; start each variant with [variant.NAME]";
         mistakes.push(Mistake::new(value.span(), text));
         return Vec::new();
     };
     if variants.is_empty() {
-        let begin = match prefix.strip_suffix('=') {
+        let start = match prefix.strip_suffix('=') {
             Some(axis) => format!("axis.{axis}"),
             None => "variant".to_owned(),
         };
-        let text = format!("no variant; begin each with [{begin}.NAME], or leave the key out");
+        let text = format!("no variants; start each with [{start}.NAME], or remove the key");
         mistakes.push(Mistake::new(value.span(), text));
     }
     let tables = in_order(variants).into_iter().filter_map(|(key, value)| {
@@ -245,7 +246,7 @@ fn read_variants<'i>(
     tables.collect()
 }
 
-/// Variants in more than one respect.
+/// Reads `[axis]`: one dimension per axis.
 fn read_axes<'i>(value: &Value<'i>, mistakes: &mut Vec<Mistake>) -> Vec<Vec<Choice<'i>>> {
     let Some(axes) = table(value, mistakes) else {
         return Vec::new();
@@ -258,7 +259,7 @@ fn read_axes<'i>(value: &Value<'i>, mistakes: &mut Vec<Mistake>) -> Vec<Vec<Choi
     axes.collect()
 }
 
-/// Parameters that have a list of numbers; those of one number stay with the document.
+/// Reads lists of parameters. Constants remain in the document.
 fn read_parameters<'i>(value: &Value<'i>, mistakes: &mut Vec<Mistake>) -> Vec<Vec<Choice<'i>>> {
     let Some(parameters) = table(value, mistakes) else {
         return Vec::new();
@@ -267,9 +268,9 @@ fn read_parameters<'i>(value: &Value<'i>, mistakes: &mut Vec<Mistake>) -> Vec<Ve
     let lists = in_order(parameters).into_iter().filter_map(|(key, value)| {
         let values = value.get_ref().as_array()?;
         if values.is_empty() {
-            mistakes.push(wrong(value, "a list of numbers, as in [1, 2, 4]"));
+            mistakes.push(type_mismatch(value, "a list of numbers, as in [1, 2, 4]"));
         }
-        let list = List {
+        let list = VariedKey {
             keys: vec![&own_key, key],
             values: value,
         };
@@ -280,39 +281,39 @@ fn read_parameters<'i>(value: &Value<'i>, mistakes: &mut Vec<Mistake>) -> Vec<Ve
 
 type Entry<'a, 'i> = (&'a Spanned<Cow<'i, str>>, &'a Value<'i>);
 
-/// A table's entries in the order of the file.
+/// Returns a table's entries in the order of the file.
 fn in_order<'a, 'i>(table: &'a DeTable<'i>) -> Vec<Entry<'a, 'i>> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     entries
 }
 
-/// The grid's lists, in the order of the file.
+/// Reads the grid's lists in the order of the file.
 fn read_grid<'i>(grid: &DeTable<'i>, mistakes: &mut Vec<Mistake>) -> Vec<Vec<Choice<'i>>> {
     let mut lists = Vec::new();
     collect(grid, &mut Vec::new(), &mut lists, mistakes);
     lists.sort_by_key(|list| list.values.span().start);
-    let is_alone = |list: &List| {
+    let is_unique = |list: &VariedKey| {
         let same = lists.iter().filter(|other| other.last() == list.last());
         same.count() == 1
     };
     let dimensions = lists.iter().map(|list| {
-        let called = match is_alone(list) {
+        let name = match is_unique(list) {
             true => list.last().to_owned(),
             false => list.path(),
         };
-        list.choices(&called)
+        list.choices(&name)
     });
     dimensions.collect()
 }
 
-/// A key that is varied: where it stands in the file, and its values.
-struct List<'a, 'i> {
+/// Varied key with its values.
+struct VariedKey<'a, 'i> {
     keys: Vec<&'a Spanned<Cow<'i, str>>>,
     values: &'a Value<'i>,
 }
 
-impl<'i> List<'_, 'i> {
+impl<'i> VariedKey<'_, 'i> {
     fn last(&self) -> &str {
         self.keys.last().map_or("", |key| key.get_ref())
     }
@@ -322,19 +323,19 @@ impl<'i> List<'_, 'i> {
         keys.join(".")
     }
 
-    /// One choice for each value, by that name.
-    fn choices(&self, called: &str) -> Vec<Choice<'i>> {
+    /// Returns one choice per value, named after `name`.
+    fn choices(&self, name: &str) -> Vec<Choice<'i>> {
         let DeValue::Array(values) = self.values.get_ref() else {
             return Vec::new();
         };
         let choices = values.iter().enumerate().map(|(index, value)| {
-            let part = format!("{called}={}", word(value, index));
+            let part = format!("{name}={}", name_part(value, index));
             (Some(part), self.table_with(value.clone()))
         });
         choices.collect()
     }
 
-    /// The tables that lead to the key, with one of its values.
+    /// Wraps one value in the tables that lead to the key.
     fn table_with(&self, value: Value<'i>) -> DeTable<'i> {
         let mut inner = value;
         for key in self.keys.iter().skip(1).rev() {
@@ -354,25 +355,25 @@ impl<'i> List<'_, 'i> {
 fn collect<'a, 'i>(
     table: &'a DeTable<'i>,
     path: &mut Vec<&'a Spanned<Cow<'i, str>>>,
-    lists: &mut Vec<List<'a, 'i>>,
+    lists: &mut Vec<VariedKey<'a, 'i>>,
     mistakes: &mut Vec<Mistake>,
 ) {
     for (key, value) in table {
         path.push(key);
         match value.get_ref() {
             DeValue::Table(table) => collect(table, path, lists, mistakes),
-            DeValue::Array(values) if !values.is_empty() => lists.push(List {
+            DeValue::Array(values) if !values.is_empty() => lists.push(VariedKey {
                 keys: path.clone(),
                 values: value,
             }),
-            _ => mistakes.push(wrong(value, "a list of values, as in [0.5, 2, 5]")),
+            _ => mistakes.push(type_mismatch(value, "a list of values, as in [0.5, 2, 5]")),
         }
         path.pop();
     }
 }
 
-/// A value in a run's name; those of several words go by their number.
-fn word(value: &Value, index: usize) -> String {
+/// Returns a value's text in names of runs. Lists and tables are numbered from 1.
+fn name_part(value: &Value, index: usize) -> String {
     match value.get_ref() {
         DeValue::String(text) => text
             .chars()
@@ -388,7 +389,7 @@ fn word(value: &Value, index: usize) -> String {
     }
 }
 
-/// The seeds as one more parameter of a grid: as many as repetitions, counted up from the file's.
+/// Returns the seeds as one more line of the grid: `repetitions` seeds, counted up from `seed`.
 pub(super) fn seeds(file: &DeTable, mistakes: &mut Vec<Mistake>) -> String {
     let first = file.get("seed");
     let first: Option<u32> = first.map_or(Some(1), |value| document::read(value, mistakes));
@@ -397,17 +398,14 @@ pub(super) fn seeds(file: &DeTable, mistakes: &mut Vec<Mistake>) -> String {
         let number: Option<u32> = document::read(value, &mut Vec::new());
         let number = number.filter(|number| REPETITIONS.contains(number));
         if number.is_none() {
-            mistakes.push(wrong(value, "a number from 1 to 10000"));
+            mistakes.push(type_mismatch(value, "a number from 1 to 10000"));
         }
         number.unwrap_or(1)
     });
     let (first, repetitions) = (first.unwrap_or(1), repetitions.unwrap_or(1));
     let last = first.checked_add(repetitions - 1).unwrap_or_else(|| {
         let span = file.get("seed").map_or(0..1, Spanned::span);
-        let text = format!(
-            "the last seed would be above {}; begin with a lower one",
-            u32::MAX
-        );
+        let text = format!("the last seed is above {}; set a lower `seed`", u32::MAX);
         mistakes.push(Mistake::new(span, text));
         first
     });
@@ -415,16 +413,16 @@ pub(super) fn seeds(file: &DeTable, mistakes: &mut Vec<Mistake>) -> String {
     format!("seed = {:?}", seeds.collect::<Vec<_>>())
 }
 
-// Values that a later choice replaces in every run.
+// Values that a later choice replaces.
 
-/// A key within a file's tables, and where its value stands.
+/// Path of a key within the tables, and the span of its value.
 pub(super) struct Leaf {
     path: Vec<String>,
     pub(super) span: Range<usize>,
 }
 
 impl Leaf {
-    /// All values that are no tables.
+    /// Returns all values except tables.
     pub(super) fn all_of(table: &DeTable) -> Vec<Self> {
         let mut all = Vec::new();
         collect_leaves(table, &mut Vec::new(), &mut all);
@@ -435,13 +433,13 @@ impl Leaf {
         self.path.join(".")
     }
 
-    /// Whether a table that is merged behind it puts something in its place.
+    /// Returns whether merging `table` over this value replaces it.
     pub(super) fn is_replaced_by(&self, table: &DeTable) -> bool {
         let mut table = table;
-        for (place, key) in self.path.iter().enumerate() {
+        for (index, key) in self.path.iter().enumerate() {
             match table.get(key.as_str()).map(Spanned::get_ref) {
                 None => return false,
-                Some(DeValue::Table(inner)) if place + 1 < self.path.len() => table = inner,
+                Some(DeValue::Table(inner)) if index + 1 < self.path.len() => table = inner,
                 Some(_) => return true,
             }
         }

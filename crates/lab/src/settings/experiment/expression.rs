@@ -1,4 +1,4 @@
-//! Values that follow from a run's parameters, as in `"= 100 / n"`.
+//! Evaluates values that depend on a run's parameters, as in `"= 100 / n"`.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use toml::de::{DeTable, DeValue};
 
 use pillion_cli::settings::document::{Mistake, Value, read};
 
-/// The table of a run's parameters, each a number by now.
+/// Table of a run's parameters, each with a single number after the expansion.
 pub(super) const PARAMETERS: &str = "parameter";
 
-/// What a text begins with that is an expression.
+/// First character of an expression.
 const SIGN: char = '=';
 
-/// A run's parameters by name, and which of them an expression has named.
+/// Parameters of a run by name: the value, and whether an expression uses it.
 #[derive(Debug, Default)]
 pub(super) struct Parameters(BTreeMap<String, (f64, bool)>);
 
 impl Parameters {
-    /// Takes the parameters out of a run's document.
+    /// Removes the parameters from a run's document.
     pub(super) fn take(document: &mut DeTable, mistakes: &mut Vec<Mistake>) -> Self {
         let table = document.remove(PARAMETERS);
         let table = table.as_ref().and_then(|value| value.get_ref().as_table());
@@ -30,13 +30,13 @@ impl Parameters {
         Self(numbers.collect())
     }
 
-    /// The names of those that no expression has named.
+    /// Returns the names of parameters that no expression uses.
     pub(super) fn unused(&self) -> impl Iterator<Item = &str> {
         let unused = self.0.iter().filter(|(_, (_, used))| !used);
         unused.map(|(name, _)| name.as_str())
     }
 
-    /// What the document's expressions come to, in the order in which [`replace`] meets them, as TOML.
+    /// Evaluates the document's expressions to numbers in TOML, in the order of [`replace`].
     pub(super) fn evaluate(
         &mut self,
         document: &DeTable,
@@ -64,7 +64,7 @@ impl Parameters {
                 let number = self.number(expression).unwrap_or_else(|why| {
                     let text = format!("`{text}`; {why}");
                     mistakes.push(Mistake::new(value.span(), text));
-                    // What follows from a mistake is none: this is right nearly everywhere.
+                    // 1 is valid for nearly every key, so no other error follows.
                     1.0
                 });
                 into.push(match number.fract() == 0.0 && number.abs() < 1e15 {
@@ -76,7 +76,7 @@ impl Parameters {
         }
     }
 
-    /// One parameter alone.
+    /// Creates a set with one parameter.
     fn one(name: &str, value: f64) -> Self {
         Self(BTreeMap::from([(name.to_owned(), (value, false))]))
     }
@@ -90,7 +90,7 @@ impl Parameters {
         for name in parsed.var_names() {
             let Some((number, used)) = self.0.get_mut(name) else {
                 return Err(format!(
-                    "no parameter `{name}`; give it in [{PARAMETERS}], as in {name} = [1, 2, 4]"
+                    "unknown parameter `{name}`; define it in [{PARAMETERS}], as in {name} = [1, 2, 4]"
                 ));
             };
             *used = true;
@@ -98,18 +98,18 @@ impl Parameters {
         }
         match parsed.eval(&values) {
             Ok(number) if number.is_finite() => Ok(number),
-            _ => Err("it comes to no number; mind division by 0".to_owned()),
+            _ => Err("the result is not a finite number; check for division by 0".to_owned()),
         }
     }
 }
 
-/// What an expression of one parameter alone, a text that begins with `=`, comes to at a value of it.
+/// Evaluates an expression of one parameter; `None` if it is invalid or the result is not finite.
 pub(super) fn at(text: &str, parameter: &str, value: f64) -> Option<f64> {
     let expression = text.strip_prefix(SIGN)?;
     Parameters::one(parameter, value).number(expression).ok()
 }
 
-/// Puts what the document's expressions come to in their places.
+/// Replaces the document's expressions by these numbers.
 pub(super) fn replace<'i>(document: &mut DeTable<'i>, numbers: &mut impl Iterator<Item = &'i str>) {
     for (_, value) in document.iter_mut() {
         replace_in(value, numbers);

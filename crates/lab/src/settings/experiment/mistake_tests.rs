@@ -1,32 +1,35 @@
 use super::tests::*;
 
 #[test]
-fn mistakes_are_told_with_their_place_and_remedy() {
-    let with = |more: &str| mistake(&format!("{SMALL}{more}"));
-    for (more, told) in [
+fn mistake_has_position_and_remedy() {
+    let with = |more: &str| error_of(&format!("{SMALL}{more}"));
+    for (more, error) in [
         ("nam = 1\n", "3:1: unknown key `nam`; known: name"),
         (
             "name = \"a\"\n",
-            "3:1: a group's name is that of its table, here `thin`",
+            "3:1: the group is named `thin` by its table",
         ),
         (
             "host = \"a\"\n",
-            "3:8: no host `a`; describe it in [host.a]",
+            "3:8: unknown host `a`; describe it in [host.a]",
         ),
-        ("rtt = \"100+\"\n", "3:7: `100+`; expected milliseconds"),
-        ("bundle = 1\n", "3:10: `1`; expected true, false, or how"),
+        (
+            "rtt = \"100ms+\"\n",
+            "3:7: invalid duration ``: expected a number and a unit",
+        ),
+        (
+            "bundle = 1\n",
+            "3:10: `1`; expected true, false, or options",
+        ),
         ("bundle = { thin = \"x\" }\n", "3:19: `x`; expected dpifl"),
+        ("bundle = { target = \"5%\" }\n", "3:21: `target` "),
         (
-            "bundle = { target = 5 }\n",
-            "3:21: `target` is for level = \"adaptive\"; give that, too",
-        ),
-        (
-            "[defaults]\nbundle = { target = 5 }\n",
-            "4:21: `target` is for level = \"adaptive\"; give that, too",
+            "[defaults]\nbundle = { target = \"5%\" }\n",
+            "4:21: `target` ",
         ),
         (
             "kind = \"greedy\"\n",
-            "1:1: the greedy streams of `thin` have no rate",
+            "1:1: the greedy streams of `thin` need a rate",
         ),
         ("itt = 0\n", "3:7: "),
         (
@@ -50,16 +53,16 @@ fn mistakes_are_told_with_their_place_and_remedy() {
             "3:33: `true`; expected segments, 1 to 1000",
         ),
         (
-            "mechanisms = { as-in = \"linux-2.4\" }\n",
-            "3:24: `linux-2.4`; expected \"linux-2.6.34\" or \"linux-3.12\"",
+            "mechanisms = { like = \"linux-2.4\" }\n",
+            "3:23: `linux-2.4`; expected \"linux-2.6.34\" or \"linux-3.12\"",
         ),
         (
             "kind = \"datagrams\"\nrate = 1\nbundle = true\n",
-            "5:10: datagrams are not TCP's",
+            "5:10: datagrams cannot be bundled",
         ),
         (
             "kind = \"flow\"\nconnects-at-start = true\n",
-            "4:21: flows connect when each starts",
+            "4:21: `connects-at-start` does not apply to flows",
         ),
         (
             "[kernel]\nticks-per-second = 333\n",
@@ -75,19 +78,19 @@ fn mistakes_are_told_with_their_place_and_remedy() {
         ),
         (
             "[bottleneck.back]\nqueue = \"cake\"\nshaper = \"tbf\"\n",
-            "5:10: cake keeps to the rate by itself",
+            "5:10: cake shapes by itself",
         ),
         (
             "[bottleneck]\nqueue = \"cake\"\nrate = 1\nburst = 3000\n",
-            "6:9: cake keeps to the rate by itself; leave `burst` out",
+            "6:9: cake shapes by itself; remove `burst`",
         ),
         (
             "[bottleneck]\nburst = 3000\n",
-            "4:9: without a rate nothing is shaped; give `rate`, or leave `burst` out",
+            "4:9: `burst` needs `rate`; set it, or remove `burst`",
         ),
         (
             "[bottleneck.back]\nshaper = \"tbf\"\n",
-            "4:10: without a rate nothing is shaped; give `rate`, or leave `shaper` out",
+            "4:10: `shaper` needs `rate`; set it, or remove `shaper`",
         ),
         (
             "[bottleneck.back]\nlimit = \"1 BDP\"\n",
@@ -103,7 +106,7 @@ fn mistakes_are_told_with_their_place_and_remedy() {
         ),
         (
             "[bottleneck]\nqueue = \"bfifo\"\nlimit = 9\n",
-            "5:9: bfifo counts bytes; give its limit in bytes",
+            "5:9: bfifo counts bytes; set its limit in bytes",
         ),
         (
             "[path]\nloss = 101\n",
@@ -124,7 +127,7 @@ fn mistakes_are_told_with_their_place_and_remedy() {
         ),
         (
             "[sysctl]\n\"kernel.panic\" = 1\n",
-            "4:1: `kernel.panic` is no parameter of a network",
+            "4:1: invalid parameter `kernel.panic`: expected a parameter of a network",
         ),
         (
             "[measure]\nsockets = 0.5\n",
@@ -132,23 +135,23 @@ fn mistakes_are_told_with_their_place_and_remedy() {
         ),
         (
             "[receiver]\nread-rate = 0\n",
-            "4:13: `0`; expected a whole number from 1 on",
+            "4:13: `0`; expected a whole number of at least 1",
         ),
         (
             "[receiver]\nread-rate = 1\nread-delay = 1\n",
-            "4:13: `read-rate` says when to read, and so does `read-delay`; keep one",
+            "4:13: `read-rate` and `read-delay` exclude each other; remove one",
         ),
         (
-            "[receiver]\necho = true\nanswer-every = 1\n",
-            "5:16: `echo` sends back all that comes, and `answer-every` something else",
+            "[receiver]\necho = true\nresponse-every = 1\n",
+            "5:18: `echo` and `response-every` exclude each other; remove one",
         ),
         (
-            "[receiver]\nanswer-every = 1\nanswer-size = 1048577\n",
-            "5:15: `1048577`; expected bytes, 1 to 1048576",
+            "[receiver]\nresponse-every = 1\nresponse-size = 1048577\n",
+            "5:17: `1048577`; expected bytes, 1 to 1048576",
         ),
         (
-            "[receiver]\nanswer-size = 9\n",
-            "4:15: `answer-size` is that of the answers which `answer-every` asks for",
+            "[receiver]\nresponse-size = 9\n",
+            "4:17: `response-size` needs `response-every`; set that as well",
         ),
         (
             "[grid]\npath.loss = 1\n",
@@ -160,7 +163,7 @@ fn mistakes_are_told_with_their_place_and_remedy() {
         ),
         (
             "[variant]\n",
-            "3:1: no variant; begin each with [variant.NAME]",
+            "3:1: no variants; start each with [variant.NAME]",
         ),
         (
             "[variant.a]\npath.rtt = \"x\"\n",
@@ -176,19 +179,21 @@ fn mistakes_are_told_with_their_place_and_remedy() {
         ),
     ] {
         let found = with(more);
-        assert!(found.starts_with(told), "{more}: {found}");
+        assert!(found.starts_with(error), "{more}: {found}");
         assert!(!found.contains('\n'), "{more}: {found}");
     }
 }
 
 #[test]
-fn what_an_experiment_needs_is_asked_for() {
-    assert!(mistake("duration = 5\n").starts_with("1:1: no group of streams; begin one with"));
-    assert!(mistake("[group.a]\n").starts_with("1:1: no `duration`; say for how many seconds"));
+fn missing_group_or_duration_is_reported() {
+    assert!(error_of("duration = 5\n").starts_with("1:1: missing group; start one with"));
+    assert!(
+        error_of("[group.a]\n").starts_with("1:1: missing `duration`; set the seconds of sending")
+    );
 }
 
 #[test]
-fn groups_on_one_host_agree_on_its_mechanisms() {
+fn groups_on_one_host_must_agree_on_mechanisms() {
     let group =
         |name, switch| format!("[group.{name}]\nhost = \"h\"\nmechanisms = {{ tlp = {switch} }}\n");
     let file = |second| {
@@ -196,46 +201,46 @@ fn groups_on_one_host_agree_on_its_mechanisms() {
         format!("duration = 1\n[host.h]\n{a}{b}")
     };
     assert!(load_text(&file("true")).is_ok());
-    let told = mistake(&file("false"));
+    let error = error_of(&file("false"));
     assert!(
-        told.contains("sets net.ipv4.tcp_early_retrans otherwise on host `h`"),
-        "{told}"
+        error.contains("sets net.ipv4.tcp_early_retrans differently on host `h`"),
+        "{error}"
     );
 }
 
 #[test]
-fn what_is_said_in_two_places_is_a_mistake() {
-    for (more, told) in [
+fn setting_in_two_tables_is_rejected() {
+    for (more, error) in [
         (
             "congestion = \"reno\"\nbundle.congestion = \"reno\"\n",
-            "4:21: `congestion` is said in the group itself as well as here; keep one of them",
+            "4:21: `congestion` is also set in the group itself; remove one of them",
         ),
         (
             "max-packets = 1\nbundle.max-packets = 1\n",
-            "4:22: `max-packets` is said in the group itself as well as here",
+            "4:22: `max-packets` is also set in the group itself",
         ),
         (
             "mechanisms.linear-timeouts = true\nbundle.linear-timeouts = true\n",
-            "4:26: `linear-timeouts` is said in `mechanisms` as well as here",
+            "4:26: `linear-timeouts` is also set in `mechanisms`",
         ),
     ] {
-        let found = mistake(&format!("{SMALL}{more}"));
-        assert!(found.starts_with(told), "{more}: {found}");
+        let found = error_of(&format!("{SMALL}{more}"));
+        assert!(found.starts_with(error), "{more}: {found}");
         assert!(!found.contains('\n'), "{more}: {found}");
     }
     let thrice = "linear-timeouts = true\nmechanisms.linear-timeouts = true\n\
                   bundle.linear-timeouts = true\n";
-    let found = mistake(&format!("{SMALL}{thrice}"));
+    let found = error_of(&format!("{SMALL}{thrice}"));
     assert!(found.starts_with("4:30: "), "{found}");
     assert!(!found.contains('\n'), "the first: {found}");
 }
 
 #[test]
-fn what_would_fail_in_the_run_is_a_mistake_of_the_file() {
-    for (more, told) in [
+fn contradiction_is_reported_before_run() {
+    for (more, error) in [
         (
             "pillion = \"on\"\n",
-            "3:11: `pillion` asks a pillion that is not there; give `bundle` as well",
+            "3:11: `pillion` is a request, but pillion does not run on this host; set `bundle` as well",
         ),
         (
             "[path]\nrtt = 200000\n",
@@ -243,62 +248,62 @@ fn what_would_fail_in_the_run_is_a_mistake_of_the_file() {
         ),
         (
             "[path]\nrtt = 20\nback.jitter = 3\n",
-            "3:1: path: backward.jitter is 3ms; it must be at most a quarter of the direction's",
+            "3:1: path: invalid backward.jitter 3ms: expected at most a quarter of the direction's",
         ),
         (
             "rtt = 10\n[path]\nrtt = 150\njitter = 3\n",
-            "4:1: path: forward.jitter is 3ms; it must be at most a quarter of the direction's",
+            "4:1: path: invalid forward.jitter 3ms: expected at most a quarter of the direction's",
         ),
         (
             "rtt = 10\nback = { jitter = 2 }\n[path]\nrtt = 150\njitter = 1\n",
-            "4:19: varies by more than a quarter of the delay, which is 5 ms each way",
+            "4:19: jitter of more than a quarter of the delay, which is 5 ms in each direction",
         ),
         (
             "[path]\nreorder = \"60:5\"\nduplicate = 50\n",
-            "3:1: path: forward.disorder.duplicate is 0.5; it must be 0 to 1, and with",
+            "3:1: path: invalid forward.disorder.duplicate 0.5: expected 0 to 1, and with",
         ),
         (
             "[bottleneck]\nqueue = \"red\"\n",
-            "4:9: red has no limit of its own; give one in bytes",
+            "4:9: red needs a limit; set it in bytes",
         ),
         (
             "[group.router]\n",
-            "3:1: `router` is a machine of the testbed's own; call the group, or its host, otherwise",
+            "3:1: `router` is a machine of the testbed; rename the group or its host",
         ),
         (
             "[group.b]\nstreams = 45536\n",
-            "2:2: 45537 streams in all; 45536 are the most",
+            "2:2: 45537 streams in total: the maximum is 45536",
         ),
     ] {
-        let found = mistake(&format!("{SMALL}{more}"));
-        assert!(found.starts_with(told), "{more}: {found}");
+        let found = error_of(&format!("{SMALL}{more}"));
+        assert!(found.starts_with(error), "{more}: {found}");
     }
 }
 
 #[test]
-fn a_title_is_a_line_of_plain_text() {
-    let told = mistake(&format!("title = \"a\\u001b[2J\"\n{SMALL}"));
+fn title_with_control_character_is_rejected() {
+    let error = error_of(&format!("title = \"a\\u001b[2J\"\n{SMALL}"));
     let expected = "1:9: `a\\u{1b}[2J`; expected a line of plain text, without control characters";
-    assert_eq!(told, expected);
+    assert_eq!(error, expected);
 }
 
 #[test]
-fn names_of_runs_are_no_longer_than_files_can_have() {
+fn too_long_run_name_is_rejected() {
     let named = |length: usize| {
         let name = "x".repeat(length);
         load_text(&format!("{SMALL}[variant.{name}]\ngroup.thin.itt = 7\n"))
     };
-    // Behind it comes ",seed=1".
+    // The name also contains ",seed=1".
     assert!(named(193).is_ok());
-    let told = named(194).unwrap_err().to_string();
+    let error = named(194).unwrap_err().to_string();
     assert!(
-        told.contains("names of runs would have 201 characters"),
-        "{told}"
+        error.contains("run names of 201 characters are too long"),
+        "{error}"
     );
 }
 
 #[test]
-fn every_mistake_of_a_file_is_told() {
+fn all_mistakes_are_reported_together() {
     let text = "\
 duration = \"long\"
 [defaults]
@@ -308,52 +313,54 @@ start = 1
 loss = 200
 back = { loss = \"x\", jiter = 1 }
 [group.a]
-bundle = { thin = \"x\", rtt = 1, speed = 2 }
+bundle = { thin = \"x\", thin-rtt = 1, speed = 2 }
 mechanisms = { tlp = 2, er = true }
 kind = \"greedy\"
 think = 3
 ";
-    let found = mistake(text);
+    let found = error_of(text);
     let found_at: Vec<_> = found
         .lines()
         .map(|line| line.split(": ").next().unwrap())
         .collect();
     let expected = [
-        "1:12", "3:7", "4:1", "6:8", "7:17", "7:22", "9:19", "9:30", "9:33", "10:22", "10:25",
+        "1:12", "3:7", "4:1", "6:8", "7:17", "7:22", "9:19", "9:35", "9:38", "10:22", "10:25",
     ];
     assert_eq!(found_at, expected, "{found}");
 }
 
 #[test]
-fn values_that_would_give_two_runs_one_name_are_refused() {
+fn values_with_equal_run_names_are_rejected() {
     for (values, name) in [("[[3], 1]", "1"), ("[2, 2]", "2")] {
-        let said = mistake(&format!("{SMALL}[grid]\npath.loss = {values}\n"));
-        let told = format!("the values 1 and 2 would both be called `loss={name}`");
-        assert!(said.contains(&told), "{said}");
+        let error = error_of(&format!("{SMALL}[grid]\npath.loss = {values}\n"));
+        let expected = format!("the values 1 and 2 are both named `loss={name}`");
+        assert!(error.contains(&expected), "{error}");
     }
 }
 
 #[test]
-fn a_grid_that_would_take_forever_is_refused() {
+fn grid_with_too_many_runs_is_rejected() {
     let values: Vec<_> = (0..400).map(|n| n.to_string()).collect();
     let values = values.join(", ");
-    let told = mistake(&format!(
+    let error = error_of(&format!(
         "{SMALL}[grid]\npath.rtt = [{values}]\ngroup.thin.size = [{values}]\n"
     ));
-    assert!(told.contains("160000 runs; 100000 are the most"), "{told}");
+    assert!(
+        error.contains("160000 runs: the maximum is 100000"),
+        "{error}"
+    );
 }
 
 #[test]
-fn numbers_that_cannot_be_judged_are_told() {
+fn invalid_claims_are_reported() {
     let two = "\
-[axis.kernel.today]
+[axis.kernel.current]
 [axis.n.one]
 [axis.n.two]
 [reproduction]
-today = \"kernel=today\"
+baseline = \"kernel=current\"
 ";
-    let told = |reproduction: &str| mistake(&format!("{SMALL}{two}{reproduction}"));
-    for (reproduction, what) in [
+    for (reproduction, expected) in [
         (
             "[reproduction.selection.quick]\nduration = nan\n",
             "9:12: `nan`; expected seconds",
@@ -367,88 +374,91 @@ today = \"kernel=today\"
             "the full extent always has all runs",
         ),
         (
-            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"\"\nat-most = 1\n",
-            "published `a`: `` takes both `kernel=today,n=one,seed=1` and `kernel=today,n=two,seed=1`",
+            "[[reproduction.claim]]\nmeasure = \"rtt_ms p50\"\ndescription = \"a\"\nruns = \"\"\nat-most = 1\n",
+            "claim `a`: `` takes both `kernel=current,n=one,seed=1` and `kernel=current,n=two,seed=1`",
         ),
         (
-            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nat-most = nan\n",
-            "published `a`: give numbers that are finite",
+            "[[reproduction.claim]]\nmeasure = \"rtt_ms p50\"\ndescription = \"a\"\nruns = \"n=one\"\nat-most = nan\n",
+            "claim `a`: give finite numbers",
         ),
         (
-            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\nat-least = 1\n",
-            "8:1: published `a`: give one of `value`, `at-most`, `at-least` and `ascending`",
+            "[[reproduction.claim]]\nmeasure = \"rtt_ms p50\"\ndescription = \"a\"\nruns = \"n=one\"\nat-most = 1\nat-least = 1\n",
+            "8:1: claim `a`: give one of `value`, `at-most`, `at-least` and `ascending`",
         ),
         (
-            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\n",
-            "8:1: published `a`: give one of `value`",
+            "[[reproduction.claim]]\nmeasure = \"rtt_ms p50\"\ndescription = \"a\"\nruns = \"n=one\"\n",
+            "8:1: claim `a`: give one of `value`",
         ),
         (
-            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nvalue = 1\n",
-            "8:1: published `a`: `value` wants `within`",
+            "[[reproduction.claim]]\nmeasure = \"rtt_ms p50\"\ndescription = \"a\"\nruns = \"n=one\"\nvalue = 1\n",
+            "8:1: claim `a`: `value` needs `tolerance`",
         ),
         (
-            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nvalue = 0\nwithin = \"15 %\"\n",
-            "published `a`: a share of 0 is nothing; give `within` as a number",
+            "[[reproduction.claim]]\nmeasure = \"rtt_ms p50\"\ndescription = \"a\"\nruns = \"n=one\"\nvalue = 0\ntolerance = \"15 %\"\n",
+            "claim `a`: a share of 0 is 0; give `tolerance` as a number",
         ),
         (
-            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nascending = [\"n=one\"]\n",
-            "published `a`: `ascending` is an order of two or more, each once",
+            "[[reproduction.claim]]\nmeasure = \"rtt_ms p50\"\ndescription = \"a\"\nascending = [\"n=one\"]\n",
+            "claim `a`: `ascending` needs two or more different selectors",
         ),
         (
-            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nascending = [\"n=one\", \"n=one\"]\n",
-            "published `a`: `ascending` is an order of two or more, each once",
+            "[[reproduction.claim]]\nmeasure = \"rtt_ms p50\"\ndescription = \"a\"\nascending = [\"n=one\", \"n=one\"]\n",
+            "claim `a`: `ascending` needs two or more different selectors",
         ),
         (
-            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\nover = \"n=two\"\nminus = \"n=two\"\n",
-            "published `a`: it has both `over` and `minus`; leave one out",
+            "[[reproduction.claim]]\nmeasure = \"rtt_ms p50\"\ndescription = \"a\"\nruns = \"n=one\"\nat-most = 1\nratio-to = \"n=two\"\nminus = \"n=two\"\n",
+            "claim `a`: both `ratio-to` and `minus` are given; remove one",
         ),
         (
-            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\n[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"b\"\nruns = \"n=six\"\nat-most = 1\n",
+            "[[reproduction.claim]]\nmeasure = \"rtt_ms p50\"\ndescription = \"a\"\nruns = \"n=one\"\nat-most = 1\n[[reproduction.claim]]\nmeasure = \"rtt_ms p50\"\ndescription = \"b\"\nruns = \"n=six\"\nat-most = 1\n",
             "13:1: no run matches `n=six`",
         ),
         (
             "[[reproduction.table]]\ntitle = \"t\"\ncolumns = [{ label = \"c\", measure = \"rtt_ms p50\" }]\nlines = [{ label = \"l\" }]\n",
-            "8:1: table `t`: a cell's `` takes both `kernel=today,n=one,seed=1` and",
+            "8:1: table `t`: a cell's `` takes both `kernel=current,n=one,seed=1` and",
         ),
         (
-            "causes = [{ runs = \"kernel=then\", is = \"old\" }]\n",
-            "no run matches `kernel=then`",
+            "causes = [{ runs = \"kernel=published\", description = \"old\" }]\n",
+            "no run matches `kernel=published`",
         ),
         (
-            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\nwithin = 1\n",
-            "published `a`: `within` belongs to `value`",
+            "[[reproduction.claim]]\nmeasure = \"rtt_ms p50\"\ndescription = \"a\"\nruns = \"n=one\"\nat-most = 1\ntolerance = 1\n",
+            "claim `a`: `tolerance` needs `value`",
         ),
         (
-            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nascending = [\"n=one\", \"n=two\"]\n",
-            "published `a`: `ascending` names its runs itself; leave out `runs`",
+            "[[reproduction.claim]]\nmeasure = \"rtt_ms p50\"\ndescription = \"a\"\nruns = \"n=one\"\nascending = [\"n=one\", \"n=two\"]\n",
+            "claim `a`: `ascending` already names the runs; remove `runs`",
         ),
     ] {
-        let told = told(reproduction);
-        assert!(told.contains(what), "{told}\nnot: {what}");
+        let error = error_of(&format!("{SMALL}{two}{reproduction}"));
+        assert!(error.contains(expected), "{error}\nnot: {expected}");
     }
-    let nothing_today = two.replace("kernel=today", "kernel=tody");
-    let told = mistake(&format!("{SMALL}{nothing_today}"));
-    assert!(told.contains("7:9: no run matches `kernel=tody`"), "{told}");
+    let no_baseline = two.replace("kernel=current", "kernel=curent");
+    let error = error_of(&format!("{SMALL}{no_baseline}"));
+    assert!(
+        error.contains("7:12: no run matches `kernel=curent`"),
+        "{error}"
+    );
 }
 
 #[test]
-fn group_that_only_a_choice_names_says_what_its_streams_are() {
+fn group_named_only_by_variant_needs_stream_keys() {
     let text =
         "duration = 1\n[group.thin]\n[variant.plain]\n[variant.bundled]\ngroup.thn.bundle = true\n";
-    let told = mistake(text);
+    let error = error_of(text);
     assert!(
-        told.contains("5:7: unknown group `thn`; the nearest is `thin`; a new one says what"),
-        "{told}"
+        error.contains("5:7: unknown group `thn`; the nearest is `thin`; a new group needs keys"),
+        "{error}"
     );
     let new = text.replace("bundle = true\n", "bundle = true\ngroup.thn.streams = 2\n");
     assert!(load_text(&new).is_ok());
 }
 
 #[test]
-fn unknown_run_is_told_with_the_nearest_part_of_a_name() {
-    let lines = "[axis.n.one]\n[axis.n.two]\n[reproduction]\n[[reproduction.published]]\nwhat = \"a\"\n\
+fn unknown_run_is_reported_with_nearest_part() {
+    let lines = "[axis.n.one]\n[axis.n.two]\n[reproduction]\n[[reproduction.claim]]\ndescription = \"a\"\n\
                  measure = \"rtt_ms p50\"\nat-most = 1\nruns = \"RUNS\"\n";
-    for (runs, what) in [
+    for (runs, expected) in [
         (
             "n=onw",
             "no run matches `n=onw`: unknown part `n=onw`; the nearest is `n=one`",
@@ -458,20 +468,16 @@ fn unknown_run_is_told_with_the_nearest_part_of_a_name() {
             "no run matches `n=one,n=two`: none has all of these parts",
         ),
     ] {
-        let told = mistake(&format!("{SMALL}{}", lines.replace("RUNS", runs)));
-        assert!(told.contains(what), "{told}");
+        let error = error_of(&format!("{SMALL}{}", lines.replace("RUNS", runs)));
+        assert!(error.contains(expected), "{error}");
     }
 }
 
 #[test]
-fn unknown_measure_is_told_with_its_place_and_the_nearest() {
-    let told = |lines: &str| {
-        mistake(&format!(
-            "{SMALL}[[reproduction.published]]\nwhat = \"a\"\nat-most = 1\n{lines}"
-        ))
-    };
+fn unknown_measure_is_reported_with_nearest() {
+    let claim = "[[reproduction.claim]]\ndescription = \"a\"\nat-most = 1\n";
     let first = SMALL.lines().count() + 4;
-    for (lines, what) in [
+    for (lines, expected) in [
         (
             "measure = \"ack_latncy_ms p97\"\n",
             format!("{first}:11: unknown measure `ack_latncy_ms`; the nearest is `ack_latency_ms`"),
@@ -481,29 +487,29 @@ fn unknown_measure_is_told_with_its_place_and_the_nearest() {
             format!("{first}:11: unknown statistic `p9x` of `ack_latency_ms`; known: p0 to p100"),
         ),
         (
-            "measure = \"rtt_ms p50\"\nover-measure = \"rtt p50\"\n",
+            "measure = \"rtt_ms p50\"\nratio-to-measure = \"rtt p50\"\n",
             format!(
-                "{}:16: unknown measure `rtt`; the nearest is `rtt_ms`",
+                "{}:20: unknown measure `rtt`; the nearest is `rtt_ms`",
                 first + 1
             ),
         ),
         (
             "measure = \"ack_latency_ms\"\n",
-            "published `a`: the measure has more than one value; ask for a statistic".to_owned(),
+            "claim `a`: the measure has several values; add a statistic".to_owned(),
         ),
     ] {
-        let told = told(lines);
-        assert!(told.contains(&what), "{told}\nnot: {what}");
+        let error = error_of(&format!("{SMALL}{claim}{lines}"));
+        assert!(error.contains(&expected), "{error}\nnot: {expected}");
     }
 }
 
 #[test]
-fn a_group_that_the_runs_of_a_number_do_not_have_is_told() {
+fn unknown_group_of_claim_is_reported() {
     const TEXT: &str = "\
 duration = 10
 [reproduction]
-[[reproduction.published]]
-what = \"a\"
+[[reproduction.claim]]
+description = \"a\"
 measure = \"rtt_ms p50\"
 at-most = 1
 GROUP
@@ -513,33 +519,33 @@ kind = \"greedy\"
 [bottleneck]
 rate = 1
 ";
-    for (group, what) in [
+    for (group, expected) in [
         (
             "",
-            "3:1: published `a`: missing `group`; seed=1 has: greedy, thin",
+            "3:1: claim `a`: missing `group`; seed=1 has: greedy, thin",
         ),
         (
             "group = \"thick\"",
-            "3:1: published `a`: unknown group `thick`; seed=1 has: greedy, thin",
+            "3:1: claim `a`: unknown group `thick`; seed=1 has: greedy, thin",
         ),
         (
-            "group = \"thin\"\nover-group = \"x\"",
-            "3:1: published `a`: unknown group `x`; seed=1 has: greedy, thin",
+            "group = \"thin\"\nratio-to-group = \"x\"",
+            "3:1: claim `a`: unknown group `x`; seed=1 has: greedy, thin",
         ),
     ] {
-        let told = mistake(&TEXT.replace("GROUP", group));
-        assert!(told.contains(what), "{told}");
+        let error = error_of(&TEXT.replace("GROUP", group));
+        assert!(error.contains(expected), "{error}");
     }
-    let right = "group = \"thin\"\nover-group = \"greedy\"";
+    let right = "group = \"thin\"\nratio-to-group = \"greedy\"";
     assert!(load_text(&TEXT.replace("GROUP", right)).is_ok());
 }
 
 #[test]
-fn a_host_that_no_streams_come_from_is_a_mistake_unless_another_run_has_it() {
+fn host_unused_in_all_runs_is_rejected() {
     let text = "duration = 1\n[group.thin]\n[host.thni]\nrate = 5\n";
-    let said = mistake(text);
-    let told = "3:1: no streams come from `thni`; give a group `host = \"thni\"`, or leave it out";
-    assert!(said.contains(told), "{said}");
+    let error = error_of(text);
+    let expected = "3:1: no group uses host `thni`; set `host = \"thni\"` in a group, or remove it";
+    assert!(error.contains(expected), "{error}");
     let both = "[variant.a]\n[variant.b]\ngroup.thin.host = \"thni\"\n";
     let runs = load_text(&format!("{text}{both}")).unwrap().runs;
     let hosts: Vec<_> = runs
@@ -547,38 +553,39 @@ fn a_host_that_no_streams_come_from_is_a_mistake_unless_another_run_has_it() {
         .map(|it| it.plan.hosts[0].name.as_str())
         .collect();
     assert_eq!(hosts, ["thin", "thni"]);
-    assert!(runs[0].run.host.is_empty(), "it stays right by itself");
+    assert!(runs[0].run.host.is_empty(), "the run is valid by itself");
 }
 
 #[test]
-fn an_axis_without_a_choice_says_how_one_begins() {
-    let said = mistake(&format!("{SMALL}[axis.n]\n"));
-    assert!(said.contains("begin each with [axis.n.NAME]"), "{said}");
+fn empty_axis_is_rejected_with_remedy() {
+    let error = error_of(&format!("{SMALL}[axis.n]\n"));
+    assert!(error.contains("start each with [axis.n.NAME]"), "{error}");
 }
 
 #[test]
-fn a_value_that_a_later_choice_replaces_in_every_run_is_refused() {
-    let told = |more: &str| load_text(&format!("{SMALL}{more}")).map_err(|it| it.to_string());
+fn value_overridden_in_every_run_is_rejected() {
+    let load = |more: &str| load_text(&format!("{SMALL}{more}")).map_err(|it| it.to_string());
     let grid = "[grid]\ngroup.thin.itt = [30, 40]\n";
-    let said = told(&format!(
+    let error = load(&format!(
         "[variant.a]\ngroup.thin.itt = 1\n[variant.b]\n{grid}"
     ))
     .unwrap_err();
-    let why = "4:18: `group.thin.itt` is varied again behind this, so that this has no effect";
-    assert!(said.contains(why), "{said}");
-    let said =
-        told("[variant.a]\npath.loss = 1\n[axis.n.x]\npath.loss = 2\n[axis.n.y]\npath.loss = 3\n");
-    assert!(said.unwrap_err().contains("`path.loss` is varied again"));
-    // Where one of the choices behind leaves it, it holds there.
-    told("[variant.a]\npath.loss = 1\n[axis.n.x]\n[axis.n.y]\npath.loss = 3\n").unwrap();
-    told("[variant.a]\npath.loss = 1\n[grid]\npath.rtt = [1, 2]\n").unwrap();
+    let expected = "4:18: `group.thin.itt` is overridden by a later variation in every run";
+    assert!(error.contains(expected), "{error}");
+    let error =
+        load("[variant.a]\npath.loss = 1\n[axis.n.x]\npath.loss = 2\n[axis.n.y]\npath.loss = 3\n");
+    assert!(error.unwrap_err().contains("`path.loss` is overridden"));
+    // The value applies where one of the later choices does not replace it.
+    load("[variant.a]\npath.loss = 1\n[axis.n.x]\n[axis.n.y]\npath.loss = 3\n").unwrap();
+    load("[variant.a]\npath.loss = 1\n[grid]\npath.rtt = [1, 2]\n").unwrap();
 }
 
 #[test]
-fn names_of_groups_are_no_longer_than_files_can_have() {
+fn too_long_group_name_is_rejected() {
     let named = |length| load_text(&format!("duration = 1\n[group.{}]\n", "a".repeat(length)));
     named(200).unwrap();
-    let said = named(201).unwrap_err().to_string();
-    let why = "2:8: a name of 201 characters; 200 are the most, for files are called by it";
-    assert!(said.contains(why), "{said}");
+    let error = named(201).unwrap_err().to_string();
+    let expected =
+        "2:8: name of 201 characters: the maximum is 200, because files are named after it";
+    assert!(error.contains(expected), "{error}");
 }

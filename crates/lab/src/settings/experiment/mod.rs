@@ -1,7 +1,7 @@
-//! Files of experiments; docs/experiments.md describes every key.
+//! Experiment files; docs/lab/experiments.md describes every key.
 //!
-//! The testbed is that of the papers (LCN 2015, section IV.B; thesis, chapter 3): sending hosts,
-//! a bridge, a router with a rate and a queue, an emulator with delay and loss, a receiver.
+//! The testbed is that of the papers (LCN 2015, section IV.B; thesis, chapter 3): sending hosts, a
+//! bridge, a router with a rate and a queue, an emulator with delay and loss, a receiver.
 
 mod bottleneck;
 mod check;
@@ -19,17 +19,17 @@ mod values;
 use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
-/// Which packets of one direction are lost, behind the bottleneck.
+/// Losses of one direction, after the bottleneck.
 pub use crate::path::Loss;
 pub use bottleneck::{Bottleneck, Bottlenecks, Discipline, Limit, Shaper};
 pub use check::Contradiction;
-pub use demo::Demo;
+pub use demo::DemoOptions;
 pub use mechanism::{Mechanism, Mechanisms, Setting};
-pub use path::{Disturbance, Emulation, OwnWay, Path, PathDirection, Reorder, RoundTrips};
+pub use path::{Emulation, Impairments, Path, PathDirection, PathOverride, Reorder, RoundTrips};
 pub use plan::{Plan, ReceivingHost, SOURCE_PORTS, SendingHost, Streams, source_port};
 pub use reproduction::{
-    Cause, Cell, Claim, Curve, Expected, Extent, FigureKind, Heading, Line, PublishedCell,
-    PublishedTable, Reproduction, Selection, Selector, Sketch, Statement, Tolerance,
+    Cause, Cell, Claim, Curve, Expected, FigureKind, Heading, Line, PublishedCell, PublishedTable,
+    Reproduction, RunScale, Selection, Selector, Sketch, Statement, Tolerance,
 };
 pub use run::{Engine, Group, Host, Kernel, Measure, Receiver, Run};
 pub use values::{Name, Share};
@@ -42,66 +42,65 @@ use crate::RunKey;
 /// Kernel parameters by name, as in `net.ipv4.tcp_retrans_collapse`.
 pub type Sysctls = BTreeMap<String, String>;
 
-/// What an experiment's file says.
+/// Contents of an experiment file.
 #[derive(Debug)]
 pub struct Experiment {
-    /// In a few words, what it is about.
+    /// Subject of the experiment, one line.
     pub title: Option<String>,
-    /// All runs, in the order in which they are to be made.
-    pub runs: Vec<Planned>,
-    /// What it reproduces, if it does.
+    /// All runs in their order.
+    pub runs: Vec<PlannedRun>,
+    /// Claims, tables and figures to reproduce.
     pub reproduction: Option<Reproduction>,
 }
 
 /// One run of an experiment.
 #[derive(Debug, Clone)]
-pub struct Planned {
-    /// What it differs in from the others, as in `plain,loss=2,seed=1`.
+pub struct PlannedRun {
+    /// Name of the run, as in `plain,loss=2,seed=1`.
     pub name: RunKey,
-    /// The run, in the words of its file.
+    /// Run with the keys of its file.
     pub run: Run,
-    /// What the run is, worked out.
+    /// Resolved run: hosts, streams and paths.
     pub plan: Plan,
 }
 
-/// Reads an experiment, and expands it to its runs.
+/// Loads an experiment and expands it to its runs.
 ///
 /// # Errors
 /// [`BadInput`] with a line for each mistake.
 pub fn load(path: &FilePath) -> Result<Experiment, BadInput> {
-    load_part(path, Extent::Full)
+    load_part(path, RunScale::Full)
 }
 
-/// Reads an experiment as far as it is to be run, which its `[reproduction]` says.
+/// Loads the runs of an experiment that `[reproduction]` selects for this extent.
 ///
 /// # Errors
 /// [`BadInput`] with a line for each mistake.
-pub fn load_part(path: &FilePath, extent: Extent) -> Result<Experiment, BadInput> {
+pub fn load_part(path: &FilePath, scale: RunScale) -> Result<Experiment, BadInput> {
     let folder = path.parent().unwrap_or(FilePath::new(""));
     document::load(path, MANUAL, |document, mistakes| {
-        read::experiment(document, folder, extent, mistakes)
+        read::experiment(document, folder, scale, mistakes)
     })
 }
 
-/// The file that describes every key.
-const MANUAL: &str = "docs/experiments.md";
+/// Document that describes every key.
+const MANUAL: &str = "docs/lab/experiments.md";
 
-/// Reads an experiment that comes with pillion, as far as it is to be run; it has no tables in
-/// files of their own.
+/// Loads the selected runs of an experiment that is part of pillion. It cannot refer to files.
 ///
 /// # Errors
 /// [`BadInput`] with a line for each mistake.
-pub fn of_text(name: &str, text: &str, extent: Extent) -> Result<Experiment, BadInput> {
+pub fn of_text(name: &str, text: &str, scale: RunScale) -> Result<Experiment, BadInput> {
     document::load_bytes(name, text.into(), MANUAL, |document, mistakes| {
-        read::experiment(document, FilePath::new(""), extent, mistakes)
+        read::experiment(document, FilePath::new(""), scale, mistakes)
     })
 }
 
-/// Reads an experiment of one run, as a run's own file is.
+/// Loads an experiment of one run, such as the file in a run's folder.
 ///
 /// # Errors
-/// [`BadInput`] with a line for each mistake, or that it has more runs.
-pub fn load_run(path: &FilePath) -> Result<Planned, BadInput> {
+/// [`BadInput`] with a line for each mistake, or if there are several runs.
+pub fn load_run(path: &FilePath) -> Result<PlannedRun, BadInput> {
     let mut runs = load(path)?.runs;
     match (runs.pop(), runs.len()) {
         (Some(planned), 0) => Ok(planned),

@@ -1,11 +1,11 @@
-//! The path as files describe it: delay, jitter, loss, and what single groups and streams have of their own.
+//! Path in experiment files: delay, jitter and loss, also of single groups and streams.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use pillion_cli::settings::document::known::flattened;
-use pillion_cli::settings::times::{of_ms, parse_ms, to_ms};
+use pillion_cli::settings::times::{from_ms, parse_duration, to_ms};
 use pillion_cli::settings::{BadInput, text, times};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
@@ -14,61 +14,61 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Loss, Share};
 use crate::path::{Direction, Disorder};
+use crate::settings::time_text::{TimeText, parse_time, parse_time_distribution};
 use crate::traffic::Distribution;
 
-/// The emulator: its own keys are those of the direction to the receiver.
+/// Emulator: its own keys apply to the direction toward the receiver.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self", default, rename_all = "kebab-case")]
 pub struct Path {
-    /// The round-trip time, half of it each way.
+    /// Round-trip time, half of it in each direction.
     #[serde(
         deserialize_with = "rtt",
         serialize_with = "times::milliseconds::serialize"
     )]
     pub rtt: Duration,
-    /// The direction to the receiver.
+    /// Direction toward the receiver.
     #[serde(flatten)]
     pub forward: PathDirection,
-    /// The direction back.
+    /// Direction toward the senders.
     pub back: PathDirection,
 }
 
 flattened!(Path);
 
-/// What is done to packets in one direction, beside the delay that follows from the round-trip
-/// time.
+/// Effects on the packets of one direction, in addition to the delay.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PathDirection {
-    /// The standard deviation of the delay; packets keep their order.
+    /// Standard deviation of the delay; packets stay in order.
     #[serde(with = "times::milliseconds")]
     pub jitter: Duration,
-    /// Which packets are lost.
+    /// Lost packets.
     #[serde(with = "loss")]
     pub loss: Option<Loss>,
-    /// Which packets come out of order.
+    /// Reordered packets.
     #[serde(with = "text::option")]
     pub reorder: Option<Reorder>,
-    /// Share of packets that come twice.
+    /// Share of packets that are duplicated.
     pub duplicate: Share,
 }
 
-/// Packets that are held back, so that others overtake them: `PERCENT:MS`.
+/// Packets with additional delay, which others overtake: `PERCENT:MS`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reorder {
-    /// Share of packets that are held back.
+    /// Share of packets with additional delay.
     pub share: Share,
-    /// By how much longer than others such a packet is held.
+    /// Additional delay.
     pub late: Duration,
 }
 
 impl Path {
-    /// What is done to packets on their way to the receiver.
+    /// Returns the emulation of the direction toward the receiver.
     pub(super) fn forward(&self) -> Emulation {
         self.forward.delayed(self.rtt / 2)
     }
 
-    /// What is done to packets on their way back.
+    /// Returns the emulation of the direction toward the senders.
     pub(super) fn backward(&self) -> Emulation {
         self.back.delayed(self.rtt / 2)
     }
@@ -76,7 +76,7 @@ impl Path {
 
 impl PathDirection {
     fn delayed(&self, delay: Duration) -> Emulation {
-        let disturbance = Disturbance {
+        let impairments = Impairments {
             reorder: self.reorder.map_or(0.0, |reorder| reorder.share.get()),
             late: self.reorder.map_or(Duration::ZERO, |reorder| reorder.late),
             duplicate: self.duplicate.get(),
@@ -85,13 +85,13 @@ impl PathDirection {
             delay,
             jitter: Some(self.jitter).filter(|jitter| !jitter.is_zero()),
             loss: self.loss.clone(),
-            disturbance: Some(disturbance).filter(|it| *it != Disturbance::default()),
+            impairments: Some(impairments).filter(|it| *it != Impairments::default()),
         }
     }
 }
 
-/// The longest round-trip time in milliseconds: a path delays a minute each way at most.
-const LONGEST_MS: f64 = 120_000.0;
+/// Maximum round-trip time in ms: a path delays by at most a minute in each direction.
+const MAX_RTT_MS: f64 = 120_000.0;
 
 const EXPECTED_RTT: &str = "expected milliseconds, 0 to 120000";
 
@@ -102,13 +102,17 @@ fn rtt<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
 }
 
 fn of_rtt(ms: f64) -> Option<Duration> {
-    of_ms(ms).filter(|_| ms <= LONGEST_MS)
+    from_ms(ms).filter(|_| ms <= MAX_RTT_MS)
 }
 
-/// A path's round-trip time in milliseconds.
+/// Parses a path's round-trip time with a unit, 0ms to 120s.
 pub(super) fn parse_rtt(text: &str) -> Result<Duration, BadInput> {
-    let ms = text.parse().ok();
-    ms.and_then(of_rtt).ok_or_else(|| EXPECTED_RTT.into())
+    let rtt = parse_duration(text)?;
+    of_rtt(to_ms(rtt)).ok_or_else(|| {
+        BadInput(format!(
+            "invalid round-trip time `{text}`: expected 0ms to 120s, as in `150ms`"
+        ))
+    })
 }
 
 impl FromStr for Reorder {
@@ -116,7 +120,8 @@ impl FromStr for Reorder {
 
     fn from_str(text: &str) -> Result<Self, BadInput> {
         let parsed = text.split_once(':').and_then(|(share, late)| {
-            let late = parse_ms(late).ok().filter(|late| !late.is_zero())?;
+            let late = late.parse().ok().and_then(from_ms);
+            let late = late.filter(|late| !late.is_zero())?;
             let share = share.parse().ok()?;
             Some(Self { share, late })
         });
@@ -130,26 +135,26 @@ impl fmt::Display for Reorder {
     }
 }
 
-/// What the packets of a group meet in one direction, where that differs from the path's: for each
-/// of its streams apart from others.
+/// Path of a group in one direction, where it differs from the common path; separate for each
+/// stream.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct OwnWay {
-    /// The standard deviation of the delay; packets of a stream keep their order.
+pub struct PathOverride {
+    /// Standard deviation of the delay; packets of a stream stay in order.
     #[serde(with = "times::milliseconds")]
     pub jitter: Option<Duration>,
-    /// Which packets are lost.
+    /// Lost packets.
     #[serde(with = "own_loss")]
     pub loss: Option<Loss>,
 }
 
-impl OwnWay {
-    /// Whether all is as the path has it.
-    pub(super) fn is_common(&self) -> bool {
+impl PathOverride {
+    /// Returns whether the group uses the common path.
+    pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What is done to packets of a stream that has this delay, where others have `common`.
+    /// Returns the emulation of a stream: `common`, with the group's own delay, jitter and loss.
     pub(super) fn emulation(&self, common: &Emulation, delay: Option<Duration>) -> Emulation {
         Emulation {
             delay: delay.unwrap_or(common.delay),
@@ -157,13 +162,12 @@ impl OwnWay {
                 Some(own).filter(|jitter| !jitter.is_zero())
             }),
             loss: self.loss.clone().or_else(|| common.loss.clone()),
-            disturbance: common.disturbance,
+            impairments: common.impairments,
         }
     }
 }
 
-/// As the path has it, but that no list can be of one group's packets, and that 0 says that none of
-/// them is lost, whatever the path loses.
+/// Loss of a group: no list of packets, and 0 exempts the group from the path's loss.
 mod own_loss {
     use serde::Deserializer;
     use serde::de::Error;
@@ -178,84 +182,83 @@ mod own_loss {
     ) -> Result<Option<Loss>, D::Error> {
         match loss::deserialize(from)? {
             Some(Loss::Listed(_)) => Err(D::Error::custom(
-                "a list counts the packets of the whole path; list them in [path]",
+                "lists count the packets of the whole path; list them in [path]",
             )),
             loss => Ok(loss.or(Some(Loss::Uniform(0.0)))),
         }
     }
 }
 
-/// What the emulator does to the packets of one direction.
+/// Effects of the emulator on the packets of one direction.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Emulation {
-    /// By how much each packet is delayed.
+    /// Delay of each packet.
     pub delay: Duration,
-    /// The standard deviation of the delay, which varies with time; packets keep their order.
+    /// Standard deviation of the delay, which varies with time; packets stay in order.
     pub jitter: Option<Duration>,
-    /// Which packets are lost.
+    /// Lost packets.
     pub loss: Option<Loss>,
-    /// How many packets come out of order or twice.
-    pub disturbance: Option<Disturbance>,
+    /// Reordered and duplicated packets.
+    pub impairments: Option<Impairments>,
 }
 
-/// Packets out of order or twice.
+/// Reordering and duplication.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Disturbance {
-    /// Share of packets that are held back, 0 to 1.
+pub struct Impairments {
+    /// Share of packets with additional delay, 0 to 1.
     pub reorder: f64,
-    /// By how much longer than the others.
+    /// Additional delay.
     pub late: Duration,
-    /// Share of packets that come twice, 0 to 1.
+    /// Share of duplicated packets, 0 to 1.
     pub duplicate: f64,
 }
 
 impl From<&Emulation> for Direction {
-    /// What pillion's own path is to do for it.
+    /// Converts the emulation for pillion's own path.
     fn from(emulation: &Emulation) -> Self {
         Self {
             jitter: emulation.jitter.unwrap_or_default(),
             loss: emulation.loss.clone().unwrap_or(Loss::Uniform(0.0)),
-            disorder: emulation.disturbance.map(|disturbance| Disorder {
-                reorder: disturbance.reorder,
-                duplicate: disturbance.duplicate,
-                late: disturbance.late,
+            disorder: emulation.impairments.map(|impairments| Disorder {
+                reorder: impairments.reorder,
+                duplicate: impairments.duplicate,
+                late: impairments.late,
             }),
             ..Self::delayed(emulation.delay)
         }
     }
 }
 
-/// Round-trip times of the streams of a group, where they are not the path's: `100`, `100+5`, or a
+/// Round-trip times of a group's streams that differ from the path's: `100ms`, `100ms+5ms`, or a
 /// distribution.
 ///
-/// Half of it passes on the way to the receiver, and half on the way back, both behind the
-/// bottleneck: that stays shared with others.
+/// Half of the time passes in each direction, after the bottleneck, which remains shared.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RoundTrips {
-    /// The first stream's, and how much more each next one has (thesis, section 3.2.3).
+    /// Fixed difference between consecutive streams (thesis, section 3.2.3).
     Steps {
-        /// The round-trip time of the first stream.
+        /// Round-trip time of the first stream.
         first: Duration,
-        /// What each next one has more.
+        /// Difference to the next stream.
         step: Duration,
     },
-    /// Drawn for each stream, in milliseconds, from the run's seed.
-    Drawn(Distribution),
+    /// Sampled for each stream from the run's seed, in milliseconds.
+    Sampled(Distribution),
 }
 
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_STREAM_RTT: Duration = Duration::from_secs(60);
 
 impl RoundTrips {
-    /// The round-trip times of one stream after the other.
+    /// Returns the round-trip times of consecutive streams.
     pub(super) fn times(&self, seed: u64) -> Box<dyn Iterator<Item = Duration> + '_> {
         match self {
             Self::Steps { first, step } => {
                 Box::new((0..).map(move |number: u32| *first + *step * number))
             }
-            Self::Drawn(distribution) => {
+            Self::Sampled(distribution) => {
                 let mut draws = Pcg64::seed_from_u64(seed);
                 Box::new(std::iter::repeat_with(move || {
-                    let ms = distribution.draw(&mut draws);
+                    let ms = distribution.sample(&mut draws);
                     Duration::try_from_secs_f64(ms / 1e3).unwrap_or(Duration::MAX)
                 }))
             }
@@ -263,44 +266,33 @@ impl RoundTrips {
     }
 }
 
-impl FromStr for RoundTrips {
-    type Err = BadInput;
-
-    fn from_str(text: &str) -> Result<Self, BadInput> {
-        let steps = |first: &str, step: &str| {
-            let (first, step) = (parse_ms(first).ok()?, parse_ms(step).ok()?);
-            Some(Self::Steps { first, step })
-        };
-        let found = match text.split_once('+') {
-            Some((first, step)) => steps(first, step),
-            None => steps(text, "0").or_else(|| {
-                let drawn = text.strip_prefix("normal:").unwrap_or(text);
-                drawn.parse().ok().map(Self::Drawn)
-            }),
-        };
-        let longest = |round_trips: &Self| match round_trips {
-            Self::Steps { first, step } => (*first).max(*step),
-            Self::Drawn(_) => Duration::ZERO,
-        };
-        let expected = "expected milliseconds, as in 100, or \"100+5\" (5 more for each next stream), \
-                        or a distribution, as in \"normal:200:50\"";
-        let found = found.filter(|found| longest(found) <= LONGEST);
-        found.ok_or_else(|| expected.into())
+impl TimeText for RoundTrips {
+    fn parse_text(text: &str) -> Result<Self, BadInput> {
+        let (first, step) = text.split_once('+').unwrap_or((text, "0ms"));
+        if text.contains(':') {
+            return parse_time_distribution(text).map(Self::Sampled);
+        }
+        let (first, step) = (parse_time(first)?, parse_time(step)?);
+        match first.max(step) <= MAX_STREAM_RTT {
+            true => Ok(Self::Steps { first, step }),
+            false => Err(BadInput(format!(
+                "invalid round-trip time `{text}`: expected 0ms to 60s, as in \"100ms\" or \
+                 \"100ms+5ms\" (5 ms more for each stream)"
+            ))),
+        }
     }
-}
 
-impl fmt::Display for RoundTrips {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn to_text(&self) -> String {
         match self {
-            Self::Steps { first, step } if step.is_zero() => to_ms(*first).fmt(f),
-            Self::Steps { first, step } => write!(f, "{}+{}", to_ms(*first), to_ms(*step)),
-            Self::Drawn(distribution) => distribution.fmt(f),
+            Self::Steps { first, step } if step.is_zero() => format!("{}ms", to_ms(*first)),
+            Self::Steps { first, step } => format!("{}ms+{}ms", to_ms(*first), to_ms(*step)),
+            Self::Sampled(distribution) => distribution.to_text(),
         }
     }
 }
 
-/// Which packets are lost, as files have it: per cent, `gilbert-elliott:TO_BAD:TO_GOOD:IN_BAD:IN_GOOD`
-/// in per cent, or a list of packets.
+/// Losses in files: per cent, `gilbert-elliott:TO_BAD:TO_GOOD:IN_BAD:IN_GOOD` in per cent, or a
+/// list of packets.
 pub(super) mod loss {
     use std::fmt;
 
@@ -312,7 +304,7 @@ pub(super) mod loss {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<Loss>, D::Error> {
-        from.deserialize_any(AsWritten)
+        from.deserialize_any(LossVisitor)
     }
 
     pub(super) fn serialize<S: Serializer>(loss: &Option<Loss>, to: S) -> Result<S::Ok, S::Error> {
@@ -339,15 +331,15 @@ pub(super) mod loss {
                         per cent, or a list of packets, as in [10, 11]";
 
     #[derive(Clone, Copy)]
-    struct AsWritten;
+    struct LossVisitor;
 
-    impl AsWritten {
-        fn wrong<E: Error>(self) -> E {
+    impl LossVisitor {
+        fn invalid<E: Error>(self) -> E {
             E::custom(format!("expected {EXPECTED}"))
         }
     }
 
-    impl<'de> Visitor<'de> for AsWritten {
+    impl<'de> Visitor<'de> for LossVisitor {
         type Value = Option<Loss>;
 
         fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -355,7 +347,7 @@ pub(super) mod loss {
         }
 
         fn visit_f64<E: Error>(self, percent: f64) -> Result<Option<Loss>, E> {
-            let share = Share::try_from(percent).map_err(|_| self.wrong())?.get();
+            let share = Share::try_from(percent).map_err(|_| self.invalid())?.get();
             Ok((share > 0.0).then_some(Loss::Uniform(share)))
         }
 
@@ -373,13 +365,13 @@ pub(super) mod loss {
             let shares = shares.map(|text| text.parse().map(Share::get));
             let shares: Vec<f64> = shares.collect::<Result<_, _>>().unwrap_or_default();
             let &[to_bad, to_good, ref rest @ ..] = &shares[..] else {
-                return Err(self.wrong());
+                return Err(self.invalid());
             };
             let (in_bad, in_good) = match rest {
                 [] => (1.0, 0.0),
                 [in_bad] => (*in_bad, 0.0),
                 [in_bad, in_good] => (*in_bad, *in_good),
-                _ => return Err(self.wrong()),
+                _ => return Err(self.invalid()),
             };
             Ok(Some(Loss::GilbertElliott {
                 to_bad,

@@ -1,93 +1,91 @@
-//! A run worked out: hosts, streams, and both directions of the path.
+//! Resolves a run: hosts, streams, and both directions of the path.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pillion_cli::settings::{Bundling, idle_key};
+use pillion_cli::settings::{Bundling, unused_key};
 
 use super::{
-    Bottleneck, Contradiction, Emulation, Group, Measure, Mechanism, Mechanisms, OwnWay,
+    Bottleneck, Contradiction, Emulation, Group, Measure, Mechanism, Mechanisms, PathOverride,
     RoundTrips, Run, Sysctls,
 };
-use crate::path::{Direction, Own, PathConfig};
-use crate::settings::traffic::option_of;
-use crate::traffic::{Kind, Manner};
+use crate::path::{Direction, PathConfig, PortOverride};
+use crate::settings::traffic::option_of_error;
+use crate::traffic::{Kind, ReceiveBehaviour};
 
-/// What a run is, worked out: hosts with all their parameters, what each group sends from which
-/// host, and both directions of the path.
+/// Resolved run: hosts with all their parameters, the streams of each host, and both directions of
+/// the path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// How long messages fall due, from the barrier on.
+    /// Time during which messages are due, from when all connections are established.
     pub duration: Duration,
     /// Seed of losses, times, sizes and content.
     pub seed: u64,
-    /// The router's way to the receiver.
+    /// Router in the direction toward the receiver.
     pub bottleneck: Bottleneck,
-    /// The router's way back.
+    /// Router in the direction toward the senders.
     pub bottleneck_back: Bottleneck,
-    /// What the emulator does to packets on their way to the receiver.
+    /// Emulator in the direction toward the receiver.
     pub forward: Emulation,
-    /// What the emulator does to packets on their way back.
+    /// Emulator in the direction toward the senders.
     pub backward: Emulation,
-    /// Where streams come from, each at least one group's.
+    /// Sending hosts; each has at least one group.
     pub hosts: Vec<SendingHost>,
-    /// What is sent.
+    /// Groups of streams.
     pub streams: Vec<Streams>,
-    /// Where streams go to.
+    /// Receiving host.
     pub receiver: ReceivingHost,
     /// Kernel parameters of every host.
     pub sysctls: Sysctls,
-    /// What is written down.
+    /// Recorded data.
     pub measure: Measure,
 }
 
-/// A host that streams come from, and its link to the bridge.
+/// Sending host, and its link to the bridge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SendingHost {
     /// The host's name.
     pub name: String,
-    /// Rate of its link in bits per second; `None` sets none.
+    /// Rate of its link in bit/s; `None`: no limit.
     pub rate_bps: Option<u64>,
-    /// Delay of its link, each way.
+    /// Delay of its link in each direction.
     pub delay: Duration,
-    /// The congestion window that its connections begin with, in segments; `None` for the kernel's.
+    /// Initial congestion window of its connections, in segments; `None`: the kernel's.
     pub initial_window: Option<u32>,
-    /// Kernel parameters of this host, beside those of all.
+    /// Further kernel parameters of this host.
     pub sysctls: Sysctls,
 }
 
-/// The host that streams go to.
+/// Receiving host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceivingHost {
-    /// What its application does with what comes.
-    pub manner: Manner,
-    /// Whether its TCP may hold an ACK back until there is more to acknowledge.
+    /// Behaviour of the receiving application.
+    pub behaviour: ReceiveBehaviour,
+    /// Whether TCP may delay ACKs.
     pub delayed_acks: bool,
-    /// The congestion window that its side of a connection begins with, in segments; `None` for the
-    /// kernel's.
+    /// Initial congestion window of its side of the connections, in segments; `None`: the kernel's.
     pub initial_window: Option<u32>,
-    /// Kernel parameters of this host, beside those of all.
+    /// Further kernel parameters of this host.
     pub sysctls: Sysctls,
 }
 
-/// Streams that are alike.
+/// Streams of a group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Streams {
-    /// What they send, and how their sockets are set; its name is the group's.
+    /// Traffic and socket options; its name is the group's.
     pub traffic: crate::traffic::Group,
-    /// The host that they come from: an index of [`Plan::hosts`].
+    /// Index of the host in [`Plan::hosts`].
     pub host: usize,
-    /// Delays of their own, one for each stream and the same each way; none where they have the
-    /// path's.
+    /// Delays in each direction, one per stream; empty: the path's delay.
     pub delays: Vec<Duration>,
-    /// What else of the path is their own: to the receiver, and back.
-    pub ways: [OwnWay; 2],
-    /// How pillion bundles them; `None` leaves them plain.
+    /// Differences from the common path: toward the receiver, and toward the senders.
+    pub overrides: [PathOverride; 2],
+    /// Bundling by pillion; `None`: plain TCP.
     pub bundling: Option<Bundling>,
 }
 
 impl Plan {
-    /// What both directions are for pillion's own path.
+    /// Returns both directions for pillion's own path.
     #[must_use]
     pub fn path(&self) -> PathConfig {
         let mut config = PathConfig {
@@ -96,7 +94,7 @@ impl Plan {
             seed: self.seed,
         };
         for (stream, delay, [to, back]) in self.own() {
-            let own = |way: &OwnWay, common: Duration| Own {
+            let own = |way: &PathOverride, common: Duration| PortOverride {
                 port: source_port(stream),
                 delay: delay.unwrap_or(common),
                 jitter: way.jitter,
@@ -108,32 +106,33 @@ impl Plan {
         config
     }
 
-    /// What is done to packets of each stream that has anything of its own, by the stream's number:
-    /// to the receiver, and back.
-    pub fn own_emulations(&self) -> impl Iterator<Item = (u32, [Emulation; 2])> {
+    /// Returns each stream that has a path of its own: the stream's number, and its emulation
+    /// toward the receiver and back.
+    pub fn stream_emulations(&self) -> impl Iterator<Item = (u32, [Emulation; 2])> {
         self.own().map(|(stream, delay, [to, back])| {
             let to = to.emulation(&self.forward, delay);
             (stream, [to, back.emulation(&self.backward, delay)])
         })
     }
 
-    /// Each stream that has anything of the path of its own: its number, its delay each way, and
-    /// what else.
-    fn own(&self) -> impl Iterator<Item = (u32, Option<Duration>, &[OwnWay; 2])> {
+    /// Returns each stream that has a path of its own: its number, its delay in each direction, and
+    /// its other differences.
+    fn own(&self) -> impl Iterator<Item = (u32, Option<Duration>, &[PathOverride; 2])> {
         let mut first = 0;
         self.streams.iter().flat_map(move |streams| {
             let count = streams.traffic.streams as u32;
             let numbers = first..first + count;
             first += count;
-            let is_own = !streams.delays.is_empty() || !streams.ways.iter().all(OwnWay::is_common);
+            let is_own =
+                !streams.delays.is_empty() || !streams.overrides.iter().all(PathOverride::is_empty);
             let delays = streams.delays.iter().copied().map(Some);
             let delays = delays.chain(std::iter::repeat(None));
             let own = numbers.zip(delays).filter(move |_| is_own);
-            own.map(|(stream, delay)| (stream, delay, &streams.ways))
+            own.map(|(stream, delay)| (stream, delay, &streams.overrides))
         })
     }
 
-    /// Kernel parameters that the run sets on each host and on the receiver, by its name.
+    /// Returns the kernel parameters of each host and of the receiver, by name.
     #[must_use]
     pub fn sysctls_of_hosts(&self) -> BTreeMap<&str, Sysctls> {
         let hosts = self.hosts.iter().map(|it| (it.name.as_str(), &it.sysctls));
@@ -146,20 +145,20 @@ impl Plan {
         all.collect()
     }
 
-    /// Whether packets on their way back meet a rate or a queue.
+    /// Returns whether the direction toward the senders has a rate or a queue.
     #[must_use]
     pub fn has_queue_back(&self) -> bool {
         self.bottleneck_back != Bottleneck::default()
     }
 
-    /// The path's own round-trip time, without queues and the links' own delays.
+    /// Returns the path's round-trip time, without queues and delays of links.
     #[must_use]
     pub fn rtt(&self) -> Duration {
         self.forward.delay + self.backward.delay
     }
 
-    /// Bytes that a bottleneck sends in one round-trip time, if it has a rate: in the mean one of
-    /// all streams, where groups have their own.
+    /// Returns the bandwidth-delay product of a bottleneck in bytes; `None` without a rate. The
+    /// delay is the mean round-trip time of all streams.
     #[must_use]
     pub fn bdp_bytes(&self, of: &Bottleneck) -> Option<f64> {
         let rate = of.rate?;
@@ -182,23 +181,23 @@ impl Plan {
     }
 }
 
-/// The source port of the first stream of all; each next one has the next port.
+/// Source port of the first stream; the following ones count up.
 pub const SOURCE_PORTS: u16 = 20_000;
 
-/// The source port of a stream, by its number.
+/// Returns the source port of a stream.
 #[must_use]
 pub fn source_port(stream: u32) -> u16 {
     SOURCE_PORTS.saturating_add(stream.min(u16::MAX.into()) as u16)
 }
 
 impl Run {
-    /// What it is, worked out.
+    /// Resolves the run.
     ///
     /// # Errors
-    /// The first of what parts of it that are right each by itself contradict each other in.
+    /// The first contradiction between parts that are valid by themselves.
     pub fn plan(&self) -> Result<Plan, Contradiction> {
-        let manner = self.receiver.application.manner();
-        let manner = manner.map_err(|wrong| Contradiction::of(&["receiver"], wrong))?;
+        let behaviour = self.receiver.application.behaviour();
+        let behaviour = behaviour.map_err(|invalid| Contradiction::of(&["receiver"], invalid))?;
         let mut plan = Plan {
             duration: self.duration.0,
             seed: self.seed.into(),
@@ -206,42 +205,42 @@ impl Run {
             bottleneck_back: self.bottleneck.back.clone(),
             forward: self.path.forward(),
             backward: self.path.backward(),
-            hosts: self.described_hosts(),
+            hosts: self.configured_hosts(),
             streams: Vec::new(),
-            receiver: self.receiving_host(manner),
+            receiver: self.receiving_host(behaviour),
             sysctls: self.sysctl.clone(),
             measure: self.measure,
         };
         if plan.duration.is_zero() {
-            let text = "no `duration`; say for how many seconds the streams send";
+            let text = "missing `duration`; set the seconds of sending";
             return Err(Contradiction::new(&["duration"], text));
         }
         if self.group.is_empty() {
-            let text = "no group of streams; begin one with [group.NAME]";
+            let text = "missing group; start one with [group.NAME]";
             return Err(Contradiction::new(&["group"], text));
         }
         for (name, group) in &self.group {
             plan.add(name, group)?;
         }
         for (name, group) in &self.group {
-            plan.check_switch(name, group)?;
+            plan.check_requests(name, group)?;
         }
         plan.check()?;
         Ok(plan)
     }
 
-    fn receiving_host(&self, manner: Manner) -> ReceivingHost {
+    fn receiving_host(&self, behaviour: ReceiveBehaviour) -> ReceivingHost {
         let mut sysctls = self.receiver.mechanisms.sysctls();
         sysctls.extend(self.receiver.sysctl.clone());
         ReceivingHost {
-            manner,
+            behaviour,
             delayed_acks: self.receiver.delayed_acks,
             initial_window: self.receiver.mechanisms.initial_window,
             sysctls,
         }
     }
 
-    fn described_hosts(&self) -> Vec<SendingHost> {
+    fn configured_hosts(&self) -> Vec<SendingHost> {
         let hosts = self.host.iter().map(|(name, host)| {
             let mut sysctls = host.mechanisms.sysctls();
             sysctls.extend(host.sysctl.clone());
@@ -259,21 +258,21 @@ impl Run {
 
 impl Plan {
     fn add(&mut self, name: &str, group: &Group) -> Result<(), Contradiction> {
-        check_twice(name, group)?;
-        if let Some((key, text)) = group.bundle.and_then(|how| idle_key(&how.options)) {
+        check_duplicates(name, group)?;
+        if let Some((key, text)) = group.bundle.and_then(|how| unused_key(&how.options)) {
             return Err(Contradiction::new(&["group", name, "bundle", key], text));
         }
         let traffic = group.traffic.group();
-        let traffic = traffic.map_err(|wrong| Contradiction::of(&["group", name], wrong))?;
+        let traffic = traffic.map_err(|invalid| Contradiction::of(&["group", name], invalid))?;
         let host = self.host(name, group)?;
         if group.bundle.is_some() && matches!(traffic.kind, Kind::Datagrams { .. }) {
-            let text = "datagrams are not TCP's, and have nothing to bundle; leave `bundle` out";
+            let text = "datagrams cannot be bundled; remove `bundle`";
             return Err(Contradiction::new(&["group", name, "bundle"], text));
         }
         if group.connects_at_start
             && matches!(traffic.kind, Kind::Datagrams { .. } | Kind::Flow { .. })
         {
-            let text = "flows connect when each starts, and datagrams do not; leave it out";
+            let text = "`connects-at-start` does not apply to flows and datagrams; remove it";
             let path = ["group", name, "connects-at-start"];
             return Err(Contradiction::new(&path, text));
         }
@@ -282,9 +281,9 @@ impl Plan {
             connects_at_start: group.connects_at_start,
             ..traffic
         };
-        let sound = traffic.validate(Some(self.duration), self.seed);
-        sound.map_err(|error| {
-            let path = ["group", name, option_of(&error)];
+        let validated = traffic.validate(Some(self.duration), self.seed);
+        validated.map_err(|error| {
+            let path = ["group", name, option_of_error(&error)];
             Contradiction::new(&path, error.to_string())
         })?;
         let first: usize = self.streams.iter().map(|it| it.traffic.streams).sum();
@@ -294,26 +293,26 @@ impl Plan {
             traffic,
             host,
             delays: delays.unwrap_or_default(),
-            ways: [group.forward.clone(), group.back.clone()],
+            overrides: [group.forward.clone(), group.back.clone()],
             bundling: group.bundle,
         });
         Ok(())
     }
 
-    /// Half of each stream's round-trip time.
+    /// Returns half of each stream's round-trip time.
     fn delays_of(&self, own: &RoundTrips, first: usize, count: usize) -> Vec<Duration> {
         let times = own.times(self.seed ^ first as u64).take(count);
         times.map(|time| time / 2).collect()
     }
 
-    /// The index of a group's host, which is made where the group has one to itself.
+    /// Returns the index of a group's host, and adds the host if the group has its own.
     fn host(&mut self, group: &str, of: &Group) -> Result<usize, Contradiction> {
         let name = of.host.as_deref().unwrap_or(group);
         let known = self.hosts.iter().position(|host| host.name == name);
         let index = match (known, &of.host) {
             (Some(index), _) => index,
             (None, Some(name)) => {
-                let text = format!("no host `{name}`; describe it in [host.{name}]");
+                let text = format!("unknown host `{name}`; describe it in [host.{name}]");
                 return Err(Contradiction::new(&["group", group, "host"], text));
             }
             (None, None) => {
@@ -344,8 +343,8 @@ impl Plan {
         let parameter = set.iter().find(contradicts).map(|(name, _)| name.as_str());
         if let Some(name) = parameter.or(differs.then_some("the initial window")) {
             let text = format!(
-                "another group or the host itself sets {name} otherwise on host `{}`; give this \
-                 group a host of its own",
+                "another group or the host's table sets {name} differently on host `{}`; give \
+                 this group its own host",
                 host.name
             );
             return Err(Contradiction::new(&["group", group, "mechanisms"], text));
@@ -355,22 +354,23 @@ impl Plan {
         Ok(())
     }
 
-    /// An application can ask pillion for nothing where there is none.
-    fn check_switch(&self, name: &str, group: &Group) -> Result<(), Contradiction> {
+    /// Checks that a group which sends requests to pillion has a pillion on its host.
+    fn check_requests(&self, name: &str, group: &Group) -> Result<(), Contradiction> {
         let own = self.streams.iter().find(|it| it.traffic.name == name);
         let Some(own) = own else { return Ok(()) };
         let mut on_host = self.streams.iter().filter(|it| it.host == own.host);
         if on_host.any(|streams| streams.bundling.is_some()) {
             return Ok(());
         }
-        let asked = [
+        let requested = [
             ("pillion", group.traffic.pillion.is_some()),
             ("max-packets", group.traffic.max_packets.is_some()),
         ];
-        match asked.into_iter().find(|(_, asked)| *asked) {
+        match requested.into_iter().find(|(_, requested)| *requested) {
             Some((key, _)) => {
-                let text =
-                    format!("`{key}` asks a pillion that is not there; give `bundle` as well");
+                let text = format!(
+                    "`{key}` is a request, but pillion does not run on this host; set `bundle` as well"
+                );
                 Err(Contradiction::new(&["group", name, key], text))
             }
             None => Ok(()),
@@ -378,9 +378,9 @@ impl Plan {
     }
 }
 
-/// What can be said of a group more than once is to be said once.
-fn check_twice(name: &str, group: &Group) -> Result<(), Contradiction> {
-    let companions = group.bundle.map(|how| how.companions).unwrap_or_default();
+/// Checks that settings which exist in several tables of a group are set only once.
+fn check_duplicates(name: &str, group: &Group) -> Result<(), Contradiction> {
+    let tcp_options = group.bundle.map(|how| how.tcp_options).unwrap_or_default();
     let options = group.bundle.map(|how| how.options).unwrap_or_default();
     let traffic = &group.traffic;
     let mechanism = group.mechanisms.has(Mechanism::LinearTimeouts);
@@ -390,14 +390,14 @@ fn check_twice(name: &str, group: &Group) -> Result<(), Contradiction> {
             vec![
                 (None, traffic.linear_timeouts),
                 (Some("mechanisms"), mechanism),
-                (Some("bundle"), companions.linear_timeouts),
+                (Some("bundle"), tcp_options.linear_timeouts),
             ],
         ),
         (
             "congestion",
             vec![
                 (None, traffic.congestion.is_some()),
-                (Some("bundle"), companions.congestion.is_some()),
+                (Some("bundle"), tcp_options.congestion.is_some()),
             ],
         ),
         (
@@ -409,13 +409,13 @@ fn check_twice(name: &str, group: &Group) -> Result<(), Contradiction> {
         ),
     ];
     for (key, tables) in all {
-        let said = tables.into_iter().filter(|(_, said)| *said);
-        let mut said = said.map(|(table, _)| table);
-        let Some(first) = said.next() else { continue };
-        if let Some(again) = said.next() {
+        let set_in = tables.into_iter().filter(|(_, is_set)| *is_set);
+        let mut set_in = set_in.map(|(table, _)| table);
+        let Some(first) = set_in.next() else { continue };
+        if let Some(second) = set_in.next() {
             let first = first.map_or("the group itself".to_owned(), |it| format!("`{it}`"));
-            let text = format!("`{key}` is said in {first} as well as here; keep one of them");
-            let path = ["group", name].into_iter().chain(again).chain([key]);
+            let text = format!("`{key}` is also set in {first}; remove one of them");
+            let path = ["group", name].into_iter().chain(second).chain([key]);
             return Err(Contradiction::new(&path.collect::<Vec<_>>(), text));
         }
     }

@@ -1,4 +1,4 @@
-//! Reads an experiment's file: its runs as far as they are selected, and what it reproduces.
+//! Reads an experiment file: the selected runs, and `[reproduction]`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,18 +11,19 @@ use toml::de::{DeTable, DeValue};
 
 use super::expression::{PARAMETERS, Parameters, replace};
 use super::{
-    Contradiction, Experiment, Extent, Group, Plan, Planned, Reproduction, Run, Selection,
+    Contradiction, Experiment, Group, Plan, PlannedRun, Reproduction, Run, RunScale, Selection,
     Selector, expand, reproduction,
 };
+use crate::settings::time_text::table_text;
 use crate::settings::traffic;
 use crate::settings::traffic::Writes;
 use crate::traffic::Table;
 use crate::{Part, RunKey};
 
-/// The table of what is reproduced.
+/// Table of claims, tables and figures.
 const REPRODUCTION: &str = "reproduction";
 
-/// The keys of an experiment that none of its runs has.
+/// Keys of an experiment that are not keys of a run.
 const OWN_KEYS: [&str; 7] = [
     REPRODUCTION,
     "repetitions",
@@ -36,19 +37,19 @@ const OWN_KEYS: [&str; 7] = [
 pub(super) fn experiment(
     document: &DeTable,
     folder: &Path,
-    extent: Extent,
+    scale: RunScale,
     mistakes: &mut Vec<Mistake>,
 ) -> Experiment {
     let mut known = keys::<Run>();
     known.extend(OWN_KEYS.map(str::to_owned));
     let mut document = document::known_part(document, &known, mistakes);
-    let reproduced = document.remove(REPRODUCTION);
-    let reproduction = reproduced
+    let reproduction_value = document.remove(REPRODUCTION);
+    let reproduction = reproduction_value
         .as_ref()
         .and_then(|value| document::read(value, mistakes));
     let selection = reproduction
         .as_ref()
-        .and_then(|it: &Reproduction| it.selection.get(&extent));
+        .and_then(|it: &Reproduction| it.selection.get(&scale));
     let overlay = selection.map(overlay).unwrap_or_default();
     let Ok(overlay) = DeTable::parse(&overlay) else {
         unreachable!("keys with numbers are TOML");
@@ -60,36 +61,36 @@ pub(super) fn experiment(
         unreachable!("a list of numbers is TOML");
     };
     let mut expanded = expand::expand(&document, seeds.get_ref(), folder, mistakes);
-    if let (Some(reproduction), Some(value)) = (&reproduction, &reproduced)
+    if let (Some(reproduction), Some(value)) = (&reproduction, &reproduction_value)
         && !expanded.is_empty()
     {
         let names: Vec<_> = expanded.iter().map(|it| &it.name).collect();
         reproduction::check::check_selectors(reproduction, value, &names, mistakes);
     }
     if let (Some(selection), Some(reproduction)) = (selection, &reproduction) {
-        expanded.retain(|it| takes(selection, &reproduction.today, &it.name));
+        expanded.retain(|it| matches(selection, &reproduction.baseline, &it.name));
     }
     let mut unused = Unused::default();
     let runs = expanded.into_iter().filter_map(|expanded| {
         let (run, plan) = run(expanded.document, &mut unused, mistakes)?;
         let name = expanded.name;
-        Some(Planned { name, run, plan })
+        Some(PlannedRun { name, run, plan })
     });
     let runs: Vec<_> = runs.collect();
-    let runs_are_right = mistakes.is_empty();
-    if let (Some(reproduction), Some(value)) = (&reproduction, &reproduced) {
+    let runs_are_valid = mistakes.is_empty();
+    if let (Some(reproduction), Some(value)) = (&reproduction, &reproduction_value) {
         reproduction::check::check_groups(reproduction, value, &runs, mistakes);
     }
     for name in unused.parameters.unwrap_or_default() {
-        let text = format!("no run uses `{name}`; use it, as in \"= {name}\", or leave it out");
+        let text = format!("no run uses `{name}`; use it, as in \"= {name}\", or remove it");
         let span = span_of(&document, &[PARAMETERS, &name]);
         mistakes.push(Mistake::new(span.unwrap_or(0..1), text));
     }
-    // A run with a mistake may be the one that uses it.
-    let hosts = unused.hosts.filter(|_| runs_are_right);
+    // Only if all runs are valid: an invalid one may use the host.
+    let hosts = unused.hosts.filter(|_| runs_are_valid);
     for name in hosts.unwrap_or_default() {
         let text = format!(
-            "no streams come from `{name}`; give a group `host = \"{name}\"`, or leave it out"
+            "no group uses host `{name}`; set `host = \"{name}\"` in a group, or remove it"
         );
         let span = span_of(&document, &["host", &name]);
         mistakes.push(Mistake::new(span.unwrap_or(0..1), text));
@@ -102,43 +103,43 @@ pub(super) fn experiment(
     }
 }
 
-/// What no run so far has used, by name; `None` before the first run.
+/// Names that none of the runs so far uses; `None` before the first run.
 #[derive(Default)]
 struct Unused {
     parameters: Option<BTreeSet<String>>,
     hosts: Option<BTreeSet<String>>,
 }
 
-/// Keeps of the names that no run so far has used those that this one does not use either.
-fn keep(unused: &mut Option<BTreeSet<String>>, others: BTreeSet<String>) {
+/// Keeps the names that this run does not use either.
+fn retain(unused: &mut Option<BTreeSet<String>>, others: BTreeSet<String>) {
     *unused = Some(match unused.take() {
         Some(unused) => unused.intersection(&others).cloned().collect(),
         None => others,
     });
 }
 
-/// One run, from the document that is its own; none if it cannot be.
+/// Reads one run from its own document; `None` if it is invalid.
 fn run(
-    mut whole: DeTable,
+    mut merged: DeTable,
     unused: &mut Unused,
     mistakes: &mut Vec<Mistake>,
 ) -> Option<(Run, Plan)> {
     let known = mistakes.len();
-    let mut parameters = Parameters::take(&mut whole, mistakes);
-    let numbers = parameters.evaluate(&whole, mistakes);
-    let mut document = whole;
+    let mut parameters = Parameters::take(&mut merged, mistakes);
+    let numbers = parameters.evaluate(&merged, mistakes);
+    let mut document = merged;
     replace(&mut document, &mut numbers.iter().map(String::as_str));
     let others = parameters.unused().map(str::to_owned).collect();
-    keep(&mut unused.parameters, others);
+    retain(&mut unused.parameters, others);
     let defaults = document.remove("defaults");
     let defaults = defaults.map(|value| {
         let (defaults, _) = document::defaults::<Group>(&value, &traffic::OWN_KEYS, mistakes);
         defaults
     });
-    inherit(&mut document, &defaults.unwrap_or_default(), mistakes);
+    merge_defaults(&mut document, &defaults.unwrap_or_default(), mistakes);
     let value = Spanned::new(0..0, DeValue::Table(document));
     let mut run = document::read::<Run>(&value, mistakes)?;
-    keep(&mut unused.hosts, run.take_idle_hosts());
+    retain(&mut unused.hosts, run.remove_unused_hosts());
     match run.plan() {
         Ok(plan) if mistakes.len() == known => Some((run, plan)),
         Ok(_) => None,
@@ -152,14 +153,18 @@ fn run(
     }
 }
 
-/// Gives each group what it takes from the defaults.
-fn inherit<'i>(document: &mut DeTable<'i>, defaults: &DeTable<'i>, mistakes: &mut Vec<Mistake>) {
+/// Merges the defaults into each group.
+fn merge_defaults<'i>(
+    document: &mut DeTable<'i>,
+    defaults: &DeTable<'i>,
+    mistakes: &mut Vec<Mistake>,
+) {
     let Some(groups) = document.get_mut("group") else {
         return;
     };
     let span = groups.span();
     let DeValue::Table(groups) = Spanned::get_mut(groups) else {
-        let text = "no table; begin each group with [group.NAME]";
+        let text = "expected a table; start each group with [group.NAME]";
         mistakes.push(Mistake::new(span, text));
         return;
     };
@@ -169,19 +174,19 @@ fn inherit<'i>(document: &mut DeTable<'i>, defaults: &DeTable<'i>, mistakes: &mu
         };
         if let Some((key, _)) = group.remove_entry("name") {
             let text = format!(
-                "a group's name is that of its table, here `{}`; remove the key",
+                "the group is named `{}` by its table; remove the key",
                 name.get_ref()
             );
             mistakes.push(Mistake::new(key.span(), text));
         }
-        *group = traffic::whole(group, defaults);
+        *group = traffic::merged(group, defaults);
     }
 }
 
-/// Replaces every `table:FILE` and `file:FILE` by what the file says; files are sought from the experiment's
-/// folder.
+/// Replaces every `table:FILE` and `file:FILE` by the file's contents. Paths are relative to the
+/// experiment's folder.
 pub(super) fn embed_tables(document: &mut DeTable, folder: &Path, mistakes: &mut Vec<Mistake>) {
-    for (_, value) in document.iter_mut() {
+    for (key, value) in document.iter_mut() {
         let span = value.span();
         match Spanned::get_mut(value) {
             DeValue::Table(table) => embed_tables(table, folder, mistakes),
@@ -189,7 +194,10 @@ pub(super) fn embed_tables(document: &mut DeTable, folder: &Path, mistakes: &mut
                 let table = |file| Table::read_csv(&folder.join(file));
                 let table = |file| table(file).map_err(|error| BadInput(error.to_string()));
                 let embedded = if let Some(file) = text.strip_prefix("table:") {
-                    table(file).map(|table| table.to_text())
+                    table(file).map(|table| match key.get_ref().as_ref() {
+                        "size" => table.to_text(),
+                        _ => table_text(&table),
+                    })
                 } else if let Some(file) = text.strip_prefix("file:") {
                     Writes::read(&folder.join(file)).map(|writes| writes.to_string())
                 } else {
@@ -205,9 +213,9 @@ pub(super) fn embed_tables(document: &mut DeTable, folder: &Path, mistakes: &mut
     }
 }
 
-// Which of an experiment's runs are made to reproduce what was published.
+// Runs that reproduce published results.
 
-/// The keys that a selection sets otherwise, as TOML.
+/// Returns the keys that a selection overrides, as TOML.
 pub(super) fn overlay(selection: &Selection) -> String {
     let duration = selection.duration.map(|it| it.0.as_secs_f64());
     let duration = duration.map(|s| format!("duration = {s:?}\n"));
@@ -217,19 +225,25 @@ pub(super) fn overlay(selection: &Selection) -> String {
     duration.unwrap_or_default() + &repetitions.unwrap_or_default()
 }
 
-/// Whether a run of this name is among the selected ones: it has one of the values named of each
-/// key that is named, and none that is for runs of today alone unless it is one; or it is one of
-/// today's that are made as well.
-pub(super) fn takes(selection: &Selection, today: &Selector, name: &RunKey) -> bool {
+/// Returns whether a selection includes the run. `only` lists values per key; keys without an entry
+/// allow all values. Values of `baseline-only` require a baseline run. Baseline runs of
+/// `extra-runs` are always included.
+pub(super) fn matches(selection: &Selection, baseline: &Selector, name: &RunKey) -> bool {
     let is_allowed = |part: &Part| {
         let of_key = selection.only.iter();
         let of_key = of_key.filter(|only| only.key() == part.key());
         let mut of_key = of_key.peekable();
         of_key.peek().is_none() || of_key.any(|only| only == part)
     };
-    let is_only_today = |part: &Part| selection.only_today.contains(part);
-    let is_today = today.takes(name);
-    let is_one = || name.parts().all(is_allowed);
-    let is_also = || selection.also.iter().any(|also| also.takes(name));
-    is_one() && (is_today || !name.parts().any(is_only_today)) || is_today && is_also()
+    let is_baseline_only = |part: &Part| selection.baseline_only.contains(part);
+    let is_baseline = baseline.matches(name);
+    let is_selected = || name.parts().all(is_allowed);
+    let is_extra = || {
+        selection
+            .extra_runs
+            .iter()
+            .any(|extra_runs| extra_runs.matches(name))
+    };
+    is_selected() && (is_baseline || !name.parts().any(is_baseline_only))
+        || is_baseline && is_extra()
 }

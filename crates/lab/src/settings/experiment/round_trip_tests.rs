@@ -1,4 +1,4 @@
-//! What a run says is what is read of its own file, whatever it says.
+//! Checks that a run's own file is read as the same run.
 
 use super::tests::{SMALL, load_text};
 use super::*;
@@ -16,7 +16,7 @@ const VALUES: &[&str] = &[
     "[path]\nloss = \"gilbert-elliott:1:30:50:0.1\"\nback.loss = [11, 10, 11]\n",
     "[path]\nrtt = 8\nback = { jitter = 1, loss = 3, reorder = \"2:8\", duplicate = 7 }\n",
     "[receiver]\nread-delay = 12.5\necho = true\n",
-    "[receiver]\nread-rate = 3000\nanswer-every = 10\nanswer-size = 7\n",
+    "[receiver]\nread-rate = 3000\nresponse-every = 10\nresponse-size = 7\n",
     "[receiver]\ndelayed-acks = false\nmechanisms = { rack = false, initial-window = 2 }\n",
     "[receiver.sysctl]\n\"net.ipv4.tcp_sack\" = 0\n",
     "host = \"h\"\n[host.h.sysctl]\n\"net.ipv4.tcp_sack\" = 0\n",
@@ -25,34 +25,34 @@ const VALUES: &[&str] = &[
     "[measure]\ntraces = false\nsockets = false\nqueue = false\nrecords = false\n",
     "[measure]\ntraces = 1500\nsockets = 12.5\n",
     "host = \"h\"\n[host.h]\nrate = 2.5\ndelay = 3.5\nmechanisms.early-retransmit = \"delayed\"\n",
-    "streams = 7\nkind = \"isochronous\"\nitt = 0.3\nsize = 77\nmessages = 9\nramp-up = \"25:5\"\n",
-    "kind = \"request-response\"\nthink = \"pareto:300:1.5\"\nsize = \"lognormal:90:30\"\nanswer = 3\n",
-    "kind = \"flow\"\nstreams = 9\nitt = \"exponential:50\"\nsize = 4344\nmessages = 2\n",
+    "streams = 7\nkind = \"isochronous\"\nitt = 0.3\nsize = 77\nmessages = 9\nramp-up = \"25ms:5ms\"\n",
+    "kind = \"request-response\"\nthink = \"pareto:300ms:1.5\"\nsize = \"lognormal:90:30\"\nresponse-size = 3\n",
+    "kind = \"flow\"\nstreams = 9\nitt = \"exponential:50ms\"\nsize = 4344\nmessages = 2\n",
     "kind = \"datagrams\"\nrate = 0.25\nsize = 77\n",
-    "kind = \"replay\"\nwrites = \"list:12.5=120,0=1\"\n",
-    "itt = \"exponential:500\"\nsize = \"values:1,2,2,7\"\nstart = 1.5\nduration = 0.25\n",
+    "kind = \"replay\"\nwrites = \"list:12.5ms=120,0ms=1\"\n",
+    "itt = \"exponential:500ms\"\nsize = \"values:1,2,2,7\"\nstart = 1.5\nduration = 0.25\n",
     "start = 1.5\nconnects-at-start = true\n",
     "profile = \"anarchy-online\"\nnagle = true\nlinear-timeouts = true\ncongestion = \"cubic\"\n",
     "pillion = \"off\"\nmax-packets = 3\nbundle = true\n",
     "rtt = 12.5\n",
     "loss = 0.07\njitter = 0\nback = { loss = \"gilbert-elliott:1:30\", jitter = 0 }\n",
     "loss = 0\nback.loss = 3\n[path]\nloss = 2\n",
-    "rtt = \"100+5\"\n",
-    "rtt = \"normal:200:50\"\n",
+    "rtt = \"100ms+5ms\"\n",
+    "rtt = \"normal:200ms:50ms\"\n",
     "mechanisms = { tlp = false, rack = true }\n",
-    "bundle = { thin = \"dpifl:0.3\", rto-min = 62.5, reaction = \"none\" }\n",
+    "bundle = { thin = \"dpifl:0.3\", rto-min = \"62.5ms\", reaction = \"none\" }\n",
 ];
 
-/// [`VALUES`], and each value of the example of rules that says how to bundle.
+/// Returns [`VALUES`], and each bundling option of the example rules.
 fn values() -> Vec<String> {
-    let rules = read("pillion.toml");
+    let rules = read("reference/rules.toml");
     let known = keys::<pillion_cli::settings::Bundling>();
     let of_bundling = rules.lines().filter(|line| {
         let key = line.split(" = ").next();
         known.iter().any(|known| Some(known.as_str()) == key)
     });
     let bundles = of_bundling.map(|line| match line.starts_with("target") {
-        // It is refused without.
+        // `target` is rejected without it.
         true => format!("bundle.level = \"adaptive\"\nbundle.{line}\n"),
         false => format!("bundle.{line}\n"),
     });
@@ -66,7 +66,7 @@ fn read(manual: &str) -> String {
 }
 
 #[test]
-fn a_run_is_what_its_own_file_says() {
+fn run_file_is_read_as_same_run() {
     for values in values() {
         let planned = load_text(&format!("{SMALL}{values}"))
             .unwrap()
@@ -81,8 +81,8 @@ fn a_run_is_what_its_own_file_says() {
 }
 
 #[test]
-fn every_key_is_documented_and_tried() {
-    let manual = ["experiments.md", "traffic.md", "policy.md"]
+fn every_key_is_documented_and_tested() {
+    let manual = ["lab/experiments.md", "lab/traffic.md", "reference/rules.md"]
         .map(read)
         .concat();
     let tried = values().concat() + SMALL + "title = seed = memory = ";
@@ -92,7 +92,7 @@ fn every_key_is_documented_and_tried() {
         keys::<Bottlenecks>(),
         keys::<Path>(),
         keys::<PathDirection>(),
-        keys::<OwnWay>(),
+        keys::<PathOverride>(),
         keys::<Receiver>(),
         keys::<Measure>(),
         keys::<Host>(),
@@ -100,7 +100,7 @@ fn every_key_is_documented_and_tried() {
         keys::<pillion_cli::settings::Bundling>(),
     ];
     for key in tables.concat() {
-        // A group's name is its table's.
+        // A group is named by its table.
         if key == "name" {
             continue;
         }
@@ -125,7 +125,7 @@ fn every_queue_discipline_is_documented() {
         .map(|name| name.trim_matches('`'))
         .collect();
     assert!(known.contains(&"fq_codel"), "{known:?}");
-    let manual = read("experiments.md");
+    let manual = read("lab/experiments.md");
     for name in known {
         assert!(manual.contains(&format!("`\"{name}\"`")), "{name}");
     }

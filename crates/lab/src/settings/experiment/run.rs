@@ -1,4 +1,4 @@
-//! One run in the words of its file: groups, hosts, the receiver, the kernel, and what is measured.
+//! Keys of one run: groups, hosts, the receiver, the kernel, and recorded data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,45 +6,45 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use pillion_cli::settings::document::known::flattened;
-use pillion_cli::settings::times::Length;
+use pillion_cli::settings::times::PositiveDuration;
 use pillion_cli::settings::{Bundling, text, times};
 use serde::{Deserialize, Serialize};
 
-use super::{Bottlenecks, Mechanisms, Name, OwnWay, Path, Rate, RoundTrips, Sysctls};
-use crate::settings::traffic::Receiving;
-use crate::settings::{numbers, traffic};
+use super::{Bottlenecks, Mechanisms, Name, Path, PathOverride, Rate, RoundTrips, Sysctls};
+use crate::settings::traffic::ReceiverOptions;
+use crate::settings::{numbers, time_text, traffic};
 
-/// One run of an experiment, in the words of its file: nothing is left to choose.
+/// One run of an experiment, with the keys of its file, all of them resolved.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Run {
-    /// In a few words, what the experiment is about.
+    /// Subject of the experiment, one line.
     #[serde(deserialize_with = "text::some_line")]
     pub title: Option<String>,
-    /// How long messages fall due, from the moment when all connections are made.
-    pub duration: Length,
-    /// Seed of losses, times, sizes and content; in the virtual engine of the kernel as well.
+    /// Time during which messages are due, from when all connections are established.
+    pub duration: PositiveDuration,
+    /// Seed of losses, times, sizes and content; in the virtual engine also of the kernel.
     #[serde(default = "one")]
     pub seed: u32,
-    /// Memory of the lab kernel that makes the run, in MiB; `None` leaves it to who makes it.
+    /// Memory of the lab kernel in MiB; `None`: the value of `--memory`, or the default.
     #[serde(deserialize_with = "numbers::some_memory")]
     pub memory: Option<u32>,
-    /// The lab kernel that makes the run.
+    /// Lab kernel of the run.
     pub kernel: Kernel,
-    /// The router.
+    /// Router.
     pub bottleneck: Bottlenecks,
-    /// The emulator.
+    /// Emulator.
     pub path: Path,
     /// Kernel parameters of every host.
     #[serde(with = "sysctls")]
     pub sysctl: Sysctls,
-    /// The receiver and its application.
+    /// Receiver and its application.
     pub receiver: Receiver,
-    /// What is written down.
+    /// Recorded data.
     pub measure: Measure,
-    /// Sending hosts that groups share, or that differ from others.
+    /// Sending hosts that groups share, or that have settings of their own.
     pub host: BTreeMap<Name, Host>,
-    /// What is sent.
+    /// Groups of streams.
     pub group: BTreeMap<Name, Group>,
 }
 
@@ -53,19 +53,19 @@ fn one() -> u32 {
 }
 
 impl Run {
-    /// Takes out the hosts that no group's streams come from, and gives their names.
-    pub(super) fn take_idle_hosts(&mut self) -> BTreeSet<String> {
+    /// Removes the hosts that no group uses, and returns their names.
+    pub(super) fn remove_unused_hosts(&mut self) -> BTreeSet<String> {
         let groups = self.group.iter();
         let used = groups.map(|(name, group)| group.host.as_deref().unwrap_or(name));
         let used: BTreeSet<&str> = used.collect();
         let hosts = std::mem::take(&mut self.host).into_iter();
-        let (kept, idle): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        let (used_hosts, unused): (BTreeMap<_, _>, BTreeMap<_, _>) =
             hosts.partition(|(name, _)| used.contains(&**name));
-        self.host = kept;
-        idle.into_keys().map(|name| name.to_string()).collect()
+        self.host = used_hosts;
+        unused.into_keys().map(|name| name.to_string()).collect()
     }
 
-    /// The run as a file of its own, which says every default as well: it stays this run when
+    /// Returns the run as a file of its own, with every default. It remains the same run if
     /// pillion's defaults change.
     #[must_use]
     pub fn to_text(&self) -> String {
@@ -73,36 +73,36 @@ impl Run {
     }
 }
 
-/// Streams that are alike, as files describe them; their name is the table's.
+/// Streams with the same settings; the table's name is the group's.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self", default, rename_all = "kebab-case")]
 pub struct Group {
-    /// What they send, and how their sockets are set.
+    /// Traffic and socket options.
     #[serde(flatten)]
     pub traffic: traffic::Group,
-    /// Whether they connect when the group is to start, all at once, and not before anything is sent;
-    /// they start once all are connected or have failed to, or have waited long.
+    /// Whether the streams connect at the group's `start`, together, and not before anything is
+    /// sent. They start when all connections are established or have failed, or after a timeout.
     pub connects_at_start: bool,
-    /// The host that they come from; `None` for one of the group's own name.
+    /// Sending host; `None`: a host with the group's name.
     pub host: Option<String>,
-    /// Round-trip times that differ from the path's.
-    #[serde(with = "text::option")]
+    /// Round-trip times; `None`: the path's.
+    #[serde(with = "time_text::option")]
     pub rtt: Option<RoundTrips>,
-    /// What their packets meet on the way to the receiver.
+    /// Own path toward the receiver.
     #[serde(flatten)]
-    pub forward: OwnWay,
-    /// What packets meet on the way back to them.
-    pub back: OwnWay,
-    /// TCP's mechanisms on the group's host.
+    pub forward: PathOverride,
+    /// Own path toward the senders.
+    pub back: PathOverride,
+    /// TCP mechanisms of the group's host.
     pub mechanisms: Mechanisms,
-    /// How pillion bundles them; `None` leaves them plain.
+    /// Bundling by pillion; `None`: plain TCP.
     #[serde(with = "bundle")]
     pub bundle: Option<Bundling>,
 }
 
 flattened!(Group);
 
-/// `bundle`: whether, or how.
+/// `bundle`: a bool, or a table of options.
 mod bundle {
     use std::fmt;
 
@@ -116,7 +116,7 @@ mod bundle {
     where
         D: Deserializer<'de>,
     {
-        from.deserialize_any(WhetherOrHow)
+        from.deserialize_any(BoolOrTable)
     }
 
     pub(super) fn serialize<S: Serializer>(
@@ -124,58 +124,58 @@ mod bundle {
         to: S,
     ) -> Result<S::Ok, S::Error> {
         match bundle {
-            Some(how) => how.serialize(to),
+            Some(options) => options.serialize(to),
             None => to.serialize_bool(false),
         }
     }
 
-    struct WhetherOrHow;
+    struct BoolOrTable;
 
-    impl<'de> Visitor<'de> for WhetherOrHow {
+    impl<'de> Visitor<'de> for BoolOrTable {
         type Value = Option<Bundling>;
 
         fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-            f.write_str("true, false, or how, as in { max-packets = 1 }")
+            f.write_str("true, false, or options, as in { max-packets = 1 }")
         }
 
-        fn visit_bool<E: Error>(self, whether: bool) -> Result<Option<Bundling>, E> {
-            Ok(whether.then(Bundling::default))
+        fn visit_bool<E: Error>(self, enabled: bool) -> Result<Option<Bundling>, E> {
+            Ok(enabled.then(Bundling::default))
         }
 
-        fn visit_map<A: MapAccess<'de>>(self, how: A) -> Result<Option<Bundling>, A::Error> {
-            // By the trait: the function of that name in Bundling lets unknown keys pass.
-            Deserialize::deserialize(MapAccessDeserializer::new(how)).map(Some)
+        fn visit_map<A: MapAccess<'de>>(self, options: A) -> Result<Option<Bundling>, A::Error> {
+            // Through the trait: the derived function of that name accepts unknown keys.
+            Deserialize::deserialize(MapAccessDeserializer::new(options)).map(Some)
         }
     }
 }
 
-/// A sending host, as files describe it.
+/// Sending host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Host {
-    /// Rate of its link; `None` sets none.
+    /// Rate of its link; `None`: no limit.
     pub rate: Option<Rate>,
-    /// Delay of its link, each way.
+    /// Delay of its link in each direction.
     #[serde(with = "times::milliseconds")]
     pub delay: Duration,
-    /// TCP's mechanisms on it.
+    /// TCP mechanisms of this host.
     pub mechanisms: Mechanisms,
-    /// More kernel parameters of this host.
+    /// Further kernel parameters of this host.
     #[serde(with = "sysctls")]
     pub sysctl: Sysctls,
 }
 
-/// The receiver, as files describe it.
+/// Receiver.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self", default, rename_all = "kebab-case")]
 pub struct Receiver {
-    /// What its application does with what comes.
+    /// Behaviour of the receiving application.
     #[serde(flatten)]
-    pub application: Receiving,
-    /// Whether its TCP may wait for a second segment before it sends an ACK; if not, it
-    /// acknowledges each (thesis, tables 4.2 and 5.1: "No DelAck").
+    pub application: ReceiverOptions,
+    /// Whether TCP may delay ACKs. Without delays it acknowledges each segment (thesis, tables 4.2
+    /// and 5.1: "No DelAck").
     pub delayed_acks: bool,
-    /// TCP's mechanisms on it, for what it sends itself.
+    /// TCP mechanisms for the data that it sends.
     pub mechanisms: Mechanisms,
     /// Kernel parameters of this host.
     #[serde(with = "sysctls")]
@@ -183,10 +183,10 @@ pub struct Receiver {
 }
 
 impl Default for Receiver {
-    /// As stock kernels are.
+    /// Returns the settings of stock kernels.
     fn default() -> Self {
         Self {
-            application: Receiving::default(),
+            application: ReceiverOptions::default(),
             delayed_acks: true,
             mechanisms: Mechanisms::default(),
             sysctl: Sysctls::new(),
@@ -196,19 +196,19 @@ impl Default for Receiver {
 
 flattened!(Receiver);
 
-/// The lab kernel that makes a run: the clock of all its machines.
+/// Lab kernel: the clock of all machines of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Kernel {
-    /// How often the clock ticks (`HZ`): 100, 250, 300 or 1000 times a second.
+    /// Tick rate (`HZ`): 100, 250, 300 or 1000 per second.
     #[serde(deserialize_with = "numbers::ticks")]
     pub ticks_per_second: u32,
-    /// Whether timers go off when they are due (`highres`), and not at the next tick.
+    /// Whether timers expire exactly (`highres`) instead of at the next tick.
     pub high_resolution_timers: bool,
 }
 
 impl Kernel {
-    /// Ticks of the kernel that `make lab-kernel` builds.
+    /// Tick rate of the kernel that `make lab-kernel` builds.
     pub const TICKS_PER_SECOND: u32 = 1000;
 }
 
@@ -221,11 +221,11 @@ impl Default for Kernel {
     }
 }
 
-/// What makes runs.
+/// Engine that makes the runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
-    /// Kernels of the lab, in virtual time
+    /// Lab kernels, in virtual time
     Virtual,
     /// This host's kernel, in real time
     Live,
@@ -238,25 +238,24 @@ impl fmt::Display for Engine {
     }
 }
 
-/// What a run writes down, beside the traffic's own account.
+/// Recorded data, in addition to the reports of sender and receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Measure {
-    /// Bytes kept of each packet, in a trace at the bridge and one at the receiver; `None` takes
-    /// no traces.
+    /// Captured bytes of each packet, at the bridge and at the receiver; `None`: no traces.
     #[serde(with = "traces")]
     pub traces: Option<u32>,
-    /// The time between two samples of every stream's socket; `None` takes none.
+    /// Interval between samples of every stream's socket; `None`: no samples.
     #[serde(with = "sockets")]
     pub sockets: Option<Duration>,
-    /// Every packet that enters and leaves the bottleneck's queue.
+    /// Whether to record every packet that enters and leaves the bottleneck's queue.
     pub queue: bool,
-    /// Every message's delivery latency.
+    /// Whether to record every message's delivery latency.
     pub records: bool,
 }
 
 impl Default for Measure {
-    /// Traces of the headers, samples ten times a second, the queue, and the records.
+    /// Returns traces of headers, ten samples per second, the queue, and the records.
     fn default() -> Self {
         Self {
             traces: Some(128),
@@ -267,11 +266,11 @@ impl Default for Measure {
     }
 }
 
-/// A number, or whether at all.
+/// Number, or a bool for its default or `None`.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Switched {
-    Whether(bool),
+enum BoolOrNumber {
+    Bool(bool),
     Number(f64),
 }
 
@@ -279,19 +278,19 @@ mod traces {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::{Measure, Switched};
+    use super::{BoolOrNumber, Measure};
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-        match Switched::deserialize(from) {
-            Ok(Switched::Whether(true)) => Ok(Measure::default().traces),
-            Ok(Switched::Whether(false)) => Ok(None),
-            Ok(Switched::Number(bytes))
+        match BoolOrNumber::deserialize(from) {
+            Ok(BoolOrNumber::Bool(true)) => Ok(Measure::default().traces),
+            Ok(BoolOrNumber::Bool(false)) => Ok(None),
+            Ok(BoolOrNumber::Number(bytes))
                 if (64.0..=65_535.0).contains(&bytes) && bytes.fract() == 0.0 =>
             {
                 Ok(Some(bytes as u32))
             }
             _ => Err(D::Error::custom(
-                "expected bytes kept of each packet, 64 to 65535, or false",
+                "expected captured bytes of each packet, 64 to 65535, or false",
             )),
         }
     }
@@ -310,29 +309,31 @@ mod sockets {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::{Measure, Switched};
-    use pillion_cli::settings::times::{milliseconds, of_ms};
+    use super::{BoolOrNumber, Measure};
+    use pillion_cli::settings::times::{from_ms, milliseconds};
 
     pub(super) fn deserialize<'de, D>(from: D) -> Result<Option<Duration>, D::Error>
     where
         D: Deserializer<'de>,
     {
-        let every = match Switched::deserialize(from) {
-            Ok(Switched::Whether(true)) => return Ok(Measure::default().sockets),
-            Ok(Switched::Whether(false)) => return Ok(None),
-            Ok(Switched::Number(ms)) => of_ms(ms).filter(|every| every.as_millis() >= 1),
+        let interval = match BoolOrNumber::deserialize(from) {
+            Ok(BoolOrNumber::Bool(true)) => return Ok(Measure::default().sockets),
+            Ok(BoolOrNumber::Bool(false)) => return Ok(None),
+            Ok(BoolOrNumber::Number(ms)) => {
+                from_ms(ms).filter(|interval| interval.as_millis() >= 1)
+            }
             Err(_) => None,
         };
         let expected = "expected milliseconds between samples, at least 1, or false";
-        every.map(Some).ok_or_else(|| D::Error::custom(expected))
+        interval.map(Some).ok_or_else(|| D::Error::custom(expected))
     }
 
     pub(super) fn serialize<S: Serializer>(
-        every: &Option<Duration>,
+        interval: &Option<Duration>,
         to: S,
     ) -> Result<S::Ok, S::Error> {
-        match every {
-            Some(every) => milliseconds::serialize(every, to),
+        match interval {
+            Some(interval) => milliseconds::serialize(interval, to),
             None => false.serialize(to),
         }
     }
@@ -378,8 +379,8 @@ mod sysctls {
             }
             if !name.starts_with("net.") || name.split('.').any(str::is_empty) {
                 return Err(D::Error::custom(format!(
-                    "`{name}` is no parameter of a network namespace; expected one that begins with \
-                 net."
+                    "invalid parameter `{name}`: expected a parameter of a network namespace, as in \
+                 net.ipv4.tcp_sack"
                 )));
             }
             Ok(Self(name))

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::traffic::Reading;
+use crate::traffic::ReadMode;
 
 use super::*;
 
@@ -12,15 +12,18 @@ pub(super) fn load_text(text: &str) -> Result<Experiment, String> {
     load(file.path()).map_err(|error| error.0.replace(&name, ""))
 }
 
-pub(super) fn mistake(text: &str) -> String {
+pub(super) fn error_of(text: &str) -> String {
     load_text(text).unwrap_err()
 }
 
 pub(super) const SMALL: &str = "duration = 5\n[group.thin]\n";
 
 #[test]
-fn the_example_in_the_documentation_is_read_whole() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/experiment.toml");
+fn documented_example_is_read() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/lab/experiment.toml"
+    );
     let experiment = load(FilePath::new(path)).unwrap();
     let names: Vec<_> = experiment
         .runs
@@ -28,9 +31,9 @@ fn the_example_in_the_documentation_is_read_whole() {
         .map(|run| run.name.as_str())
         .collect();
     assert_eq!(names.len(), 24);
-    assert_eq!(names[0], "plain,loss=0.5,itt=30:3,seed=1");
-    assert_eq!(names[1], "plain,loss=0.5,itt=30:3,seed=2");
-    assert_eq!(names[23], "mechanisms,loss=5,itt=100:10,seed=2");
+    assert_eq!(names[0], "plain,loss=0.5,itt=30ms:3ms,seed=1");
+    assert_eq!(names[1], "plain,loss=0.5,itt=30ms:3ms,seed=2");
+    assert_eq!(names[23], "mechanisms,loss=5,itt=100ms:10ms,seed=2");
     let run = &experiment.runs[23].plan;
     assert_eq!(run.seed, 2);
     assert_eq!(run.duration, Duration::from_secs(60));
@@ -42,7 +45,7 @@ fn the_example_in_the_documentation_is_read_whole() {
     assert_eq!(run.forward.loss, Some(Loss::Uniform(0.05)));
     assert_eq!(run.sysctls["net.ipv4.tcp_retrans_collapse"], "0");
     let reads = Duration::from_millis(200);
-    assert_eq!(run.receiver.manner.reading, Reading::Late(reads));
+    assert_eq!(run.receiver.behaviour.read_mode, ReadMode::Delayed(reads));
     let thin = &run.streams[1];
     assert_eq!(thin.traffic.name, "thin");
     assert_eq!(thin.traffic.streams, 20);
@@ -60,18 +63,24 @@ fn the_example_in_the_documentation_is_read_whole() {
 }
 
 #[test]
-fn the_example_of_a_reproduction_has_a_number_and_a_figure() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/keystrokes.toml");
+fn reproduction_example_has_claim_and_figure() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/lab/keystrokes.toml"
+    );
     let experiment = load(FilePath::new(path)).unwrap();
     assert_eq!(experiment.runs.len(), 10);
     let reproduction = experiment.reproduction.expect("what is reproduced");
-    assert_eq!(reproduction.published.len(), 1);
+    assert_eq!(reproduction.claims.len(), 1);
     assert_eq!(reproduction.figure.len(), 1);
 }
 
 #[test]
-fn a_run_alone_is_a_file_that_says_the_same() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/experiment.toml");
+fn single_run_file_keeps_run_and_plan() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/lab/experiment.toml"
+    );
     for planned in load(FilePath::new(path)).unwrap().runs {
         let again = load_text(&planned.run.to_text()).unwrap().runs;
         assert_eq!(again.len(), 1);
@@ -81,7 +90,7 @@ fn a_run_alone_is_a_file_that_says_the_same() {
 }
 
 #[test]
-fn one_group_and_a_duration_are_an_experiment() {
+fn minimal_experiment_has_group_and_duration() {
     let experiment = load_text(SMALL).unwrap();
     assert_eq!(experiment.runs.len(), 1);
     assert_eq!(experiment.runs[0].name.as_str(), "seed=1");
@@ -89,7 +98,7 @@ fn one_group_and_a_duration_are_an_experiment() {
 }
 
 #[test]
-fn parameters_of_the_same_name_are_called_by_their_whole_path() {
+fn keys_with_equal_names_use_full_path() {
     let grid = "[group.b]\n[grid]\ngroup.thin.size = [1, 2]\ngroup.b.size = [3]\n";
     let runs = load_text(&format!("{SMALL}{grid}")).unwrap().runs;
     assert_eq!(
@@ -99,7 +108,7 @@ fn parameters_of_the_same_name_are_called_by_their_whole_path() {
 }
 
 #[test]
-fn a_stream_s_own_round_trip_is_split_both_ways_whatever_the_path_s() {
+fn stream_rtt_is_split_in_both_directions() {
     let text = format!("{SMALL}rtt = 10\n[bottleneck]\nrate = 8\n[path]\nrtt = 150\n");
     let plan = &load_text(&text).unwrap().runs[0].plan;
     let each_way = Duration::from_millis(5);
@@ -112,12 +121,12 @@ fn a_stream_s_own_round_trip_is_split_both_ways_whatever_the_path_s() {
 }
 
 #[test]
-fn a_group_s_own_losses_and_jitter_take_the_place_of_the_path_s() {
+fn group_loss_and_jitter_replace_path() {
     let text = format!(
         "{SMALL}loss = 0\nback = {{ loss = 3, jitter = 1 }}\n[path]\nrtt = 150\nloss = 2\n"
     );
     let plan = &load_text(&text).unwrap().runs[0].plan;
-    let own: Vec<_> = plan.own_emulations().collect();
+    let own: Vec<_> = plan.stream_emulations().collect();
     let [(0, [to, back])] = &own[..] else {
         panic!("{own:?}")
     };
@@ -133,27 +142,27 @@ fn a_group_s_own_losses_and_jitter_take_the_place_of_the_path_s() {
 }
 
 #[test]
-fn a_list_of_losses_is_the_whole_path_s() {
-    let told = mistake(&format!("{SMALL}loss = [3]\n"));
-    assert!(told.contains("list them in [path]"), "{told}");
-    let told = mistake(&format!("{SMALL}loss = 3\n[path]\nloss = [3]\n"));
-    assert!(told.contains("list them all there"), "{told}");
+fn loss_list_in_group_is_rejected() {
+    let error = error_of(&format!("{SMALL}loss = [3]\n"));
+    assert!(error.contains("list them in [path]"), "{error}");
+    let error = error_of(&format!("{SMALL}loss = 3\n[path]\nloss = [3]\n"));
+    assert!(error.contains("list all losses there"), "{error}");
 }
 
 #[test]
-fn round_trips_are_drawn_from_the_seed() {
-    let drawn = |seed| {
-        let text = format!("seed = {seed}\n{SMALL}rtt = \"200:5\"\n");
+fn rtts_are_sampled_from_seed() {
+    let sampled = |seed| {
+        let text = format!("seed = {seed}\n{SMALL}rtt = \"200ms:5ms\"\n");
         load_text(&text).unwrap().runs[0].plan.streams[0]
             .delays
             .clone()
     };
-    assert_eq!(drawn(1), drawn(1));
-    assert_ne!(drawn(1), drawn(2));
+    assert_eq!(sampled(1), sampled(1));
+    assert_ne!(sampled(1), sampled(2));
 }
 
 #[test]
-fn what_defaults_say_of_a_table_is_merged_key_by_key() {
+fn default_tables_are_merged_by_key() {
     let text = "\
 duration = 1
 [defaults]
@@ -175,21 +184,21 @@ bundle = false
     assert_eq!(of(b)["net.ipv4.tcp_recovery"], "0");
     let how = a.bundling.unwrap();
     assert_eq!(how.options.max_packets, Some(3));
-    assert!(how.companions.nodelay);
+    assert!(how.tcp_options.nodelay);
     assert_eq!(b.bundling, None);
 }
 
 #[test]
-fn recovery_is_as_in_a_kernel_of_then_but_for_what_is_named() {
+fn older_kernel_recovery_yields_to_explicit_settings() {
     let text = "\
 duration = 1
 [defaults]
-mechanisms = { as-in = \"linux-3.12\" }
+mechanisms = { like = \"linux-3.12\" }
 [group.a]
 [group.b]
 mechanisms = { tlp = false, early-retransmit = true }
 [group.c]
-mechanisms.as-in = \"today\"
+mechanisms.like = \"current\"
 ";
     let plan = &load_text(text).unwrap().runs[0].plan;
     let of = |group: usize, name: &str| {
@@ -209,16 +218,16 @@ mechanisms.as-in = \"today\"
 }
 
 #[test]
-fn connections_begin_with_the_window_of_the_kernel_of_then_unless_another_is_named() {
+fn initial_window_follows_older_kernel_unless_set() {
     let text = "\
 duration = 1
 [group.a.mechanisms]
-as-in = \"linux-2.6.34\"
+like = \"linux-2.6.34\"
 [group.b.mechanisms]
-as-in = \"linux-2.6.34\"
+like = \"linux-2.6.34\"
 initial-window = 1
 [group.c.mechanisms]
-as-in = \"linux-3.12\"
+like = \"linux-3.12\"
 [group.d]
 ";
     let plan = &load_text(text).unwrap().runs[0].plan;
@@ -227,27 +236,27 @@ as-in = \"linux-3.12\"
     let shared = "duration = 1\n[host.h]\n[defaults]\nhost = \"h\"\n\
                   [group.a]\nmechanisms.initial-window = 2\n\
                   [group.b]\nmechanisms.initial-window = 3\n";
-    let found = mistake(shared);
+    let found = error_of(shared);
     assert!(
-        found.contains("sets the initial window otherwise on host `h`"),
+        found.contains("sets the initial window differently on host `h`"),
         "{found}"
     );
 }
 
 #[test]
-fn a_run_says_how_much_memory_it_takes() {
+fn memory_is_stored_in_run_file() {
     let planned = load_text(&format!("memory = 2048\n{SMALL}")).unwrap();
     let text = planned.runs[0].run.to_text();
     assert_eq!(load_text(&text).unwrap().runs[0].run.memory, Some(2048));
-    for wrong in ["63", "65537", "\"much\""] {
-        let told = mistake(&format!("memory = {wrong}\n{SMALL}"));
-        assert!(told.starts_with("1:10: "), "{told}");
-        assert!(told.contains("expected MiB, 64 to 65536"), "{told}");
+    for invalid in ["63", "65537", "\"much\""] {
+        let error = error_of(&format!("memory = {invalid}\n{SMALL}"));
+        assert!(error.starts_with("1:10: "), "{error}");
+        assert!(error.contains("expected MiB, 64 to 65536"), "{error}");
     }
 }
 
 #[test]
-fn parameters_of_a_host_come_after_those_of_all() {
+fn host_sysctls_override_common_ones() {
     let text = "\
 duration = 1
 sysctl.\"net.ipv4.tcp_sack\" = 0
@@ -264,7 +273,7 @@ mechanisms.tlp = false
 }
 
 #[test]
-fn what_is_in_a_file_becomes_part_of_the_run() {
+fn table_files_are_embedded_in_run() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("rtt.csv", "value\n150\n30.5\n30.5\n");
@@ -274,8 +283,8 @@ fn what_is_in_a_file_becomes_part_of_the_run() {
     let experiment = load(&folder.path().join("a.toml")).unwrap();
     let planned = &experiment.runs[0];
     let text = planned.run.to_text();
-    assert!(text.contains("\"values:30.5,30.5,150\""), "{text}");
-    let quantiles = "\"quantiles:0=10,0.5=30,1=100\"";
+    assert!(text.contains("\"values:30.5ms,30.5ms,150ms\""), "{text}");
+    let quantiles = "\"quantiles:0=10ms,0.5=30ms,1=100ms\"";
     assert!(text.contains(quantiles), "{text}");
     assert_eq!(load_text(&text).unwrap().runs[0].run, planned.run);
     write("writes.csv", "gap_ms,size\n0,48\n12.5,16\n");
@@ -283,17 +292,17 @@ fn what_is_in_a_file_becomes_part_of_the_run() {
     write("c.toml", &format!("{SMALL}{replay}"));
     let experiment = load(&folder.path().join("c.toml")).unwrap();
     let text = experiment.runs[0].run.to_text();
-    assert!(text.contains("\"list:0=48,12.5=16\""), "{text}");
+    assert!(text.contains("\"list:0ms=48,12.5ms=16\""), "{text}");
     write("b.toml", &format!("{SMALL}rtt = \"table:none.csv\"\n"));
-    let told = load(&folder.path().join("b.toml")).unwrap_err().0;
+    let error = load(&folder.path().join("b.toml")).unwrap_err().0;
     assert!(
-        told.contains("b.toml:3:7: ") && told.contains("none.csv"),
-        "{told}"
+        error.contains("b.toml:3:7: ") && error.contains("none.csv"),
+        "{error}"
     );
 }
 
 #[test]
-fn every_experiment_that_comes_with_pillion_is_read() {
+fn every_shipped_experiment_is_read() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments");
     let files = std::fs::read_dir(folder).unwrap().flatten();
     let files = files.map(|file| file.path());

@@ -1,19 +1,21 @@
-//! Names and shares, as files have them.
+//! Names and shares in experiment files.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 
+use pillion_cli::settings::times::parse_percent;
 use pillion_cli::settings::{BadInput, text};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Files are called by the names of runs and hosts and a few characters more, and have room for 255.
-pub(super) const MOST_CHARACTERS: usize = 200;
+/// Maximum characters of a name. File names consist of the names of a run and a host and a few
+/// characters, and have at most 255.
+pub(super) const MAX_NAME_LENGTH: usize = 200;
 
-/// What a table of a file is called, as in `[group.NAME]`: letters, digits, `-`, `_` and, but for
-/// the first, `.`; and no more of them than 200.
+/// Name of a table in a file, as in `[group.NAME]`: at most 200 letters, digits, `-`, `_` and,
+/// except at the start, `.`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Name(String);
 
@@ -21,16 +23,16 @@ impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let name = String::deserialize(from)?;
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        // What begins with a point is hidden among the runs.
+        // A folder whose name starts with a dot is hidden.
         let is_one = !name.is_empty() && !name.starts_with('.') && name.chars().all(allowed);
         if !is_one {
             return Err(D::Error::custom(format!(
-                "`{name}` is no name; use letters, digits, -, _ and, but for the first, ."
+                "invalid name `{name}`: expected letters, digits, -, _ and, except at the start, ."
             )));
         }
-        if name.len() > MOST_CHARACTERS {
+        if name.len() > MAX_NAME_LENGTH {
             return Err(D::Error::custom(format!(
-                "a name of {} characters; {MOST_CHARACTERS} are the most, for files are called by it",
+                "name of {} characters: the maximum is {MAX_NAME_LENGTH}, because files are named after it",
                 name.len()
             )));
         }
@@ -58,7 +60,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// A share, from 0 to 1; per cent in files.
+/// Share from 0 to 1; per cent in files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(try_from = "f64")]
 pub struct Share(f64);
@@ -66,16 +68,21 @@ pub struct Share(f64);
 const EXPECTED: &str = "expected per cent, 0 to 100";
 
 impl Share {
-    /// From 0 to 1.
+    /// Returns the share, from 0 to 1.
     #[must_use]
     pub fn get(self) -> f64 {
         self.0
     }
 
-    /// Takes a share from 0 to 1.
+    /// Creates a share from 0 to 1.
     pub(super) fn of(share: f64) -> Self {
         Self(share)
     }
+}
+
+/// Parses a percentage with its sign, as in `5%`.
+pub(super) fn parse_share(text: &str) -> Result<Share, BadInput> {
+    parse_percent(text)?.try_into()
 }
 
 impl TryFrom<f64> for Share {
@@ -90,7 +97,7 @@ impl TryFrom<f64> for Share {
 }
 
 impl From<Share> for f64 {
-    /// The shortest per cent that is read as this share.
+    /// Returns the shortest percentage that is parsed as this share.
     fn from(Share(share): Share) -> Self {
         let percent = share * 100.0;
         let rounded = (0..17).filter_map(|digits| format!("{percent:.digits$}").parse().ok());
@@ -125,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_written_as_it_was_read() {
+    fn share_is_formatted_as_parsed() {
         for thousandths in 0..=100_000 {
             let percent = f64::from(thousandths) / 1e3;
             let share: Share = percent.try_into().unwrap();

@@ -1,10 +1,10 @@
-//! Runs that follow from one file: axes, parameters, and selections of them.
+//! Tests of axes, parameters, and selections.
 
 use super::tests::load_text;
 use super::*;
 
 #[test]
-fn what_follows_from_a_parameter_is_worked_out_in_each_run() {
+fn expressions_are_evaluated_per_run() {
     let text = "\
 duration = 1
 [parameter]
@@ -36,7 +36,7 @@ rate = 1
 }
 
 #[test]
-fn axes_are_variants_in_more_than_one_respect() {
+fn axes_combine_with_variants() {
     let text = "\
 duration = 1
 [group.a]
@@ -56,37 +56,37 @@ group.a.itt = [30, 50]
 }
 
 #[test]
-fn seeds_are_no_choice_of_their_own() {
-    for (varied, place) in [
+fn varied_seed_is_rejected() {
+    for (varied, position) in [
         ("[variant.x]\nseed = 5\n", "4:8: "),
         ("[axis.a.b]\nrepetitions = 5\n", "4:15: "),
         ("[grid]\nseed = [5, 6]\n", "4:9: "),
         ("[parameter]\nseed = [1, 2]\n", "4:9: "),
     ] {
         let text = format!("duration = 1\n[group.a]\n{varied}");
-        let said = load_text(&text).unwrap_err().to_string();
-        assert!(said.contains("seeds are no choice of their own"), "{said}");
-        assert!(said.contains(place), "{said}");
+        let error = load_text(&text).unwrap_err().to_string();
+        assert!(error.contains("seeds cannot be varied here"), "{error}");
+        assert!(error.contains(position), "{error}");
     }
     let text = "duration = 1\nseed = 4294967295\nrepetitions = 2\n[group.a]\n";
-    let said = load_text(text).unwrap_err().to_string();
-    assert!(said.contains("2:8: the last seed would be above"), "{said}");
+    let error = load_text(text).unwrap_err().to_string();
+    assert!(error.contains("2:8: the last seed is above"), "{error}");
     let text = "duration = 1\n[group.a]\n[variant.\".x\"]\n[variant.y]\n";
-    let said = load_text(text).unwrap_err().to_string();
-    assert!(said.contains("`.x` is no name"), "{said}");
+    let error = load_text(text).unwrap_err().to_string();
+    assert!(error.contains("invalid name `.x`"), "{error}");
 }
 
 #[test]
-fn mistakes_in_expressions_are_told_where_they_stand() {
-    for (expression, told) in [
+fn invalid_expression_is_reported_with_position() {
+    for (expression, error) in [
         (
             "= m",
-            "5:11: `= m`; no parameter `m`; give it in [parameter]",
+            "5:11: `= m`; unknown parameter `m`; define it in [parameter]",
         ),
         ("= n +", "5:11: `= n +`; expected an expression of numbers"),
         (
             "= 1 / (n - 1)",
-            "5:11: `= 1 / (n - 1)`; it comes to no number",
+            "5:11: `= 1 / (n - 1)`; the result is not a finite number",
         ),
         ("= n / 2", "5:11: `0.5`; expected a number from"),
     ] {
@@ -94,7 +94,7 @@ fn mistakes_in_expressions_are_told_where_they_stand() {
             "duration = 1\n[parameter]\nn = [1]\n[group.a]\nstreams = \"{expression}\"\nitt = \"= n\"\n"
         );
         let mistakes = load_text(&text).unwrap_err().to_string();
-        assert!(mistakes.contains(told), "{mistakes}");
+        assert!(mistakes.contains(error), "{mistakes}");
     }
     let text = "duration = 1\n[parameter]\nn = 1\n[group.a]\n";
     let mistakes = load_text(text).unwrap_err().to_string();
@@ -102,7 +102,7 @@ fn mistakes_in_expressions_are_told_where_they_stand() {
 }
 
 #[test]
-fn a_selection_runs_a_part_of_a_published_experiment() {
+fn selection_limits_runs_of_extent() {
     let text = "\
 duration = 300
 repetitions = 5
@@ -112,81 +112,84 @@ source = \"a paper\"
 duration = 60
 repetitions = 1
 only = [\"loss=2\"]
-[[reproduction.published]]
-what = \"a number\"
+[[reproduction.claim]]
+description = \"a number\"
 measure = \"ack_latency_ms p97\"
 runs = \"loss=2\"
 value = 100
-within = \"10 %\"
+tolerance = \"10 %\"
 [group.a]
 [grid]
 path.loss = [1, 2]
 ";
-    let quick = of_text("a.toml", text, Extent::Quick).unwrap();
+    let quick = of_text("a.toml", text, RunScale::Quick).unwrap();
     let names: Vec<_> = quick.runs.iter().map(|run| run.name.as_str()).collect();
     assert_eq!(names, ["loss=2,seed=1"]);
     assert_eq!(quick.runs[0].plan.duration.as_secs(), 60);
-    let published = &quick.reproduction.unwrap().published[0];
-    assert_eq!(published.within.unwrap().of(100.0), 10.0);
-    for extent in [Extent::Default, Extent::Full] {
-        assert_eq!(of_text("a.toml", text, extent).unwrap().runs.len(), 10);
+    let claim = &quick.reproduction.unwrap().claims[0];
+    assert_eq!(claim.tolerance.unwrap().of(100.0), 10.0);
+    for scale in [RunScale::Default, RunScale::Full] {
+        assert_eq!(of_text("a.toml", text, scale).unwrap().runs.len(), 10);
     }
-    let wrong = text.replace("runs = \"loss=2\"", "runs = \"loss=3\"");
-    let mistakes = of_text("a.toml", &wrong, Extent::Full).unwrap_err().0;
+    let invalid = text.replace("runs = \"loss=2\"", "runs = \"loss=3\"");
+    let mistakes = of_text("a.toml", &invalid, RunScale::Full).unwrap_err().0;
     assert!(mistakes.contains("no run matches `loss=3`"), "{mistakes}");
 }
 
 #[test]
-fn values_for_today_alone_are_run_of_no_cause() {
+fn baseline_only_values_run_without_causes() {
     let text = "\
 duration = 300
 [reproduction]
 source = \"a paper\"
-today = \"kernel=today\"
-causes = [{ runs = \"kernel=then\", is = \"it is as then\" }]
+baseline = \"kernel=current\"
+causes = [{ runs = \"kernel=published\", description = \"it is as then\" }]
 [reproduction.selection.default]
 only = [\"loss=1\", \"loss=2\"]
-only-today = [\"loss=1\"]
+baseline-only = [\"loss=1\"]
 [group.a]
 [grid]
 path.loss = [1, 2, 3]
-[axis.kernel.today]
-[axis.kernel.then]
+[axis.kernel.current]
+[axis.kernel.published]
 path.rtt = 10
 ";
-    let names = |text: &str, extent| {
-        let runs = of_text("a.toml", text, extent).unwrap().runs;
+    let names = |text: &str, scale| {
+        let runs = of_text("a.toml", text, scale).unwrap().runs;
         runs.into_iter()
             .map(|run| run.name.to_string())
             .collect::<Vec<_>>()
     };
     let selected = [
-        "kernel=today,loss=1,seed=1",
-        "kernel=today,loss=2,seed=1",
-        "kernel=then,loss=2,seed=1",
+        "kernel=current,loss=1,seed=1",
+        "kernel=current,loss=2,seed=1",
+        "kernel=published,loss=2,seed=1",
     ];
-    assert_eq!(names(text, Extent::Default), selected);
-    assert_eq!(names(text, Extent::Full).len(), 6);
-    let only_today = "only-today = [\"loss=1\"]";
-    let also = text.replace(only_today, "also = [\"loss=3\", \"loss=1,seed=1\"]");
+    assert_eq!(names(text, RunScale::Default), selected);
+    assert_eq!(names(text, RunScale::Full).len(), 6);
+    let baseline_only = "baseline-only = [\"loss=1\"]";
+    let extra_runs = text.replace(
+        baseline_only,
+        "extra-runs = [\"loss=3\", \"loss=1,seed=1\"]",
+    );
     let selected = [
-        "kernel=today,loss=1,seed=1",
-        "kernel=today,loss=2,seed=1",
-        "kernel=today,loss=3,seed=1",
-        "kernel=then,loss=1,seed=1",
-        "kernel=then,loss=2,seed=1",
+        "kernel=current,loss=1,seed=1",
+        "kernel=current,loss=2,seed=1",
+        "kernel=current,loss=3,seed=1",
+        "kernel=published,loss=1,seed=1",
+        "kernel=published,loss=2,seed=1",
     ];
-    assert_eq!(names(&also, Extent::Default), selected);
-    let wrong = also.replace("\"loss=3\"", "\"loss=4\"");
-    let mistakes = of_text("a.toml", &wrong, Extent::Full).unwrap_err().0;
+    assert_eq!(names(&extra_runs, RunScale::Default), selected);
+    let invalid = extra_runs.replace("\"loss=3\"", "\"loss=4\"");
+    let mistakes = of_text("a.toml", &invalid, RunScale::Full).unwrap_err().0;
     assert!(mistakes.contains("no run matches `loss=4`"), "{mistakes}");
-    let wrong = text.replace(only_today, "only-today = [\"loss=4\"]");
-    let mistakes = of_text("a.toml", &wrong, Extent::Full).unwrap_err().0;
+    let invalid = text.replace(baseline_only, "baseline-only = [\"loss=4\"]");
+    let mistakes = of_text("a.toml", &invalid, RunScale::Full).unwrap_err().0;
     assert!(mistakes.contains("no run matches `loss=4`"), "{mistakes}");
 }
 
 #[test]
-fn a_published_table_has_a_cell_for_each_column_and_a_measure_for_each_cell() {
+fn published_table_needs_cell_and_measure_per_column() {
     let text = "\
 duration = 300
 [reproduction]
@@ -198,12 +201,12 @@ columns = [{ label = \"med\", measure = \"p50\" }, { label = \"max\", measure = 
 lines = [{ label = \"sent\", measure = \"data_packets of streams\", counts = true, published = [1, \"<1\"] }]
 [group.a]
 ";
-    let load = |text: &str| of_text("a.toml", text, Extent::Full);
+    let load = |text: &str| of_text("a.toml", text, RunScale::Full);
     let reproduction = load(text).unwrap().reproduction.unwrap();
     let line = &reproduction.table[0].lines[0];
     let words = Cell::Words("<1".to_owned());
     assert_eq!(line.published, [Cell::Number(1.0), words]);
-    for (from, to, told) in [
+    for (from, to, error) in [
         (
             "[1, \"<1\"]",
             "[1]",
@@ -218,12 +221,12 @@ lines = [{ label = \"sent\", measure = \"data_packets of streams\", counts = tru
         (
             "title = \"Table 1\"\nduration = 300",
             "title = \"Table 1\"",
-            "has counts; say by the table's `duration`",
+            "has counts; set the table's `duration`",
         ),
         (
             "duration = 300\ncolumns",
             "duration = 0\ncolumns",
-            "`duration` is how many seconds",
+            "`duration` must be above 0",
         ),
         (
             "label = \"sent\",",
@@ -244,7 +247,7 @@ lines = [{ label = \"sent\", measure = \"data_packets of streams\", counts = tru
         (
             "\"p50\"",
             "\"\"",
-            "column `med`: `data_packets of streams` has more than one value",
+            "column `med`: `data_packets of streams` has several values",
         ),
         (
             "counts = true",
@@ -254,23 +257,23 @@ lines = [{ label = \"sent\", measure = \"data_packets of streams\", counts = tru
     ] {
         let mistakes = load(&text.replace(from, to)).err();
         let mistakes = mistakes.map_or_else(String::new, |it| it.0);
-        assert_eq!(mistakes.is_empty(), told.is_empty(), "{mistakes}");
-        assert!(mistakes.contains(told), "{mistakes}");
+        assert_eq!(mistakes.is_empty(), error.is_empty(), "{mistakes}");
+        assert!(mistakes.contains(error), "{mistakes}");
     }
     let neither = text
         .replace("data_packets of streams", "")
         .replace("p50", "");
     let mistakes = load(&neither).unwrap_err().0;
-    let told = "neither line `sent` nor column `med` has a measure";
-    assert!(mistakes.contains(told), "{mistakes}");
+    let error = "neither line `sent` nor column `med` has a measure";
+    assert!(mistakes.contains(error), "{mistakes}");
     let both = text.replace("label = ", "group = \"a\", label = ");
     let mistakes = load(&both).unwrap_err().0;
-    let told = "both line `sent` and column `max` have a group";
-    assert!(mistakes.contains(told), "{mistakes}");
+    let error = "both line `sent` and column `max` have a group";
+    assert!(mistakes.contains(error), "{mistakes}");
 }
 
 #[test]
-fn a_figure_of_values_may_say_what_is_to_be_expected() {
+fn figure_kind_restricts_x_expected_and_measure() {
     let text = "\
 duration = 1
 [reproduction]
@@ -279,71 +282,67 @@ source = \"a paper\"
 title = \"Goodput\"
 kind = \"values\"
 measure = \"received_goodput_bit_per_s\"
-over = \"n\"
+x = \"n\"
 expected = [{ label = \"demand\", value = \"= min(9600 * n, 1000000)\" }]
 [group.a]
 streams = \"= n\"
 [parameter]
 n = [1, 2]
 ";
-    let load = |text: &str| of_text("a.toml", text, Extent::Full);
+    let load = |text: &str| of_text("a.toml", text, RunScale::Full);
     let figure = &load(text).unwrap().reproduction.unwrap().figure[0];
     let at = |n| figure.expected_at(&figure.expected[0], n);
     assert_eq!([at(2.0), at(512.0)], [Some(19200.0), Some(1e6)]);
-    for (from, to, told) in [
+    for (from, to, error) in [
         (
             "9600 * n",
             "9600 * m",
-            "is no expression of `n` alone; give one, as in",
+            "must be an expression of `n`, as in",
         ),
         (
             "= min(9600 * n, 1000000)",
             "9600",
-            "`9600` is no expression of `n` alone",
+            "`9600` must be an expression of `n`",
         ),
         (
-            "over = \"n\"\n",
+            "x = \"n\"\n",
             "",
-            "`over` belongs to the kinds \"values\", which wants it, and \"boxes\"",
+            "`x` is required by kind \"values\", and possible for \"boxes\" only",
         ),
         (
             "kind = \"values\"",
             "kind = \"ccdf\"",
-            "`over` belongs to the kinds \"values\", which wants it, and \"boxes\"",
+            "`x` is required by kind \"values\", and possible for \"boxes\" only",
         ),
         (
             "\"values\"",
             "\"boxes\"",
-            "`expected` belongs to the kinds \"values\" and \"series\"",
+            "`expected` belongs to kinds \"values\" and \"series\"",
         ),
         (
             "\"values\"",
             "\"cdf\"",
-            "`expected` belongs to the kinds \"values\" and \"series\"",
+            "`expected` belongs to kinds \"values\" and \"series\"",
         ),
-        (
-            "over = \"n\"",
-            "from = 0.9",
-            "`from` is where the axis of the kind \"cdf\" begins",
-        ),
+        ("x = \"n\"", "from = 0.9", "`from` belongs to kind \"cdf\""),
         (
             "kind = \"values\"\nmeasure = \"received_goodput_bit_per_s\"",
             "kind = \"series\"\nmeasure = \"received_goodput_bit_per_s of slices of 30 s\"",
-            "its kind cannot draw `received_goodput_bit_per_s of slices of 30 s`, but slices of time",
+            "this kind cannot draw `received_goodput_bit_per_s of slices of 30 s`; it draws slices of time",
         ),
         (
             "kind = \"values\"",
             "kind = \"dots\"",
-            "its kind cannot draw `received_goodput_bit_per_s`, but single streams; let the",
+            "this kind cannot draw `received_goodput_bit_per_s`; it draws single streams; let the",
         ),
     ] {
         let mistakes = load(&text.replace(from, to)).unwrap_err().0;
-        assert!(mistakes.contains(told), "{mistakes}");
+        assert!(mistakes.contains(error), "{mistakes}");
     }
 }
 
 #[test]
-fn a_bandwidth_delay_product_is_of_the_mean_round_trip_time_of_all_streams() {
+fn bdp_uses_mean_rtt_of_all_streams() {
     let bdp = |text: &str| {
         let plan = &load_text(text).unwrap().runs[0].plan;
         plan.bdp_bytes(&plan.bottleneck).unwrap()
@@ -351,7 +350,7 @@ fn a_bandwidth_delay_product_is_of_the_mean_round_trip_time_of_all_streams() {
     let head = "duration = 1\n[bottleneck]\nrate = 8\nlimit = \"1 BDP\"\n";
     let path = format!("{head}[path]\nrtt = 100\n[group.a]\n");
     assert_eq!(bdp(&path), 1e5);
-    let own = format!("{head}[group.a]\nrtt = \"100+100\"\nstreams = 3\n");
+    let own = format!("{head}[group.a]\nrtt = \"100ms+100ms\"\nstreams = 3\n");
     assert!((bdp(&own) - 2e5).abs() < 1.0);
     let both = format!("{path}[group.b]\nrtt = 300\n");
     assert!((bdp(&both) - 2e5).abs() < 1.0);

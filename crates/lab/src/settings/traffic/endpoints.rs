@@ -1,34 +1,34 @@
-//! How streams are sent, and what the receiving application does with them.
+//! Options of the sender as a whole, and of the receiving application.
 
 use std::time::Duration;
 
 use clap::Args;
-use pillion_cli::settings::times::{self, parse_duration, parse_ms};
+use pillion_cli::settings::times::{self, parse_duration};
 use serde::{Deserialize, Serialize};
 
-use super::Wrong;
+use super::InvalidOption;
 use crate::settings::numbers;
 use crate::traffic::wire::MAX_SIZE;
-use crate::traffic::{Answering, Manner, Reading, Traffic};
+use crate::traffic::{ReadMode, ReceiveBehaviour, ResponseMode, Traffic};
 
-/// How streams are sent, whatever they are.
+/// Options of the sender that apply to all groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
-pub struct Sending {
-    /// Threads among which the streams are dealt out
+pub struct SenderOptions {
+    /// Threads that share the streams
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: usize,
 
-    /// Seconds that all connections together may take to establish
-    #[arg(long, value_name = "S", default_value = "30", value_parser = parse_duration)]
+    /// Time for all connections to be established
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     pub connect_timeout: Duration,
 
-    /// Seconds that what is still on its way may take after the last message
-    #[arg(long, value_name = "S", default_value = "30", value_parser = parse_duration)]
+    /// Time for outstanding data and responses after the last message
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     pub drain_timeout: Duration,
 }
 
-impl Sending {
-    /// Has traffic sent with these threads and timeouts.
+impl SenderOptions {
+    /// Applies the threads and timeouts to traffic.
     #[must_use]
     pub fn send(&self, traffic: Traffic) -> Traffic {
         Traffic {
@@ -40,69 +40,67 @@ impl Sending {
     }
 }
 
-/// What the receiving application does with what comes.
+/// Behaviour of the receiving application.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Receiving {
-    /// Read so many milliseconds after something has come [default: at once]
-    #[arg(long, value_name = "MS", value_parser = parse_ms)]
+pub struct ReceiverOptions {
+    /// Read this long after data has arrived [default: read immediately]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     #[serde(with = "times::milliseconds")]
     pub read_delay: Option<Duration>,
 
-    /// Read at most so many bytes a second of each connection
+    /// Read at most this many bytes per second from each connection
     #[arg(long, value_name = "BYTES/S", value_parser = clap::value_parser!(u64).range(1..))]
     #[serde(deserialize_with = "numbers::some_positive")]
     pub read_rate: Option<u64>,
 
-    /// Send back every byte
+    /// Send every byte back
     #[arg(long)]
     pub echo: bool,
 
-    /// Answer each N-th message; streams that ask for answers themselves get those
+    /// Respond to every N-th message; streams that request responses get those instead
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[serde(deserialize_with = "numbers::some_positive")]
-    pub answer_every: Option<u32>,
+    pub response_every: Option<u32>,
 
-    /// Payload of such an answer in bytes [default: that of the message]
+    /// Payload of such a response in bytes [default: size of the message]
     #[arg(long, value_name = "BYTES",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SIZE)))]
     #[serde(deserialize_with = "numbers::some_size")]
-    pub answer_size: Option<u32>,
+    pub response_size: Option<u32>,
 }
 
-impl Receiving {
-    /// What that is for the receiver.
+impl ReceiverOptions {
+    /// Converts the options for the receiver.
     ///
     /// # Errors
-    /// The first option that does not go with the others.
-    pub fn manner(&self) -> Result<Manner, Wrong> {
-        let wrong = |option, text: &str| Err(Wrong::new(option, text.to_owned()));
+    /// The first option that contradicts another.
+    pub fn behaviour(&self) -> Result<ReceiveBehaviour, InvalidOption> {
+        let invalid = |option, text: &str| Err(InvalidOption::new(option, text.to_owned()));
         if self.read_delay.is_some() && self.read_rate.is_some() {
-            let text = "`read-rate` says when to read, and so does `read-delay`; keep one of them";
-            return wrong("read-rate", text);
+            let text = "`read-rate` and `read-delay` exclude each other; remove one";
+            return invalid("read-rate", text);
         }
-        if self.echo && self.answer_every.is_some() {
-            let text = "`echo` sends back all that comes, and `answer-every` something else; keep \
-                        one of them";
-            return wrong("answer-every", text);
+        if self.echo && self.response_every.is_some() {
+            let text = "`echo` and `response-every` exclude each other; remove one";
+            return invalid("response-every", text);
         }
-        if self.answer_size.is_some() && self.answer_every.is_none() {
-            let text = "`answer-size` is that of the answers which `answer-every` asks for; give \
-                        that as well";
-            return wrong("answer-size", text);
+        if self.response_size.is_some() && self.response_every.is_none() {
+            let text = "`response-size` needs `response-every`; set that as well";
+            return invalid("response-size", text);
         }
-        Ok(Manner {
-            reading: match (self.read_delay, self.read_rate) {
-                (Some(delay), _) => Reading::Late(delay),
-                (None, Some(rate)) => Reading::Rate(rate),
-                (None, None) => Reading::AtOnce,
+        Ok(ReceiveBehaviour {
+            read_mode: match (self.read_delay, self.read_rate) {
+                (Some(delay), _) => ReadMode::Delayed(delay),
+                (None, Some(rate)) => ReadMode::Rate(rate),
+                (None, None) => ReadMode::Immediate,
             },
-            answering: match (self.echo, self.answer_every) {
-                (true, _) => Answering::Echo,
-                (false, None) => Answering::AsAsked,
-                (false, Some(messages)) => Answering::Every {
+            response_mode: match (self.echo, self.response_every) {
+                (true, _) => ResponseMode::Echo,
+                (false, None) => ResponseMode::AsRequested,
+                (false, Some(messages)) => ResponseMode::Every {
                     messages,
-                    size: self.answer_size,
+                    size: self.response_size,
                 },
             },
         })

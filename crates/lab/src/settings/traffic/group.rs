@@ -1,4 +1,4 @@
-//! A group of streams, and the kinds that it can be of.
+//! Group of streams, and its kinds.
 
 use std::time::Duration;
 
@@ -7,26 +7,27 @@ use pillion_cli::settings::text;
 use pillion_cli::settings::times::{self};
 use serde::{Deserialize, Serialize};
 
-use super::{Writes, Wrong};
-use crate::settings::{Itt, Rate, numbers};
+use super::{InvalidOption, Writes};
+use crate::settings::time_text::{self, Itt, parse_time_distribution};
+use crate::settings::{Rate, numbers};
 use crate::traffic::{Distribution, Kind, RampUp, SocketOptions, profiles};
 
-/// Streams that are alike: one group on the command line, and each one of a file.
+/// Streams with the same settings: one group on the command line, several in a file.
 #[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Group {
-    /// What reports call it; else its profile or kind.
+    /// Name in reports; otherwise the profile or the kind.
     #[arg(skip)]
     pub name: Option<String>,
 
-    /// When it begins, after all connections are made.
+    /// Start of sending, counted from when all connections are established.
     #[arg(skip)]
     #[serde(with = "times::seconds")]
     pub start: Duration,
 
-    /// How long it sends after that at most.
+    /// Maximum time of sending after `start`.
     #[arg(skip)]
-    pub duration: Option<times::Length>,
+    pub duration: Option<times::PositiveDuration>,
 
     /// TCP connections, or streams of datagrams
     #[arg(long, value_name = "N", default_value_t = 1,
@@ -34,58 +35,57 @@ pub struct Group {
     #[serde(deserialize_with = "numbers::positive")]
     pub streams: u16,
 
-    /// What each stream does [default: thin]
+    /// Kind of traffic of each stream [default: thin]
     #[arg(long, value_enum)]
     pub kind: Option<KindName>,
 
-    /// Send with the sizes and times of an application that `pillion-lab traffic profiles` lists
+    /// Send with the sizes and times of an application, from `pillion-lab traffic profiles`
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
 
-    /// Milliseconds between two messages (kinds thin, isochronous and burst), or between the starts
-    /// of two streams (kind flow): MEAN, MEAN:SD
-    /// (normal), exponential:MEAN, pareto:MEAN:SHAPE, lognormal:MEAN:SD or table:FILE
-    /// [default: 100:10, and 100 where it must be fixed]
-    #[arg(long, value_name = "MS")]
-    #[serde(with = "text::option")]
+    /// Time between two messages (kinds thin, isochronous and burst) or between the starts of two
+    /// streams (kind flow): 30ms, 30ms:3ms (normal), exponential:30ms, pareto:30ms:1.5,
+    /// lognormal:30ms:10ms or table:FILE [default: 100ms:10ms, or 100ms if it must be fixed]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_distribution)]
+    #[serde(with = "time_text::option")]
     pub itt: Option<Distribution>,
 
-    /// Payload of a message in bytes, in the same ways [default: 120, greedy 65536,
-    /// datagrams 1470]
+    /// Payload of a message in bytes: 120, 120:20 and so on, as for --itt [default: 120, greedy
+    /// 65536, datagrams 1470]
     #[arg(long, value_name = "BYTES")]
     #[serde(with = "text::option")]
     pub size: Option<Distribution>,
 
-    /// Milliseconds from an answer to the next message (kind request-response), in the same
-    /// ways [default: 100]
-    #[arg(long, value_name = "MS")]
-    #[serde(with = "text::option")]
+    /// Time from a response to the next message (kind request-response), in the form of --itt
+    /// [default: 100ms]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_distribution)]
+    #[serde(with = "time_text::option")]
     pub think: Option<Distribution>,
 
-    /// Payload of an answer in bytes (kind request-response) [default: 120]
+    /// Payload of a response in bytes (kind request-response) [default: 120]
     #[arg(long, value_name = "BYTES")]
-    pub answer: Option<u32>,
+    pub response_size: Option<u32>,
 
-    /// Payload of each stream in Mbit/s (kind datagrams)
-    #[arg(long, value_name = "MBIT/S")]
+    /// Payload rate of each stream, as in 2.5mbit (kind datagrams)
+    #[arg(long, value_name = "RATE")]
     pub rate: Option<Rate>,
 
-    /// What an application wrote (kind replay): file:FILE, CSV with the heading gap_ms,size, or
-    /// list:GAP=SIZE,...
+    /// Writes of an application (kind replay): file:FILE, CSV with the header gap_ms,size, or
+    /// list:GAP=SIZE,... as in list:12.5ms=120,30ms=80
     #[arg(long, value_name = "WRITES")]
     #[serde(with = "text::option")]
     pub writes: Option<Writes>,
 
-    /// Messages of each stream [default: as many as fall due]
+    /// Messages of each stream [default: as many as are due]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     #[serde(deserialize_with = "numbers::some_positive")]
     pub messages: Option<u64>,
 
-    /// Milliseconds between the starts of two streams, and their standard deviation
-    /// [default: the inter-transmission time divided by the number of streams; where there is none,
-    /// and of kind burst, all start at once]
-    #[arg(long, value_name = "MS[:SD]")]
-    #[serde(with = "text::option")]
+    /// Time between the starts of two streams, and its standard deviation [default: the
+    /// inter-transmission time divided by the number of streams; 0ms for kind burst and without
+    /// that time]
+    #[arg(long, value_name = "TIME[:SD]")]
+    #[serde(with = "time_text::option")]
     pub ramp_up: Option<Itt>,
 
     /// Leave Nagle's algorithm on
@@ -100,25 +100,26 @@ pub struct Group {
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
 
-    /// Ask pillion for bundling by its socket option, or decline it [default: as its rules say]
+    /// Request bundling from pillion by its socket option, or refuse it [default: as the rules
+    /// define]
     #[arg(long, value_name = "SWITCH", value_enum)]
     pub pillion: Option<Switch>,
 
-    /// Previous segments in a bundle at most, by pillion's socket option; 0: as many as its
-    /// rules allow
+    /// Maximum previous segments in a bundle, by pillion's socket option; 0: as many as the rules
+    /// allow
     #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u32).range(..=i64::from(i32::MAX)))]
     #[serde(deserialize_with = "numbers::some_int")]
     pub max_packets: Option<u32>,
 }
 
-/// What an application asks of pillion.
+/// Request of an application to pillion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Switch {
-    /// To bundle
+    /// Bundle
     On,
-    /// Not to
+    /// Do not bundle
     Off,
 }
 
@@ -134,7 +135,7 @@ impl Default for Group {
             itt: None,
             size: None,
             think: None,
-            answer: None,
+            response_size: None,
             rate: None,
             writes: None,
             messages: None,
@@ -149,12 +150,12 @@ impl Default for Group {
 }
 
 impl Group {
-    /// What is to be sent; without a name, it is called like its kind or profile.
+    /// Converts the options to a group. Without a name, it is named after its profile or kind.
     ///
     /// # Errors
-    /// The first option that does not go with the kind.
-    pub fn group(&self) -> Result<crate::traffic::Group, Wrong> {
-        let kind = self.made_kind()?;
+    /// The first option that does not apply to the kind.
+    pub fn group(&self) -> Result<crate::traffic::Group, InvalidOption> {
+        let kind = self.traffic_kind()?;
         let name = self.name.clone().or(self.profile.clone());
         let name = name.unwrap_or_else(|| kind.name().to_owned());
         Ok(crate::traffic::Group {
@@ -163,7 +164,7 @@ impl Group {
             kind,
             messages: self.messages,
             start: self.start,
-            duration: self.duration.map(|times::Length(time)| time),
+            duration: self.duration.map(|times::PositiveDuration(time)| time),
             ramp_up: self.ramp_up.map_or(RampUp::Spread, Itt::ramp_up),
             connects_at_start: false,
             socket: SocketOptions {
@@ -177,45 +178,45 @@ impl Group {
     }
 }
 
-/// What each stream does.
+/// Kind of traffic of each stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KindName {
-    /// A message each inter-transmission time, whatever TCP does
+    /// A message per inter-transmission time, regardless of TCP's state
     #[default]
     Thin,
-    /// A message of always the same size on a fixed beat
+    /// Messages of the same size at a fixed interval
     Isochronous,
-    /// A message of every stream at each tick, as a game server sends
+    /// A message of every stream at each tick, like a game server
     Burst,
-    /// As much as TCP takes
+    /// As much as TCP accepts
     Greedy,
-    /// A message, its answer, a time to think, and the next
+    /// A message, its response, a think time, then the next message
     RequestResponse,
-    /// A connection that opens when the stream starts, sends its messages at once, and closes
+    /// A connection that opens when the stream starts, sends its messages immediately, and closes
     Flow,
     /// The writes of a list, once
     Replay,
-    /// UDP datagrams at a rate, whatever becomes of them
+    /// UDP datagrams at a fixed rate, regardless of loss
     Datagrams,
 }
 
 impl KindName {
-    /// The kind's name on the command line and in files.
+    /// Returns the kind's name on the command line and in files.
     fn name(self) -> String {
         let value = self.to_possible_value();
         value.map_or(String::new(), |value| value.get_name().to_owned())
     }
 
-    /// Whether an option says something of it.
-    pub(super) fn has(self, option: &str) -> bool {
+    /// Returns whether an option applies to this kind.
+    pub(super) fn accepts(self, option: &str) -> bool {
         use KindName::{Burst, Datagrams, Flow, Isochronous, Replay, RequestResponse, Thin};
         match option {
             "itt" => matches!(self, Thin | Isochronous | Burst | Flow),
             "ramp-up" => self != Flow,
             "size" => self != Replay,
             "writes" => self == Replay,
-            "think" | "answer" => self == RequestResponse,
+            "think" | "response-size" => self == RequestResponse,
             "rate" => self == Datagrams,
             "nagle" | "linear-timeouts" | "congestion" | "pillion" | "max-packets" | "bundle" => {
                 self != Datagrams
@@ -226,18 +227,18 @@ impl KindName {
 }
 
 impl Group {
-    /// What its streams do.
+    /// Returns the streams' traffic.
     ///
     /// # Errors
-    /// The first option that says something which the kind has not, or which must be fixed; or that
-    /// stands beside a profile.
-    pub(super) fn made_kind(&self) -> Result<Kind, Wrong> {
+    /// The first option that does not apply to the kind, that must be fixed, or that the profile
+    /// replaces.
+    pub(super) fn traffic_kind(&self) -> Result<Kind, InvalidOption> {
         let given = [
             ("kind", self.kind.is_some()),
             ("itt", self.itt.is_some()),
             ("size", self.size.is_some()),
             ("think", self.think.is_some()),
-            ("answer", self.answer.is_some()),
+            ("response-size", self.response_size.is_some()),
             ("writes", self.writes.is_some()),
             ("rate", self.rate.is_some()),
         ];
@@ -248,24 +249,25 @@ impl Group {
         if let Some(name) = &self.profile {
             return match given.next() {
                 Some(option) => {
-                    let text = format!("`{option}` beside `profile`, which says it; leave one out");
-                    Err(Wrong::new(option, text))
+                    let text =
+                        format!("`{option}` contradicts `profile`, which sets it; remove one");
+                    Err(InvalidOption::new(option, text))
                 }
                 None => profile(name),
             };
         }
         let kind = self.kind.unwrap_or_default();
         match given
-            .chain(self.options_of_tcp())
-            .find(|option| !kind.has(option))
+            .chain(self.tcp_options())
+            .find(|option| !kind.accepts(option))
         {
-            Some(option) => Err(surplus_of(kind, option)),
-            None => self.made(kind),
+            Some(option) => Err(inapplicable(kind, option)),
+            None => self.build_kind(kind),
         }
     }
 
-    /// The options given that say something of connections.
-    fn options_of_tcp(&self) -> impl Iterator<Item = &'static str> {
+    /// Returns the given options that apply to TCP connections only.
+    fn tcp_options(&self) -> impl Iterator<Item = &'static str> {
         let given = [
             ("nagle", self.nagle),
             ("linear-timeouts", self.linear_timeouts),
@@ -279,7 +281,7 @@ impl Group {
             .map(|(option, _)| option)
     }
 
-    fn made(&self, kind: KindName) -> Result<Kind, Wrong> {
+    fn build_kind(&self, kind: KindName) -> Result<Kind, InvalidOption> {
         use KindName::{
             Burst, Datagrams, Flow, Greedy, Isochronous, Replay, RequestResponse, Thin,
         };
@@ -293,11 +295,11 @@ impl Group {
                 size,
             },
             Isochronous => Kind::Isochronous {
-                itt: self.beat()?,
+                itt: self.interval()?,
                 size: bytes("size", Some(&size), 120)?,
             },
             Burst => Kind::Burst {
-                tick: self.beat()?,
+                tick: self.interval()?,
                 size,
             },
             Greedy => Kind::Greedy {
@@ -306,7 +308,7 @@ impl Group {
             RequestResponse => Kind::RequestResponse {
                 think: self.think.clone().unwrap_or(Distribution::constant(100.0)),
                 size,
-                answer: self.answer.unwrap_or(120),
+                answer: self.response_size.unwrap_or(120),
             },
             Flow => Kind::Flow {
                 arrival: self.itt.clone().unwrap_or(Distribution::constant(100.0)),
@@ -314,17 +316,18 @@ impl Group {
             },
             Replay => {
                 let none = || {
-                    let text = "`kind` replay without `writes`; give the list, as in \
+                    let text = "`kind` replay needs `writes`, as in \
                                 \"file:writes.csv\"";
-                    Wrong::new("kind", text.to_owned())
+                    InvalidOption::new("kind", text.to_owned())
                 };
                 let super::Writes(writes) = self.writes.clone().ok_or_else(none)?;
                 Kind::Replay { writes, speed: 1.0 }
             }
             Datagrams => {
                 let none = || {
-                    let text = "`kind` datagrams without `rate`; give Mbit/s, as in 20";
-                    Wrong::new("kind", text.to_owned())
+                    let text =
+                        "`kind` datagrams needs `rate`: Mbit/s in files, as in 20; --rate 20mbit";
+                    InvalidOption::new("kind", text.to_owned())
                 };
                 Kind::Datagrams {
                     size: bytes("size", self.size.as_ref(), 1470)?,
@@ -334,26 +337,26 @@ impl Group {
         })
     }
 
-    fn beat(&self) -> Result<Duration, Wrong> {
+    fn interval(&self) -> Result<Duration, InvalidOption> {
         let ms = fixed("itt", self.itt.as_ref(), 100.0)?;
         Duration::try_from_secs_f64(ms / 1e3)
-            .map_err(|error| Wrong::new("itt", format!("`itt` {ms}: {error}")))
+            .map_err(|error| InvalidOption::new("itt", format!("`itt` {ms}: {error}")))
     }
 }
 
-fn surplus_of(kind: KindName, option: &'static str) -> Wrong {
+fn inapplicable(kind: KindName, option: &'static str) -> InvalidOption {
     let kinds = KindName::value_variants().iter();
-    let kinds = kinds.filter(|kind| kind.has(option));
+    let kinds = kinds.filter(|kind| kind.accepts(option));
     let kinds: Vec<_> = kinds.map(|kind| kind.name()).collect();
     let text = format!(
-        "`{option}` goes with `kind` {} and not with {}; leave it out",
+        "`{option}` applies to `kind` {}, not to {}; remove it",
         kinds.join(" or "),
         kind.name(),
     );
-    Wrong::new(option, text)
+    InvalidOption::new(option, text)
 }
 
-fn profile(name: &str) -> Result<Kind, Wrong> {
+fn profile(name: &str) -> Result<Kind, InvalidOption> {
     let profiles = profiles();
     let found = profiles.iter().find(|profile| profile.name == name);
     let names = || {
@@ -364,33 +367,41 @@ fn profile(name: &str) -> Result<Kind, Wrong> {
     };
     let unknown = || {
         let names = names().join(", ");
-        Wrong::new(
+        InvalidOption::new(
             "profile",
-            format!("no profile `{name}`; there are: {names}"),
+            format!("unknown profile `{name}`; known: {names}"),
         )
     };
     let kind = found.ok_or_else(unknown)?.kind();
-    kind.map_err(|error| Wrong::new("profile", format!("profile {name}: {error}")))
+    kind.map_err(|error| InvalidOption::new("profile", format!("profile {name}: {error}")))
 }
 
-fn fixed(option: &'static str, given: Option<&Distribution>, default: f64) -> Result<f64, Wrong> {
+fn fixed(
+    option: &'static str,
+    given: Option<&Distribution>,
+    default: f64,
+) -> Result<f64, InvalidOption> {
     match given {
         None => Ok(default),
         Some(Distribution::Constant { mean }) => Ok(*mean),
         Some(_) => {
-            let text = format!("`{option}`: this kind has a fixed one; give a single number");
-            Err(Wrong::new(option, text))
+            let text = format!("`{option}` must be fixed for this kind; give a single number");
+            Err(InvalidOption::new(option, text))
         }
     }
 }
 
-fn bytes(option: &'static str, given: Option<&Distribution>, default: u32) -> Result<u32, Wrong> {
+fn bytes(
+    option: &'static str,
+    given: Option<&Distribution>,
+    default: u32,
+) -> Result<u32, InvalidOption> {
     let bytes = fixed(option, given, default.into())?;
     match (0.0..=f64::from(u32::MAX)).contains(&bytes) && bytes.fract() == 0.0 {
         true => Ok(bytes as u32),
         false => {
             let text = format!("`{option}` {bytes}: give a whole number of bytes");
-            Err(Wrong::new(option, text))
+            Err(InvalidOption::new(option, text))
         }
     }
 }

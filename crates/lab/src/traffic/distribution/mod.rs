@@ -1,4 +1,4 @@
-//! What sizes and times are drawn from.
+//! Distributions of sizes and times.
 
 #[cfg(test)]
 mod tests;
@@ -11,16 +11,16 @@ use rand::RngExt;
 use rand_distr::{Distribution as _, Exp1, StandardNormal};
 use rand_pcg::Pcg64;
 
-use crate::traffic::list::{List, ListError};
+use crate::traffic::list::{CsvList, ListError};
 
 /// A distribution of sizes in bytes or of times in milliseconds, never negative.
 ///
-/// Everywhere the parameters are the mean and standard deviation of what is drawn. Only a
-/// [`Distribution::Normal`] whose deviation is not small against its mean departs from them,
-/// because negative draws are drawn again.
+/// The parameters are the mean and standard deviation of the samples. Only a
+/// [`Distribution::Normal`] with a large deviation relative to its mean departs from them, because
+/// negative samples are repeated.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Distribution {
-    /// Always the same.
+    /// A constant value.
     Constant {
         /// The value.
         mean: f64,
@@ -37,31 +37,31 @@ pub enum Distribution {
         /// Mean.
         mean: f64,
     },
-    /// Pareto, from `mean * (shape - 1) / shape` upwards.
+    /// Pareto, with the minimum `mean * (shape - 1) / shape`.
     Pareto {
         /// Mean.
         mean: f64,
-        /// Above 1; the smaller, the heavier the tail. Up to 2 there is no variance.
+        /// Above 1; smaller values mean heavier tails. Up to 2, the variance is infinite.
         shape: f64,
     },
     /// Log-normal.
     LogNormal {
-        /// Mean, of the values and not of their logarithms.
+        /// Mean of the values, not of their logarithms.
         mean: f64,
-        /// Standard deviation, of the values too.
+        /// Standard deviation of the values.
         sd: f64,
     },
-    /// What was measured.
+    /// A table of measured values.
     Table(Table),
 }
 
 impl Distribution {
-    /// Always the same.
+    /// Creates a distribution with a constant value.
     pub fn constant(mean: f64) -> Self {
         Self::Constant { mean }
     }
 
-    /// Finds the first parameter that cannot be: the mean must be above 0 and finite.
+    /// Returns the first invalid parameter; the mean must be above 0 and finite.
     ///
     /// # Errors
     /// [`DistributionError::Mean`], [`DistributionError::Deviation`] or
@@ -75,7 +75,7 @@ impl Distribution {
             Self::Normal { sd, .. } | Self::LogNormal { sd, .. } if !(0.0..1e300).contains(&sd) => {
                 Err(DistributionError::Deviation(sd))
             }
-            // Of a wider one no parameter of its logarithm is a number.
+            // For a wider distribution, the parameters of its logarithm overflow.
             Self::LogNormal { mean, sd } if !(sd / mean).powi(2).is_finite() => {
                 Err(DistributionError::Deviation(sd))
             }
@@ -86,7 +86,7 @@ impl Distribution {
         }
     }
 
-    /// The mean (of a normal distribution, before its truncation).
+    /// Returns the mean; for a normal distribution, before its truncation.
     pub fn mean(&self) -> f64 {
         match self {
             Self::Constant { mean }
@@ -98,68 +98,68 @@ impl Distribution {
         }
     }
 
-    /// Draws a value.
-    pub fn draw(&self, draws: &mut Pcg64) -> f64 {
+    /// Samples a value.
+    pub fn sample(&self, rng: &mut Pcg64) -> f64 {
         let mut normal = |mean: f64, sd: f64| {
-            let standard: f64 = StandardNormal.sample(draws);
+            let standard: f64 = StandardNormal.sample(rng);
             mean + sd * standard
         };
         match self {
             Self::Constant { mean } => *mean,
             Self::Normal { mean, sd } => loop {
                 let value = normal(*mean, *sd);
-                // Not a number if both are infinite, which no valid distribution is.
+                // NaN if both parameters are infinite, which is invalid.
                 if value >= 0.0 || value.is_nan() {
                     return value;
                 }
             },
             Self::Exponential { mean } => {
-                let standard: f64 = Exp1.sample(draws);
+                let standard: f64 = Exp1.sample(rng);
                 mean * standard
             }
             Self::Pareto { mean, shape } => {
-                let least = mean * (shape - 1.0) / shape;
-                least * (1.0 - draws.random::<f64>()).powf(-1.0 / shape)
+                let min = mean * (shape - 1.0) / shape;
+                min * (1.0 - rng.random::<f64>()).powf(-1.0 / shape)
             }
             Self::LogNormal { mean, sd } => {
                 let variance = (sd / mean).powi(2).ln_1p();
                 normal(mean.ln() - variance / 2.0, variance.sqrt()).exp()
             }
-            Self::Table(table) => table.draw(draws),
+            Self::Table(table) => table.sample(rng),
         }
     }
 }
 
-/// Why something is no distribution.
+/// Why a distribution is invalid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum DistributionError {
-    /// No such name, or a parameter missing, too many, or no number.
+    /// The name is unknown, or a parameter is missing, superfluous or not a number.
     #[error(
-        "`{0}` is no distribution; give MEAN, MEAN:SD, constant:MEAN, normal:MEAN:SD, \
-         exponential:MEAN, pareto:MEAN:SHAPE, lognormal:MEAN:SD, table:FILE, values:V,V,... or \
-         quantiles:Q=V,Q=V,..."
+        "invalid distribution `{0}`: expected MEAN, MEAN:SD, constant:MEAN, normal:MEAN:SD, \
+        exponential:MEAN, pareto:MEAN:SHAPE, lognormal:MEAN:SD, table:FILE, values:V,V,... or \
+        quantiles:Q=V,Q=V,..."
     )]
     Text(String),
     /// The mean is not above 0, or not finite.
-    #[error("mean {0}: give one above 0")]
+    #[error("invalid mean {0}: expected a number above 0")]
     Mean(f64),
-    /// The standard deviation is negative, or too large to reckon with.
-    #[error("standard deviation {0}: give 0 or more, and no more than numbers can bear")]
+    /// The standard deviation is negative or too large.
+    #[error("invalid standard deviation {0}: expected 0 or more, and a finite variance")]
     Deviation(f64),
-    /// The shape leaves no mean.
-    #[error("shape {0}: give one above 1, for up to 1 there is no mean")]
+    /// The shape is at most 1, so the mean is infinite.
+    #[error("invalid shape {0}: expected a number above 1, because the mean is infinite up to 1")]
     Shape(f64),
-    /// The table.
+    /// The table is invalid.
     #[error(transparent)]
     Table(#[from] TableError),
 }
 
 impl Distribution {
-    /// Reads `MEAN`, `MEAN:SD` (normal), `NAME:PARAMETERS`, `table:FILE`, which reads the file, or
-    /// the table itself: `values:1,2,2,7` or `quantiles:0=1,0.5=2,1=7`.
+    /// Parses `MEAN`, `MEAN:SD` (normal), `NAME:PARAMETERS`, `table:FILE` (reads the file), or a
+    /// table itself: `values:1,2,2,7` or `quantiles:0=1,0.5=2,1=7`.
     ///
     /// # Errors
-    /// When the text is none of these, a parameter cannot be, or the file is no table.
+    /// If the text has none of these forms, a parameter is invalid, or the file is not a table.
     pub fn parse(text: &str) -> Result<Self, DistributionError> {
         let wrong = || DistributionError::Text(text.to_owned());
         if let Some(file) = text.strip_prefix("table:") {
@@ -209,8 +209,8 @@ impl FromStr for Distribution {
 }
 
 impl fmt::Display for Distribution {
-    /// What [`Distribution::parse`] reads as the same, but for the tables of profiles, which no
-    /// text describes.
+    /// Formats the distribution in the syntax of [`Distribution::parse`]. Tables of profiles have
+    /// no such syntax.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Constant { mean } => write!(f, "{mean}"),
@@ -225,15 +225,14 @@ impl fmt::Display for Distribution {
 
 /// A distribution given by points of its quantile function.
 ///
-/// Between two points the value climbs as a power of the probability: as a straight line with
-/// bend 1, later and steeper with a higher one. A table of mere values, all as probable, has one
-/// step for each.
+/// Between two points, the value rises as a power of the probability: linearly with bend 1, later
+/// and steeper with a higher bend. A table of equally probable values has one step for each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
     pieces: Vec<Piece>,
 }
 
-/// A piece of the quantile function: probability and value at both ends, and the bend between.
+/// A piece of the quantile function: probability and value at both ends, and the bend.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Piece {
     from: (f64, f64),
@@ -241,36 +240,36 @@ struct Piece {
     bend: f64,
 }
 
-/// Why a table cannot be.
+/// Why a table is invalid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum TableError {
-    /// The file cannot be read, or one of its lines.
+    /// The file or one of its lines cannot be read.
     #[error(transparent)]
-    List(#[from] ListError),
-    /// The points are wrong.
+    CsvList(#[from] ListError),
+    /// The points are invalid.
     #[error("{0}")]
     Points(&'static str),
 }
 
-const POINTS: &str = "a table's quantiles must begin with 0, end with 1 and climb, \
+const INVALID_POINTS: &str = "a table's quantiles must start with 0, end with 1 and rise, \
                       and its values must be 0 or more, at most 1e9, and never fall";
 
-const HEADINGS: &str = "expected the heading `value` or `quantile,value`";
-const FIELDS: &str = "expected as many fields as the heading has";
-const NUMBERS: &str = "expected numbers, with a point as in 0.5";
+const EXPECTED_HEADER: &str = "expected the header `value` or `quantile,value`";
+const EXPECTED_FIELDS: &str = "expected as many fields as the header has";
+const EXPECTED_NUMBERS: &str = "expected numbers with a decimal point, as in 0.5";
 
 impl Table {
-    /// From points (probability, value) joined by straight lines.
+    /// Creates a table from points (probability, value) joined by straight lines.
     ///
     /// # Errors
-    /// [`TableError::Points`] unless the probabilities climb from 0 to 1 and the values, from 0 to
+    /// [`TableError::Points`] unless the probabilities rise from 0 to 1 and the values, from 0 to
     /// 1e9, never fall.
     pub fn from_quantiles(points: &[(f64, f64)]) -> Result<Self, TableError> {
-        Self::bent(points, 1.0)
+        Self::with_bend(points, 1.0)
     }
 
-    /// From points (probability, value), with this bend between any two; above 0.
-    pub(crate) fn bent(points: &[(f64, f64)], bend: f64) -> Result<Self, TableError> {
+    /// Creates a table from points (probability, value), with the same bend, above 0, between all.
+    pub(crate) fn with_bend(points: &[(f64, f64)], bend: f64) -> Result<Self, TableError> {
         let climbs = points
             .windows(2)
             .all(|p| p[0].0 < p[1].0 && p[0].1 <= p[1].1);
@@ -278,7 +277,7 @@ impl Table {
             points.first().map(|p| p.0) == Some(0.0) && points.last().map(|p| p.0) == Some(1.0);
         let values = points.iter().all(|p| (0.0..=1e9).contains(&p.1));
         if !(climbs && ends && values) {
-            return Err(TableError::Points(POINTS));
+            return Err(TableError::Points(INVALID_POINTS));
         }
         let pieces = points.windows(2).map(|pair| Piece {
             from: pair[0],
@@ -290,8 +289,8 @@ impl Table {
         })
     }
 
-    /// The table between two steps: the least value and the largest with this share each.
-    pub(crate) fn between(&self, share: f64) -> Self {
+    /// Adds a step at both ends: the minimum and the maximum get this probability each.
+    pub(crate) fn with_extremes(&self, share: f64) -> Self {
         let shrink = |probability: f64| share + probability * (1.0 - 2.0 * share);
         let step = |from, to, value| Piece {
             from: (from, value),
@@ -303,27 +302,27 @@ impl Table {
             to: (shrink(piece.to.0), piece.to.1),
             bend: piece.bend,
         });
-        let (least, largest) = match &self.pieces[..] {
+        let (min, max) = match &self.pieces[..] {
             [first, .., last] => (first.from.1, last.to.1),
             [only] => (only.from.1, only.to.1),
             [] => (0.0, 0.0),
         };
-        let pieces = std::iter::once(step(0.0, share, least))
+        let pieces = std::iter::once(step(0.0, share, min))
             .chain(body)
-            .chain(std::iter::once(step(1.0 - share, 1.0, largest)));
+            .chain(std::iter::once(step(1.0 - share, 1.0, max)));
         Self {
             pieces: pieces.collect(),
         }
     }
 
-    /// From values that were observed, each as often as it stands there.
+    /// Creates a table from observed values; a repeated value counts each time.
     ///
     /// # Errors
-    /// [`TableError::Points`] unless there is one, and all are from 0 to 1e9.
+    /// [`TableError::Points`] without a value, or if one is outside 0 to 1e9.
     pub fn from_values(mut values: Vec<f64>) -> Result<Self, TableError> {
         if values.is_empty() || !values.iter().all(|value| (0.0..=1e9).contains(value)) {
             return Err(TableError::Points(
-                "a table of values needs at least one, and all from 0 to 1e9",
+                "a table needs at least one value, and all values must be from 0 to 1e9",
             ));
         }
         values.sort_unstable_by(f64::total_cmp);
@@ -338,28 +337,28 @@ impl Table {
         })
     }
 
-    /// Reads a CSV file with the heading `value`, one observed value a line, or with the heading
-    /// `quantile,value`, one point a line.
+    /// Reads a CSV file with the header `value` and one observed value per line, or with the header
+    /// `quantile,value` and one point per line.
     ///
     /// # Errors
-    /// With the line that is wrong, or as the others.
+    /// The invalid line, or the errors of the other constructors.
     pub fn read_csv(file: &Path) -> Result<Self, TableError> {
-        let list = List::read(file)?;
-        let quantiles = match list.heading() {
+        let list = CsvList::read(file)?;
+        let quantiles = match list.header() {
             Some("quantile,value") => true,
             Some("value") => false,
-            _ => return Err(list.wrong(1, HEADINGS).into()),
+            _ => return Err(list.wrong(1, EXPECTED_HEADER).into()),
         };
         let mut points = Vec::new();
         for (number, line) in list.entries() {
             let (quantile, value) = match line.split_once(',') {
                 Some((quantile, value)) if quantiles => (quantile, value),
                 None if !quantiles => ("0", line),
-                _ => return Err(list.wrong(number, FIELDS).into()),
+                _ => return Err(list.wrong(number, EXPECTED_FIELDS).into()),
             };
             match (quantile.trim().parse(), value.trim().parse()) {
                 (Ok(quantile), Ok(value)) => points.push((quantile, value)),
-                _ => return Err(list.wrong(number, NUMBERS).into()),
+                _ => return Err(list.wrong(number, EXPECTED_NUMBERS).into()),
             }
         }
         match quantiles {
@@ -368,8 +367,7 @@ impl Table {
         }
     }
 
-    /// Itself in words that [`Distribution::parse`] reads, for a table
-    /// that came from a file.
+    /// Formats a table from a file in the syntax of [`Distribution::parse`].
     pub fn to_text(&self) -> String {
         let is_value = |piece: &Piece| piece.from.1 == piece.to.1;
         let values = self.pieces.iter().all(is_value);
@@ -386,7 +384,7 @@ impl Table {
         format!("quantiles:{}", joined(&mut points))
     }
 
-    /// The mean.
+    /// Returns the mean.
     pub fn mean(&self) -> f64 {
         let piece = |piece: &Piece| {
             let rise = (piece.to.1 - piece.from.1) / (piece.bend + 1.0);
@@ -395,15 +393,15 @@ impl Table {
         self.pieces.iter().map(piece).sum()
     }
 
-    fn draw(&self, draws: &mut Pcg64) -> f64 {
-        let probability: f64 = draws.random();
+    fn sample(&self, rng: &mut Pcg64) -> f64 {
+        let probability: f64 = rng.random();
         let index = self
             .pieces
             .partition_point(|piece| piece.to.0 <= probability);
         let Some(piece) = self.pieces.get(index).or(self.pieces.last()) else {
             return 0.0;
         };
-        let along = (probability - piece.from.0) / (piece.to.0 - piece.from.0);
-        piece.from.1 + (piece.to.1 - piece.from.1) * along.clamp(0.0, 1.0).powf(piece.bend)
+        let fraction = (probability - piece.from.0) / (piece.to.0 - piece.from.0);
+        piece.from.1 + (piece.to.1 - piece.from.1) * fraction.clamp(0.0, 1.0).powf(piece.bend)
     }
 }

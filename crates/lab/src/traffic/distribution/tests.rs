@@ -2,12 +2,14 @@ use rand::SeedableRng;
 
 use super::*;
 
-const DRAWS: usize = 100_000;
+const SAMPLES: usize = 100_000;
 
-/// Values drawn with a fixed seed, in order of size.
-fn drawn(distribution: &Distribution) -> Vec<f64> {
-    let mut draws = Pcg64::seed_from_u64(1);
-    let mut values: Vec<f64> = (0..DRAWS).map(|_| distribution.draw(&mut draws)).collect();
+/// Returns sorted samples with a fixed seed.
+fn sampled(distribution: &Distribution) -> Vec<f64> {
+    let mut rng = Pcg64::seed_from_u64(1);
+    let mut values: Vec<f64> = (0..SAMPLES)
+        .map(|_| distribution.sample(&mut rng))
+        .collect();
     values.sort_unstable_by(f64::total_cmp);
     values
 }
@@ -27,7 +29,7 @@ fn parse(text: &str) -> Distribution {
 }
 
 #[test]
-fn mean_and_deviation_are_those_asked_for() {
+fn mean_and_deviation_match_parameters() {
     for (text, mean, sd) in [
         ("30", 30.0, 0.0),
         ("constant:30", 30.0, 0.0),
@@ -38,33 +40,33 @@ fn mean_and_deviation_are_those_asked_for() {
         // Its variance is mean^2 / (shape * (shape - 2)).
         ("pareto:100:6", 100.0, 100.0 / 24f64.sqrt()),
     ] {
-        let (drawn_mean, drawn_sd) = mean_and_deviation(&drawn(&parse(text)));
-        // Four standard errors of the mean; the deviation's own error is larger where tails are.
-        let error = 4.0 * sd / (DRAWS as f64).sqrt() + 1e-9;
+        let (drawn_mean, drawn_sd) = mean_and_deviation(&sampled(&parse(text)));
+        // Four standard errors of the mean. The deviation's own error is larger with heavy tails.
+        let error = 4.0 * sd / (SAMPLES as f64).sqrt() + 1e-9;
         assert!((drawn_mean - mean).abs() < error, "{text}: {drawn_mean}");
         assert!((drawn_sd - sd).abs() <= 0.06 * sd, "{text}: {drawn_sd}");
     }
 }
 
 #[test]
-fn a_pareto_distribution_has_its_least_value_and_its_tail() {
-    let values = drawn(&parse("pareto:30:1.5"));
+fn pareto_samples_have_expected_minimum_and_tail() {
+    let values = sampled(&parse("pareto:30:1.5"));
     assert!(values[0] >= 10.0);
     // P(X > x) = (10 / x)^1.5, which is 1 % at 215.4.
-    let p99 = values[DRAWS * 99 / 100];
+    let p99 = values[SAMPLES * 99 / 100];
     assert!((p99 / 215.4 - 1.0).abs() < 0.05, "{p99}");
 }
 
 #[test]
-fn a_wide_normal_distribution_is_never_negative_nor_heaped_at_nothing() {
-    let values = drawn(&parse("1:10"));
+fn wide_normal_samples_are_never_negative_or_clamped() {
+    let values = sampled(&parse("1:10"));
     assert!(values[0] >= 0.0);
-    // Clamping instead of drawing again would leave nearly half of them at 0.
+    // Clamping instead of repeated sampling would yield 0 for nearly half of them.
     assert!(values[10] > 0.0);
 }
 
 #[test]
-fn a_table_of_quantiles_has_them() {
+fn quantile_table_reproduces_its_quantiles() {
     let points = [
         (0.0, 7.0),
         (0.01, 83.0),
@@ -73,32 +75,32 @@ fn a_table_of_quantiles_has_them() {
         (1.0, 17032.0),
     ];
     let table = Table::from_quantiles(&points).unwrap();
-    let values = drawn(&Distribution::Table(table.clone()));
+    let values = sampled(&Distribution::Table(table.clone()));
     for (quantile, value) in points {
-        let rank = (quantile * DRAWS as f64) as usize;
-        let drawn = values[rank.min(DRAWS - 1)];
+        let rank = (quantile * SAMPLES as f64) as usize;
+        let sampled = values[rank.min(SAMPLES - 1)];
         assert!(
-            (drawn / value - 1.0).abs() < 0.03,
-            "{quantile}: {drawn} {value}"
+            (sampled / value - 1.0).abs() < 0.03,
+            "{quantile}: {sampled} {value}"
         );
     }
     let (mean, sd) = mean_and_deviation(&values);
-    assert!((mean - table.mean()).abs() < 4.0 * sd / (DRAWS as f64).sqrt());
+    assert!((mean - table.mean()).abs() < 4.0 * sd / (SAMPLES as f64).sqrt());
 }
 
 #[test]
-fn a_table_of_values_gives_these_as_often() {
+fn value_table_reproduces_frequencies() {
     let table = Table::from_values(vec![5.0, 1.0, 5.0, 9.0]).unwrap();
     assert_eq!(table.mean(), 5.0);
-    let values = drawn(&Distribution::Table(table));
-    let share = |value| values.iter().filter(|v| **v == value).count() as f64 / DRAWS as f64;
+    let values = sampled(&Distribution::Table(table));
+    let share = |value| values.iter().filter(|v| **v == value).count() as f64 / SAMPLES as f64;
     for (value, expected) in [(1.0, 0.25), (5.0, 0.5), (9.0, 0.25)] {
         assert!((share(value) - expected).abs() < 0.01, "{value}");
     }
 }
 
 #[test]
-fn tables_are_read_from_files_and_mistakes_named_with_their_line() {
+fn table_file_errors_name_line() {
     let file = std::env::temp_dir().join(format!("pillion-table-{}.csv", std::process::id()));
     let read = |text: &str| {
         std::fs::write(&file, text).unwrap();
@@ -107,17 +109,17 @@ fn tables_are_read_from_files_and_mistakes_named_with_their_line() {
     let quantiles = read("quantile,value\n0,10\n\n1, 30\n").unwrap();
     assert_eq!(quantiles.mean(), 20.0);
     assert_eq!(read("value\n1\n3\n").unwrap().mean(), 2.0);
-    for (text, says) in [
-        ("", ":1: expected the heading"),
+    for (text, expected) in [
+        ("", ":1: expected the header"),
         ("value\n1\nx\n", ":3: expected numbers"),
         ("quantile,value\n0,1\n1\n", ":3: expected as many fields"),
-        ("quantile,value\n0.5,1\n1,2\n", "must begin with 0"),
+        ("quantile,value\n0.5,1\n1,2\n", "must start with 0"),
         ("quantile,value\n0,3\n1,2\n", "never fall"),
         ("value\n", "at least one"),
         ("value\nNaN\n", "from 0 to 1e9"),
     ] {
         let error = read(text).unwrap_err().to_string();
-        assert!(error.contains(says), "{text}: {error}");
+        assert!(error.contains(expected), "{text}: {error}");
     }
     std::fs::remove_file(&file).unwrap();
     assert!(read_error("table:/nonexistent").contains("/nonexistent: "));
@@ -128,7 +130,7 @@ fn read_error(text: &str) -> String {
 }
 
 #[test]
-fn what_is_no_distribution_is_refused_with_the_remedy() {
+fn invalid_distribution_is_rejected_with_remedy() {
     for text in [
         "",
         "x",
@@ -141,7 +143,7 @@ fn what_is_no_distribution_is_refused_with_the_remedy() {
         "constant:x",
     ] {
         let error = read_error(text);
-        assert!(error.contains("give MEAN, MEAN:SD"), "{text}: {error}");
+        assert!(error.contains("expected MEAN, MEAN:SD"), "{text}: {error}");
     }
     for text in ["0", "-1", "NaN", "inf", "exponential:0"] {
         assert!(read_error(text).contains("above 0"), "{text}");

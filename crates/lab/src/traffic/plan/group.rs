@@ -10,88 +10,87 @@ use crate::traffic::latency::ns;
 use crate::traffic::list::Write;
 use crate::traffic::wire::{Datagram, MAX_SIZE, mix};
 
-/// Streams that are alike.
+/// A group of identical streams.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// What reports call it.
+    /// The group's name in reports.
     pub name: String,
-    /// Number of TCP connections, or of UDP's streams.
+    /// Number of TCP connections or UDP streams.
     pub streams: usize,
-    /// What each of them does.
+    /// The behaviour of each stream.
     pub kind: Kind,
-    /// Messages of each stream; `None` sends for the whole duration.
+    /// Messages per stream; `None` to send for the whole duration.
     pub messages: Option<u64>,
-    /// When the group's first stream starts, after the barrier has opened.
+    /// Start of the group's first stream, counted from the opening of the barrier.
     pub start: Duration,
-    /// How long its messages fall due after that, at most; `None` sets no limit of its own.
+    /// Maximum time from the group's start during which messages are due; `None` for no own limit.
     pub duration: Option<Duration>,
-    /// When its others do.
+    /// Starts of the group's other streams.
     pub ramp_up: RampUp,
-    /// Whether its connections are made at its start, all at once, and not before the barrier opens.
-    /// Its streams start so much later than they would as that takes, at most
-    /// [`connect_timeout`](super::Traffic::connect_timeout), and one that is not connected by then
-    /// when it is.
+    /// Whether all connections are made together at the group's start, instead of before the
+    /// barrier opens. The streams start later by the time this takes, at most
+    /// [`connect_timeout`](super::Traffic::connect_timeout). A stream that connects even later
+    /// starts then.
     pub connects_at_start: bool,
-    /// How its sockets are set.
+    /// The socket options.
     pub socket: SocketOptions,
 }
 
-/// When a stream sends, and how much at a time. Times are in milliseconds, sizes in bytes of
-/// payload.
+/// When a stream sends, and how much. Times are in milliseconds, sizes in bytes of payload.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
-    /// A message whenever an inter-transmission time is over, whatever TCP does.
+    /// A message after each inter-transmission time, regardless of TCP's state.
     Thin {
         /// The time between two messages.
         itt: Distribution,
         /// The size of a message.
         size: Distribution,
     },
-    /// A message of always the same size on a fixed beat.
+    /// Messages of constant size at constant intervals.
     Isochronous {
-        /// The beat.
+        /// The interval.
         itt: Duration,
         /// The size.
         size: u32,
     },
-    /// A message of every stream of the group at each tick, as a game server sends.
+    /// A message on every stream of the group at each tick, like a game server.
     Burst {
         /// The time between two ticks.
         tick: Duration,
         /// The size of a message.
         size: Distribution,
     },
-    /// As much as TCP takes.
+    /// As much as TCP accepts.
     Greedy {
         /// Bytes of a write.
         write: u32,
     },
-    /// A message, its answer, a time to think, and the next one. So that it can be answered, the
-    /// first has at least 50 B, and each other one 7 B or so.
+    /// A message, its response, a think time, and the next message. Minimum sizes allow for a
+    /// response: 50 B for the first message, about 7 B for the others.
     RequestResponse {
-        /// The time from an answer's last byte to the next message.
+        /// The time from a response's last byte to the next message.
         think: Distribution,
         /// The size of a message.
         size: Distribution,
-        /// The size of an answer.
+        /// The size of a response.
         answer: u32,
     },
-    /// A connection that opens when its stream starts, has all its messages written at once, one
-    /// unless [`Group::messages`] says otherwise, and closes.
+    /// A connection that opens at the stream's start, writes all its messages immediately and
+    /// closes. It has one message unless [`Group::messages`] is set.
     Flow {
         /// The time between the starts of two flows.
         arrival: Distribution,
-        /// The size of a message; that of the last one includes the few bytes that end the stream.
+        /// The size of a message; the last one includes the few bytes that end the stream.
         size: Distribution,
     },
     /// The writes of a list, once.
     Replay {
         /// The list.
         writes: Arc<[Write]>,
-        /// What times are divided by.
+        /// Divisor of the times.
         speed: f64,
     },
-    /// UDP datagrams at a rate, whatever becomes of them.
+    /// UDP datagrams at a constant rate, regardless of losses.
     Datagrams {
         /// Payload of a datagram: 44 to 65507 B.
         size: u32,
@@ -100,16 +99,16 @@ pub enum Kind {
     },
 }
 
-/// The time from a datagram of this size to the next, in nanoseconds, at so many bits per second.
+/// Returns the nanoseconds between two datagrams of this size at `rate` bits per second.
 pub(crate) fn gap_ns(size: u32, rate: u64) -> f64 {
     f64::from(size) * 8e9 / rate as f64
 }
 
-/// More cannot be numbered.
+/// Maximum messages of a stream, limited by the sequence number.
 pub(crate) const MAX_MESSAGES: u64 = 1_000_000_000;
 
 impl Group {
-    /// One stream of this kind, for the whole duration, with Nagle's algorithm off.
+    /// Creates a group of one stream for the whole duration, with Nagle's algorithm off.
     pub fn new(name: impl Into<String>, kind: Kind) -> Self {
         Self {
             name: name.into(),
@@ -124,10 +123,10 @@ impl Group {
         }
     }
 
-    /// Finds the first value that cannot be.
+    /// Returns the first invalid value.
     ///
     /// # Errors
-    /// Which, and what may stand there.
+    /// The value and its valid range.
     pub fn validate(&self, duration: Option<Duration>, seed: u64) -> Result<(), ConfigError> {
         if !(1..=65_535).contains(&self.streams) {
             return Err(ConfigError::Streams(self.streams));
@@ -154,7 +153,10 @@ impl Group {
             };
         };
         let itt = self.kind.mean_itt();
-        if self.messages.is_none() && !has_end && itt.is_some_and(|itt| too_many(duration, itt)) {
+        if self.messages.is_none()
+            && !has_end
+            && itt.is_some_and(|itt| exceeds_limit(duration, itt))
+        {
             let itt = itt.unwrap_or_default();
             return Err(ConfigError::Messages { duration, itt });
         }
@@ -173,23 +175,23 @@ impl Group {
         Ok(())
     }
 
-    /// Whether its connections are made before the barrier opens.
-    pub(crate) fn connects_first(&self) -> bool {
+    /// Returns whether the connections are made before the barrier opens.
+    pub(crate) fn connects_before_barrier(&self) -> bool {
         let at_start = self.connects_at_start
             || matches!(self.kind, Kind::Flow { .. } | Kind::Datagrams { .. });
         !at_start
     }
 
-    /// From when on none of its messages falls due, if there is such a time, where `duration` is
-    /// that of all groups.
+    /// Returns the time from which no message of the group is due, if any; `duration` is the limit
+    /// of all groups.
     #[must_use]
     pub fn end(&self, duration: Option<Duration>) -> Option<Duration> {
         let own = self.duration.map(|own| self.start.saturating_add(own));
         own.into_iter().chain(duration).min()
     }
 
-    /// Its streams, where `duration` is that of all groups: flows that would start at the end or
-    /// later are none.
+    /// Returns the number of streams, without flows that would start at the end or later;
+    /// `duration` is the limit of all groups.
     pub(crate) fn streams_until(&self, duration: Option<Duration>, seed: u64) -> usize {
         let (Kind::Flow { .. }, Some(end)) = (&self.kind, self.end(duration)) else {
             return self.streams;
@@ -198,13 +200,14 @@ impl Group {
         starts.take_while(|start| *start < ns(end)).count()
     }
 
-    /// When its streams start, in nanoseconds after the barrier has opened, without end.
+    /// Returns the starts of the streams, in nanoseconds after the barrier's opening; an infinite
+    /// iterator.
     pub(crate) fn starts(&self, seed: u64) -> Box<dyn Iterator<Item = u64> + '_> {
         let start = ns(self.start);
         if let Kind::Flow { arrival, .. } = &self.kind {
             const ARRIVALS: u64 = 0x6172_7269;
-            let mut draws = Pcg64::seed_from_u64(mix(seed ^ ARRIVALS));
-            let next = move |at: &f64| Some(at + arrival.draw(&mut draws) * 1e6);
+            let mut rng = Pcg64::seed_from_u64(mix(seed ^ ARRIVALS));
+            let next = move |at: &f64| Some(at + arrival.sample(&mut rng) * 1e6);
             let starts = std::iter::successors(Some(0.0), next);
             return Box::new(starts.map(move |since| start.saturating_add(since as u64)));
         }
@@ -218,7 +221,7 @@ impl Group {
 }
 
 impl Kind {
-    /// The kind's name in files and reports.
+    /// Returns the kind's name in files and reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Thin { .. } => "thin",
@@ -232,7 +235,7 @@ impl Kind {
         }
     }
 
-    /// The time between two messages, where that does not depend on the network.
+    /// Returns the mean time between two messages, if it does not depend on the network.
     fn mean_itt(&self) -> Option<Duration> {
         match self {
             Self::Thin { itt, .. } => Some(ms(itt.mean())),
@@ -256,24 +259,24 @@ impl Kind {
         }
         match self {
             Self::Thin { itt, size } => {
-                drawn("inter-transmission time", itt)?;
-                drawn_size(size)
+                validate_distribution("inter-transmission time", itt)?;
+                validate_size(size)
             }
-            Self::Isochronous { size, .. } => fixed_size(*size),
-            Self::Burst { size, .. } => drawn_size(size),
-            Self::Greedy { write } => fixed_size(*write),
+            Self::Isochronous { size, .. } => validate_fixed_size(*size),
+            Self::Burst { size, .. } => validate_size(size),
+            Self::Greedy { write } => validate_fixed_size(*write),
             Self::RequestResponse {
                 think,
                 size,
                 answer,
             } => {
-                drawn("time to think", think)?;
-                drawn_size(size)?;
-                fixed_size(*answer)
+                validate_distribution("time to think", think)?;
+                validate_size(size)?;
+                validate_fixed_size(*answer)
             }
             Self::Flow { arrival, size } => {
-                drawn("time between flows", arrival)?;
-                drawn_size(size)
+                validate_distribution("time between flows", arrival)?;
+                validate_size(size)
             }
             Self::Replay { writes, speed } => {
                 if writes.is_empty() {
@@ -282,14 +285,16 @@ impl Kind {
                 if !(*speed > 0.0 && speed.is_finite()) {
                     return Err(ConfigError::Speed(*speed));
                 }
-                writes.iter().try_for_each(|write| fixed_size(write.size))
+                writes
+                    .iter()
+                    .try_for_each(|write| validate_fixed_size(write.size))
             }
             Self::Datagrams { size, rate } => datagrams(*size, *rate),
         }
     }
 }
 
-/// A number of milliseconds that some distribution gave, whatever it is.
+/// Converts milliseconds from a distribution, including infinite and negative values.
 fn ms(ms: f64) -> Duration {
     Duration::try_from_secs_f64(ms / 1e3).unwrap_or(if ms > 0.0 {
         Duration::MAX
@@ -298,21 +303,24 @@ fn ms(ms: f64) -> Duration {
     })
 }
 
-fn too_many(duration: Duration, itt: Duration) -> bool {
+fn exceeds_limit(duration: Duration, itt: Duration) -> bool {
     duration.div_duration_f64(itt) > MAX_MESSAGES as f64
 }
 
-fn drawn(what: &'static str, distribution: &Distribution) -> Result<(), ConfigError> {
-    let told = |error| ConfigError::Distribution { what, error };
-    distribution.validate().map_err(told)
+fn validate_distribution(
+    what: &'static str,
+    distribution: &Distribution,
+) -> Result<(), ConfigError> {
+    let to_error = |error| ConfigError::Distribution { what, error };
+    distribution.validate().map_err(to_error)
 }
 
-fn drawn_size(size: &Distribution) -> Result<(), ConfigError> {
+fn validate_size(size: &Distribution) -> Result<(), ConfigError> {
     let mean = size.mean();
     if !(1.0..=f64::from(MAX_SIZE)).contains(&mean) {
         return Err(ConfigError::Size(mean));
     }
-    drawn("message size", size)
+    validate_distribution("message size", size)
 }
 
 fn datagrams(size: u32, rate: u64) -> Result<(), ConfigError> {
@@ -325,7 +333,7 @@ fn datagrams(size: u32, rate: u64) -> Result<(), ConfigError> {
     }
 }
 
-fn fixed_size(size: u32) -> Result<(), ConfigError> {
+fn validate_fixed_size(size: u32) -> Result<(), ConfigError> {
     match size {
         1..=MAX_SIZE => Ok(()),
         _ => Err(ConfigError::Size(size.into())),

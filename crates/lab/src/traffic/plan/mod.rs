@@ -1,4 +1,4 @@
-//! What to send: groups of streams that are alike.
+//! The traffic to send: groups of identical streams.
 
 mod group;
 
@@ -17,43 +17,43 @@ use crate::traffic::wire::{Datagram, MAX_SIZE, mix};
 pub use group::{Group, Kind};
 pub(crate) use group::{MAX_MESSAGES, gap_ns};
 
-/// All that one sender sends.
+/// The traffic of one sender.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Traffic {
     /// The receiver.
     pub to: SocketAddr,
-    /// Streams that are alike; their numbers go on from group to group.
+    /// Groups of streams; stream numbers continue from group to group.
     pub groups: Vec<Group>,
-    /// How long messages fall due after the barrier has opened; `None` until every stream has sent
-    /// all it has to.
+    /// Time after the barrier's opening during which messages are due; `None` until every stream
+    /// has sent all its messages.
     pub duration: Option<Duration>,
     /// Seed of times, sizes and content.
     pub seed: u64,
-    /// Threads among which the streams are dealt out, 1 to 64.
+    /// Number of threads that share the streams, 1 to 64.
     pub threads: usize,
-    /// Keep a record of every answer.
+    /// Store a record of every response.
     pub records: bool,
-    /// Number of the first stream, where several senders' streams are to be told apart.
+    /// Number of the first stream, which distinguishes the streams of several senders.
     pub first_stream: u32,
-    /// Source port of the first stream; each next one has the next port. `None` leaves the choice
-    /// to the kernel.
+    /// Source port of the first stream; each further stream uses the next port. `None` leaves the
+    /// choice to the kernel.
     pub source_port: Option<u16>,
-    /// How long all connections together may take to establish.
+    /// Time limit for establishing all connections.
     pub connect_timeout: Duration,
-    /// Send on the streams that connect in time, and report the others as failed; else sending
-    /// fails unless all connect.
+    /// If true, send on the streams that connect in time and report the others as failed. Otherwise
+    /// sending fails unless all connect.
     pub partly: bool,
-    /// How long data still queued and the receiver's closing may take after the last message.
+    /// Time limit after the last message, for queued data and the receiver's close.
     pub drain_timeout: Duration,
 }
 
 impl Traffic {
-    /// One group, and else as [`Traffic::of`].
+    /// Creates the traffic of one group, with the defaults of [`Traffic::of`].
     pub fn new(to: SocketAddr, group: Group) -> Self {
         Self::of(to, vec![group])
     }
 
-    /// One thread, these groups, 10 s to connect and 30 s for the last bytes.
+    /// Creates traffic with one thread, 10 s to connect and 30 s for the last bytes.
     pub fn of(to: SocketAddr, groups: Vec<Group>) -> Self {
         Self {
             to,
@@ -70,27 +70,27 @@ impl Traffic {
         }
     }
 
-    /// Streams of all groups together.
+    /// Returns the number of streams of all groups.
     pub fn streams(&self) -> usize {
         self.groups.iter().map(|group| group.streams).sum()
     }
 
-    /// Whether any of them sends datagrams.
+    /// Returns whether any group sends datagrams.
     pub fn has_datagrams(&self) -> bool {
         let mut kinds = self.groups.iter().map(|group| &group.kind);
         kinds.any(|kind| matches!(kind, Kind::Datagrams { .. }))
     }
 
-    /// From when on no message falls due, after the barrier has opened, if there is such a time.
+    /// Returns the time after the barrier's opening from which no message is due, if any.
     pub(crate) fn end(&self) -> Option<Duration> {
         let later = |end: Duration, group: &Group| Some(end.max(group.end(self.duration)?));
         self.groups.iter().try_fold(Duration::ZERO, later)
     }
 
-    /// Finds the first value that cannot be.
+    /// Returns the first invalid value.
     ///
     /// # Errors
-    /// Which, and what may stand there.
+    /// The value and its valid range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         if self.to.port() == 0 {
             return Err(ConfigError::Port(self.to));
@@ -118,15 +118,15 @@ impl Traffic {
     }
 }
 
-/// How much later than the one before each stream of a group starts (thesis, section 3.3.5).
+/// Delay between the starts of consecutive streams of a group (thesis, section 3.3.5).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RampUp {
-    /// The mean inter-transmission time divided by the number of streams: the starts are spread
-    /// over one such time. Greedy streams and those on a common tick all start at once.
+    /// The mean inter-transmission time divided by the number of streams, so the starts are spread
+    /// over one such time. Greedy streams and bursts start immediately.
     Spread,
-    /// Always the same.
+    /// A constant delay.
     Fixed(Duration),
-    /// From a normal distribution; what would be negative is 0.
+    /// Normal distribution; negative values become 0.
     Normal {
         /// Mean.
         mean: Duration,
@@ -150,8 +150,8 @@ impl RampUp {
         }
     }
 
-    /// The starts of a group's streams in nanoseconds after the first one's, without end. `spread`
-    /// is what [`RampUp::Spread`] stands for.
+    /// Returns the starts of the streams in nanoseconds after the first; an infinite iterator.
+    /// `spread` is the delay of [`RampUp::Spread`].
     fn starts(self, spread: Duration, seed: u64) -> impl Iterator<Item = u64> {
         const RAMP_UP: u64 = 0x7261_6d70;
         let (mean, sd) = match self {
@@ -160,10 +160,10 @@ impl RampUp {
             Self::Normal { mean, sd } => (mean, sd),
         };
         let (mean, sd) = (ns(mean), ns(sd) as f64);
-        let mut draws = Pcg64::seed_from_u64(mix(seed ^ RAMP_UP));
+        let mut rng = Pcg64::seed_from_u64(mix(seed ^ RAMP_UP));
         std::iter::successors(Some(0u64), move |start| {
             let standard: f64 = match sd > 0.0 {
-                true => StandardNormal.sample(&mut draws),
+                true => StandardNormal.sample(&mut rng),
                 false => 0.0,
             };
             let step = (mean as f64 + sd * standard).max(0.0);
@@ -172,115 +172,122 @@ impl RampUp {
     }
 }
 
-/// What the sender asks of TCP for its connections.
+/// The sender's socket options.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketOptions {
-    /// Nagle's algorithm: true holds small segments back while others are unacknowledged. Off
-    /// (`TCP_NODELAY`) unless asked for.
+    /// Nagle's algorithm: if true, small segments wait while others are unacknowledged. Off
+    /// (`TCP_NODELAY`) by default.
     pub nagle: bool,
-    /// Linear time-outs for thin streams (`TCP_THIN_LINEAR_TIMEOUTS`, option 16, Linux 2.6.34;
-    /// LCN 2008 section III): the first six time-outs of a thin stream do not back off.
+    /// Linear timeouts for thin streams (`TCP_THIN_LINEAR_TIMEOUTS`, option 16, Linux 2.6.34; LCN
+    /// 2008 section III): the first six timeouts of a thin stream have no backoff.
     pub linear_timeouts: bool,
-    /// Congestion control; `None` leaves the host's default.
+    /// Congestion control; `None` for the host's default.
     pub congestion: Option<String>,
-    /// Asks pillion for bundling, or declines it; `None` leaves it to pillion's rules
-    /// (`PILLION_BUNDLE`, docs/socket-option.md). Without a pillion at work either is an error.
+    /// Requests bundling from pillion, or declines it; `None` leaves it to pillion's rules
+    /// (`PILLION_BUNDLE`, docs/guides/socket-api.md). Without a running pillion, either value is an
+    /// error.
     pub pillion: Option<bool>,
-    /// Previous segments in a bundle at most, 0 as many as pillion's rules allow
+    /// Maximum previous segments in a bundle; 0 for as many as pillion's rules allow
     /// (`PILLION_MAX_PACKETS`).
     pub max_packets: Option<u32>,
 }
 
-/// A value of [`Traffic`] that cannot be.
+/// An invalid value of [`Traffic`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// The receiver's port is 0.
-    #[error("receiver {0}: port 0 cannot be connected to; give the port the receiver listens on")]
+    #[error("invalid receiver {0}: port 0 cannot be connected to; use the receiver's port")]
     Port(SocketAddr),
     /// The number of streams is out of range.
-    #[error("{0} streams: give 1 to 65535, a pair of addresses has no more ports")]
+    #[error("invalid number of streams {0}: expected 1 to 65535, the ports of a pair of addresses")]
     Streams(usize),
     /// The source ports are out of range.
-    #[error("source ports from {port} on, for {streams} streams: ports are 1 to 65535")]
+    #[error("invalid source port {port} for {streams} streams: expected ports from 1 to 65535")]
     SourcePorts {
-        /// The first stream's.
+        /// The first stream's port.
         port: u16,
-        /// The number of streams asked for.
+        /// The requested number of streams.
         streams: usize,
     },
     /// The number of threads is out of range.
-    #[error("{0} threads: give 1 to 64")]
+    #[error("invalid number of threads {0}: expected 1 to 64")]
     Threads(usize),
     /// The message size is out of range.
-    #[error("message size {0} B: give 1 to {MAX_SIZE} B")]
+    #[error("invalid message size {0} B: expected 1 to {MAX_SIZE} B")]
     Size(f64),
     /// The size of datagrams is out of range.
-    #[error("datagrams of {0} B: give {least} to {most} B", least = Datagram::LEN, most = Datagram::MAX_SIZE)]
+    #[error("invalid datagram size {0} B: expected {min} to {max} B", min = Datagram::LEN, max = Datagram::MAX_SIZE)]
     DatagramSize(u32),
-    /// The rate of datagrams is none, or more than one each microsecond.
-    #[error("{rate} bit/s in datagrams of {size} B: give at least 1 us for each")]
+    /// The rate of datagrams is 0, or more than one per microsecond.
+    #[error("invalid rate {rate} bit/s for datagrams of {size} B: expected at most one per us")]
     Rate {
-        /// The size asked for.
+        /// The requested size.
         size: u32,
-        /// The rate asked for, in bits per second.
+        /// The requested rate, in bits per second.
         rate: u64,
     },
-    /// The size of messages, the inter-transmission time or the time to think is none.
+    /// The message size, the inter-transmission time or the think time is invalid.
     #[error("{what}: {error}")]
     Distribution {
-        /// What was to be drawn.
+        /// The sampled value.
         what: &'static str,
-        /// Why it cannot be.
+        /// The reason.
         error: DistributionError,
     },
     /// The inter-transmission time is too short.
-    #[error("inter-transmission time {0:?}: give at least 1 us, which is 0.001 ms")]
+    #[error("invalid inter-transmission time {0:?}: expected at least 1 us, which is 0.001 ms")]
     Itt(Duration),
     /// The speed of a replay is not above 0.
-    #[error("speed {0}: give one above 0; 1 keeps the time as it was, 2 halves it")]
+    #[error(
+        "invalid speed {0}: expected a number above 0; 1 keeps the original times, 2 halves them"
+    )]
     Speed(f64),
     /// A replay without a write.
     #[error("nothing to replay: the list of writes is empty")]
     NoWrites,
     /// The duration is 0.
-    #[error("duration 0: give the time during which messages are to be sent")]
+    #[error("invalid duration 0: expected the time during which messages are sent")]
     Duration,
     /// Neither a duration nor a number of messages.
-    #[error("without an end: give a duration, or how many messages each stream sends")]
+    #[error("endless traffic: set a duration, or the number of messages per stream")]
     Endless,
-    /// No message at all.
-    #[error("0 messages: give how many each stream sends, at least 1")]
+    /// The number of messages is 0.
+    #[error("invalid number of messages 0: expected at least 1 per stream")]
     NoMessages,
-    /// A stream would carry more messages than can be numbered.
-    #[error("{duration:?} at one message each {itt:?} is more than 1e9 messages a stream")]
+    /// A stream would send more messages than sequence numbers exist.
+    #[error(
+        "too many messages: {duration:?} with one message every {itt:?} exceeds 1e9 per stream"
+    )]
     Messages {
-        /// The duration asked for.
+        /// The requested duration.
         duration: Duration,
-        /// The inter-transmission time asked for.
+        /// The requested inter-transmission time.
         itt: Duration,
     },
-    /// The mean or deviation of the ramp-up cannot be.
-    #[error("ramp-up {0} ms: give 0 or more, and at most a day")]
+    /// The mean or deviation of the ramp-up is out of range.
+    #[error("invalid ramp-up {0} ms: expected 0 to 86400000 (a day)")]
     RampUpTime(f64),
     /// A group would start after the end.
-    #[error("start {start:?}: the end is at {duration:?}; start earlier or lengthen the duration")]
+    #[error(
+        "invalid start {start:?}: the end is at {duration:?}; start earlier or extend the duration"
+    )]
     Start {
         /// The group's start.
         start: Duration,
-        /// The duration asked for.
+        /// The requested duration.
         duration: Duration,
     },
     /// Some streams would start after the end.
     #[error(
         "ramp-up {ramp_up:?}: the last of {streams} streams would start after the end at \
-         {duration:?}; shorten the ramp-up or lengthen the duration"
+         {duration:?}; shorten the ramp-up or extend the duration"
     )]
     RampUp {
         /// The time between two starts.
         ramp_up: Duration,
-        /// The number of streams asked for.
+        /// The requested number of streams.
         streams: usize,
-        /// The duration asked for.
+        /// The requested duration.
         duration: Duration,
     },
 }
@@ -292,7 +299,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_fixed_ramp_up_is_a_beat() {
+    fn fixed_ramp_up_has_constant_interval() {
         let starts: Vec<u64> = RampUp::Fixed(100 * MS).starts(MS, 1).take(3).collect();
         assert_eq!(starts, [0, 100_000_000, 200_000_000]);
         let starts: Vec<u64> = RampUp::Spread.starts(MS, 1).take(3).collect();
@@ -300,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_normal_ramp_up_has_its_mean_and_deviation_and_follows_the_seed() {
+    fn normal_ramp_up_matches_parameters_and_seed() {
         let ramp_up = RampUp::Normal {
             mean: 100 * MS,
             sd: 10 * MS,

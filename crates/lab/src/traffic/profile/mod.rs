@@ -1,32 +1,31 @@
-//! Applications as the papers' packet statistics describe them.
+//! Profiles of applications, from the papers' packet statistics.
 //!
-//! Times: the quantile function goes through the row's minimum, 1 %, median, 99 % and maximum, and
-//! between two of these climbs as a power of the probability, the same power everywhere, chosen so
-//! that the mean is the row's average. Sizes, of which the rows give less: one message in a
-//! thousand has the least size and one the largest, and between them the quantile function climbs
-//! from one to the other as a power that makes the mean the row's. `<1` is 0 where it is the
-//! minimum, and else half a millisecond or half the average, whichever is less. Sizes and times
-//! are drawn independently of each other, which the applications' were not.
+//! Times: the quantile function passes through the row's minimum, 1 %, median, 99 % and maximum.
+//! Between two of these it rises as a power of the probability. The power is the same everywhere,
+//! and gives the row's mean. Sizes, which have fewer statistics: one message in a thousand has the
+//! minimum size and one the maximum. Between them, the quantile function rises as a power that
+//! gives the row's mean. `<1` is 0 for a minimum, otherwise half a millisecond or half the mean,
+//! whichever is less. Sizes and times are sampled independently, unlike the applications'.
 
 use serde::{Deserialize, Serialize};
 
 use crate::traffic::distribution::{Distribution, Table, TableError};
 use crate::traffic::plan::Kind;
 
-/// One row.
+/// A row of the statistics.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// What to call it by.
+    /// The profile's name in options.
     pub name: String,
     /// The application.
     pub application: String,
-    /// The transport that it was captured over; pillion sends TCP.
+    /// The captured transport protocol; pillion sends TCP.
     #[serde(default = "tcp")]
     pub transport: String,
-    /// The papers and tables that have the row.
+    /// The papers and tables with the row.
     pub sources: String,
-    /// Where the row contradicts itself, and what is taken instead.
+    /// Contradictions of the row, and the values used instead.
     #[serde(default)]
     pub note: Option<String>,
     /// Payload of a packet in bytes.
@@ -35,33 +34,33 @@ pub struct Profile {
     pub iat: Times,
 }
 
-/// What a row says of payload sizes, in bytes.
+/// Statistics of payload sizes, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sizes {
-    /// Least.
+    /// Minimum.
     pub min: f64,
-    /// Average.
+    /// Mean.
     pub avg: f64,
-    /// Largest.
+    /// Maximum.
     pub max: f64,
 }
 
-/// What a row says of times, in milliseconds.
+/// Statistics of times, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Times {
-    /// Least.
+    /// Minimum.
     pub min: Time,
-    /// Average.
+    /// Mean.
     pub avg: f64,
     /// Median.
     pub med: Time,
-    /// Largest.
+    /// Maximum.
     pub max: f64,
-    /// 1 % are below.
+    /// 1 % quantile.
     pub p1: Time,
-    /// 99 % are below.
+    /// 99 % quantile.
     pub p99: Time,
 }
 
@@ -75,10 +74,10 @@ pub enum Time {
     Below(BelowOne),
 }
 
-/// Less than a millisecond.
+/// A time below one millisecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BelowOne {
-    /// The mean that is printed, below one.
+    /// Printed as `<1`.
     #[serde(rename = "<1")]
     BelowOne,
 }
@@ -87,10 +86,10 @@ fn tcp() -> String {
     "TCP".to_owned()
 }
 
-/// The share of messages of the least size, and of the largest.
-const EXTREME: f64 = 0.001;
+/// Share of messages with the minimum size, and with the maximum size.
+const EXTREME_SHARE: f64 = 0.001;
 
-/// All rows, in the order of the thesis's table.
+/// Returns all rows, in the order of the thesis's table.
 pub fn profiles() -> Vec<Profile> {
     #[derive(Deserialize)]
     struct File {
@@ -101,10 +100,10 @@ pub fn profiles() -> Vec<Profile> {
 }
 
 impl Profile {
-    /// Streams that behave so.
+    /// Returns the kind of streams that follows the profile.
     ///
     /// # Errors
-    /// [`TableError::Points`] for numbers out of order, which no row of [`profiles`] has.
+    /// [`TableError::Points`] for unordered numbers; no row of [`profiles`] has them.
     pub fn kind(&self) -> Result<Kind, TableError> {
         Ok(Kind::Thin {
             itt: Distribution::Table(self.iat.table()?),
@@ -115,16 +114,16 @@ impl Profile {
 
 impl Sizes {
     fn table(&self) -> Result<Table, TableError> {
-        // An average that rounding has made the least size cannot be.
+        // A mean that was rounded to the minimum is impossible.
         let avg = if self.avg <= self.min {
             self.min + 0.25
         } else {
             self.avg
         };
-        let rest = (avg - EXTREME * (self.min + self.max)) / (1.0 - 2.0 * EXTREME);
+        let rest = (avg - EXTREME_SHARE * (self.min + self.max)) / (1.0 - 2.0 * EXTREME_SHARE);
         let bend = (self.max - self.min) / (rest - self.min) - 1.0;
-        let body = Table::bent(&[(0.0, self.min), (1.0, self.max)], bend.max(1e-6))?;
-        Ok(body.between(EXTREME))
+        let body = Table::with_bend(&[(0.0, self.min), (1.0, self.max)], bend.max(1e-6))?;
+        Ok(body.with_extremes(EXTREME_SHARE))
     }
 }
 
@@ -146,7 +145,7 @@ impl Times {
             (0.99, ms(self.p99)),
             (1.0, self.max),
         ];
-        // With bend b each piece's mean is its lower end plus its rise / (b + 1).
+        // With bend b, each piece's mean is its lower end plus its rise / (b + 1).
         let (low, rise) = points.windows(2).fold((0.0, 0.0), |(low, rise), pair| {
             let share = pair[1].0 - pair[0].0;
             (
@@ -154,7 +153,7 @@ impl Times {
                 rise + share * (pair[1].1 - pair[0].1),
             )
         });
-        Table::bent(&points, (rise / (self.avg - low) - 1.0).max(1e-6))
+        Table::with_bend(&points, (rise / (self.avg - low) - 1.0).max(1e-6))
     }
 }
 
@@ -165,17 +164,18 @@ mod tests {
 
     use super::*;
 
-    const DRAWS: usize = 200_000;
+    const SAMPLES: usize = 200_000;
 
-    fn drawn(distribution: &Distribution) -> Vec<f64> {
-        let mut draws = Pcg64::seed_from_u64(1);
-        let mut values: Vec<f64> = (0..DRAWS).map(|_| distribution.draw(&mut draws)).collect();
+    fn sampled(distribution: &Distribution) -> Vec<f64> {
+        let mut rng = Pcg64::seed_from_u64(1);
+        let mut values: Vec<f64> = (0..SAMPLES)
+            .map(|_| distribution.sample(&mut rng))
+            .collect();
         values.sort_unstable_by(f64::total_cmp);
         values
     }
 
-    /// Rows are printed in whole numbers, so that half of one is right; `share` covers what is left
-    /// to chance.
+    /// Rows are printed in whole numbers, so half a unit is exact; `share` allows for chance.
     fn near(what: &str, found: f64, printed: f64, share: f64) {
         let tolerance = 0.5 + share * printed;
         assert!(
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_of_all_tables_are_there() {
+    fn profiles_contain_rows_of_all_tables() {
         let profiles = profiles();
         let in_source = |source| {
             profiles
@@ -201,22 +201,22 @@ mod tests {
     }
 
     #[test]
-    fn times_reproduce_their_row() {
+    fn profile_times_match_row() {
         for profile in profiles() {
             let Kind::Thin { itt, .. } = profile.kind().unwrap() else {
                 panic!("{profile:?}")
             };
-            let values = drawn(&itt);
+            let values = sampled(&itt);
             let (name, row) = (&profile.name, profile.iat);
-            let at = |share: f64| values[((share * DRAWS as f64) as usize).min(DRAWS - 1)];
+            let at = |share: f64| values[((share * SAMPLES as f64) as usize).min(SAMPLES - 1)];
             for (share, printed, tolerance) in [
                 (0.0, row.min, 0.0),
-                // Three deviations of the rank are 1 % +- 0.07 %, 50 +- 0.34 % and 99 +- 0.07 %, and the
-                // more the pieces are bent, the steeper they end: by up to 24 times at the median.
+                // Three deviations of the rank are 1 % +- 0.07 %, 50 +- 0.34 % and 99 +- 0.07 %.
+                // Higher bends make the pieces' ends steeper, by up to 24 times at the median.
                 (0.01, row.p1, 0.06),
                 (0.5, row.med, 0.08),
                 (0.99, row.p99, 0.06),
-                // Of the 2,000 draws above 99 % the largest comes within a few per cent.
+                // The maximum of the 2,000 samples above 99 % is within a few per cent.
                 (1.0, Time::Ms(row.max), 0.05),
             ] {
                 let what = format!("{name} at {share}");
@@ -230,8 +230,8 @@ mod tests {
                 "{name}: {}",
                 itt.mean()
             );
-            let mean = values.iter().sum::<f64>() / DRAWS as f64;
-            // The rare longest times decide over the mean: SSH's deviation is 5 times its mean.
+            let mean = values.iter().sum::<f64>() / SAMPLES as f64;
+            // The rare longest times dominate the mean: SSH's deviation is 5 times its mean.
             assert!(
                 (mean - row.avg).abs() < 0.06 * row.avg,
                 "{name}: mean {mean}"
@@ -240,15 +240,19 @@ mod tests {
     }
 
     #[test]
-    fn sizes_reproduce_their_row() {
+    fn profile_sizes_match_row() {
         for profile in profiles() {
             let Kind::Thin { size, .. } = profile.kind().unwrap() else {
                 panic!("{profile:?}")
             };
-            let values = drawn(&size);
+            let values = sampled(&size);
             let (name, row) = (&profile.name, profile.size);
-            assert_eq!((values[0], values[DRAWS - 1]), (row.min, row.max), "{name}");
-            let mean = values.iter().sum::<f64>() / DRAWS as f64;
+            assert_eq!(
+                (values[0], values[SAMPLES - 1]),
+                (row.min, row.max),
+                "{name}"
+            );
+            let mean = values.iter().sum::<f64>() / SAMPLES as f64;
             near(name, mean, row.avg, 0.02);
         }
     }

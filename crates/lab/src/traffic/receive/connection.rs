@@ -5,56 +5,56 @@ use std::net::{SocketAddr, TcpStream};
 use hdrhistogram::Histogram;
 use nix::sys::epoll::EpollFlags;
 
-use super::report::{Fault, FaultKind, StreamReceived};
-use super::{Answering, Manner, Reading};
-use crate::traffic::latency::{Measured, Record, now_ns, ns, us};
+use super::report::{Fault, FaultKind, StreamReceiveReport};
+use super::{ReadMode, ReceiveBehaviour, ResponseMode};
+use crate::traffic::latency::{LatencyKind, Record, now_ns, ns, us};
 use crate::traffic::wire::{Decoder, Encoder, Message, Preface, Role, WrongByte};
 
-/// What all connections share.
+/// State shared by all connections.
 pub(super) struct Shared {
     pub(super) buffer: Vec<u8>,
     pub(super) latency_ns: Histogram<u64>,
     pub(super) keep_records: bool,
-    pub(super) manner: Manner,
+    pub(super) behaviour: ReceiveBehaviour,
 }
 
-/// One accepted connection, which stays in the list after its end.
+/// An accepted connection, which remains in the list after its end.
 pub(super) struct Connection {
     /// `None` when closed.
     socket: Option<TcpStream>,
-    /// The events that it is watched for.
-    pub(super) watched: EpollFlags,
+    /// The registered events.
+    pub(super) registered: EpollFlags,
     peer: SocketAddr,
     decoder: Decoder,
     answers: Answers,
     records: Vec<Record>,
     bytes: u64,
-    /// There is something to read, but not before this time.
-    waits: bool,
+    /// Data is readable, but may not be read before `next_read_ns`.
+    is_delayed: bool,
     next_read_ns: u64,
     /// The sender has closed its half.
-    ended: bool,
+    sender_closed: bool,
     fault: Option<Fault>,
 }
 
-/// Events that mean something to read, or an end.
+/// Returns the events that report data or the end.
 fn readable() -> EpollFlags {
     EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP
 }
 
 impl Connection {
-    pub(super) fn new(socket: TcpStream, peer: SocketAddr, answering: Answering) -> Self {
+    pub(super) fn new(socket: TcpStream, peer: SocketAddr, response_mode: ResponseMode) -> Self {
         Self {
             socket: Some(socket),
-            watched: readable(),
+            registered: readable(),
             peer,
             decoder: Decoder::default(),
-            answers: Answers::new(answering),
+            answers: Answers::new(response_mode),
             records: Vec::new(),
             bytes: 0,
-            waits: false,
+            is_delayed: false,
             next_read_ns: 0,
-            ended: false,
+            sender_closed: false,
             fault: None,
         }
     }
@@ -67,10 +67,10 @@ impl Connection {
         self.decoder.messages()
     }
 
-    /// The events to watch it for from now on.
+    /// Returns the events to register.
     pub(super) fn interest(&self) -> EpollFlags {
         let mut events = EpollFlags::empty();
-        if !self.waits && !self.ended && !self.answers.is_full() {
+        if !self.is_delayed && !self.sender_closed && !self.answers.is_full() {
             events |= readable();
         }
         if !self.answers.is_idle() {
@@ -79,58 +79,59 @@ impl Connection {
         events
     }
 
-    /// The socket has changed. Returns when to call [`Connection::due`], if that is wanted.
-    pub(super) fn changed(&mut self, events: EpollFlags, shared: &mut Shared) -> Option<u64> {
+    /// Handles events of the socket. Returns the time at which to call
+    /// [`Connection::read_delayed`], if needed.
+    pub(super) fn handle_events(&mut self, events: EpollFlags, shared: &mut Shared) -> Option<u64> {
         if events.contains(EpollFlags::EPOLLOUT) {
             self.answer();
         }
         if events.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP) {
             self.read_all(shared);
-        } else if events.intersects(readable()) && !self.waits {
-            let due_ns = match shared.manner.reading {
-                Reading::AtOnce => None,
-                Reading::Late(delay) => Some(now_ns().saturating_add(ns(delay))),
-                Reading::Rate(_) => Some(self.next_read_ns),
+        } else if events.intersects(readable()) && !self.is_delayed {
+            let due_ns = match shared.behaviour.read_mode {
+                ReadMode::Immediate => None,
+                ReadMode::Delayed(delay) => Some(now_ns().saturating_add(ns(delay))),
+                ReadMode::Rate(_) => Some(self.next_read_ns),
             };
             if let Some(due_ns) = due_ns.filter(|due_ns| *due_ns > now_ns()) {
-                self.waits = true;
+                self.is_delayed = true;
                 return Some(due_ns);
             }
-            self.due(shared);
+            self.read_delayed(shared);
         }
         None
     }
 
-    /// What waited may be read now.
-    pub(super) fn due(&mut self, shared: &mut Shared) {
-        self.waits = false;
-        match shared.manner.reading {
-            Reading::AtOnce => {
+    /// Reads data that had to wait.
+    pub(super) fn read_delayed(&mut self, shared: &mut Shared) {
+        self.is_delayed = false;
+        match shared.behaviour.read_mode {
+            ReadMode::Immediate => {
                 self.read(shared.buffer.len(), shared);
             }
-            Reading::Late(_) => self.read_all(shared),
-            Reading::Rate(rate) => {
-                // A hundred times a second, so that slow reading is even.
-                let most = usize::try_from(rate / 100).unwrap_or(usize::MAX).max(1);
-                let read = self.read(most.min(shared.buffer.len()), shared) as u128;
-                let takes = read * 1_000_000_000 / u128::from(rate.max(1));
-                let takes = u64::try_from(takes).unwrap_or(u64::MAX);
-                self.next_read_ns = self.next_read_ns.max(now_ns()).saturating_add(takes);
+            ReadMode::Delayed(_) => self.read_all(shared),
+            ReadMode::Rate(rate) => {
+                // Read a hundred times per second, so that slow reading is even.
+                let max_bytes = usize::try_from(rate / 100).unwrap_or(usize::MAX).max(1);
+                let read = self.read(max_bytes.min(shared.buffer.len()), shared) as u128;
+                let duration_ns = read * 1_000_000_000 / u128::from(rate.max(1));
+                let duration_ns = u64::try_from(duration_ns).unwrap_or(u64::MAX);
+                self.next_read_ns = self.next_read_ns.max(now_ns()).saturating_add(duration_ns);
             }
         }
     }
 
     fn read_all(&mut self, shared: &mut Shared) {
-        let most = shared.buffer.len();
-        while self.read(most, shared) == most {}
+        let max_bytes = shared.buffer.len();
+        while self.read(max_bytes, shared) == max_bytes {}
     }
 
-    /// Reads once, and closes at the end of the stream or at the first fault. Returns the bytes.
-    fn read(&mut self, most: usize, shared: &mut Shared) -> usize {
-        let (Some(socket), false) = (&mut self.socket, self.ended) else {
+    /// Reads once; closes at the end of the stream or at the first fault. Returns the bytes read.
+    fn read(&mut self, max_bytes: usize, shared: &mut Shared) -> usize {
+        let (Some(socket), false) = (&mut self.socket, self.sender_closed) else {
             return 0;
         };
-        let result = socket.read(&mut shared.buffer[..most]);
+        let result = socket.read(&mut shared.buffer[..max_bytes]);
         let now_ns = now_ns();
         match result {
             Ok(0) => self.end(),
@@ -172,7 +173,7 @@ impl Connection {
                 latency_ns.saturating_record(latency);
                 if *keep_records {
                     records.push(Record {
-                        measured: Measured::Delivery,
+                        measured: LatencyKind::Delivery,
                         stream: preface.stream,
                         sequence: message.sequence,
                         size: message.size,
@@ -184,16 +185,16 @@ impl Connection {
             })?;
         if let Some(sequence) = early {
             let offset = self.decoder.offset();
-            let what = format!("message {sequence}: sent after its receipt (is it the same host?)");
+            let what = format!("message {sequence}: sent after its receipt (different hosts?)");
             return Err(WrongByte { offset, what });
         }
         self.answers.bytes(&buffer[..len]);
         Ok(())
     }
 
-    /// The sender has closed its half.
+    /// Handles the end of the sender's half.
     fn end(&mut self) {
-        self.ended = true;
+        self.sender_closed = true;
         if self.decoder.missing().is_some() {
             let fault = self.incomplete("closed");
             return self.close(fault);
@@ -209,7 +210,7 @@ impl Connection {
         if let Err(error) = self.answers.write(socket) {
             return self.broken(&error);
         }
-        if self.ended && self.answers.is_idle() {
+        if self.sender_closed && self.answers.is_idle() {
             self.close(None);
         }
     }
@@ -220,7 +221,7 @@ impl Connection {
             (!answered).then(|| Fault {
                 kind: FaultKind::Broken,
                 offset: self.decoder.offset(),
-                what: format!("{error} before all answers were sent"),
+                what: format!("{error} before all responses were sent"),
             })
         });
         self.close(fault.map(|fault| Fault {
@@ -242,13 +243,13 @@ impl Connection {
         self.socket = None;
     }
 
-    /// The end, of a connection still open by the receiver's stop.
-    pub(super) fn into_parts(self) -> (StreamReceived, Vec<Record>) {
+    /// Returns the results; a connection still open was ended by the receiver's stop.
+    pub(super) fn into_parts(self) -> (StreamReceiveReport, Vec<Record>) {
         let fault = match self.socket {
             Some(_) => self.incomplete("receiver stopped"),
             None => self.fault,
         };
-        let received = StreamReceived {
+        let received = StreamReceiveReport {
             stream: self.decoder.preface().map(|preface| preface.stream),
             peer: self.peer,
             messages: self.decoder.messages(),
@@ -259,50 +260,51 @@ impl Connection {
     }
 }
 
-/// Answers are made in pieces of at least this many bytes, once the kernel has taken those before.
+/// Responses are encoded in pieces of at least this many bytes, once the kernel has accepted the
+/// previous ones.
 const WRITE_LEN: usize = 64 << 10;
-/// Nothing is read while so many answers wait, or so many bytes of them.
+/// Nothing is read while this many responses, or 64 times as many bytes of them, wait.
 const MAX_WAITING: usize = 4096;
 
-/// What goes back on one connection.
+/// Responses of one connection.
 pub(super) struct Answers {
-    how: Answering,
+    mode: ResponseMode,
     encoder: Option<Encoder>,
-    /// Messages since the last one answered.
+    /// Messages since the last one with a response.
     since: u32,
-    /// Answers whose bytes are not made yet: size, and when the message was handed over.
+    /// Responses to encode: size, and the time of the message's write.
     waiting: VecDeque<(u32, u64)>,
-    /// Bytes that the kernel has not taken, from `from` on.
+    /// Encoded bytes; the kernel has not accepted those from `from`.
     out: Vec<u8>,
     from: usize,
-    ending: bool,
+    finishing: bool,
 }
 
 impl Answers {
-    pub(super) fn new(how: Answering) -> Self {
+    pub(super) fn new(mode: ResponseMode) -> Self {
         Self {
-            how,
+            mode,
             encoder: None,
             since: 0,
             waiting: VecDeque::new(),
             out: Vec::new(),
             from: 0,
-            ending: false,
+            finishing: false,
         }
     }
 
-    /// These bytes have come, and are right.
+    /// Handles verified bytes.
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
-        if self.how == Answering::Echo {
+        if self.mode == ResponseMode::Echo {
             self.out.extend_from_slice(bytes);
         }
     }
 
-    /// This message has come whole.
+    /// Handles a complete message.
     pub(super) fn message(&mut self, preface: &Preface, message: &Message) {
-        let (every, size) = match (preface.answer_every, self.how) {
-            (_, Answering::Echo) | (0, Answering::AsAsked) => return,
-            (0, Answering::Every { messages, size }) => (messages, size.unwrap_or(0)),
+        let (every, size) = match (preface.answer_every, self.mode) {
+            (_, ResponseMode::Echo) | (0, ResponseMode::AsRequested) => return,
+            (0, ResponseMode::Every { messages, size }) => (messages, size.unwrap_or(0)),
             (every, _) => (every, preface.answer_size),
         };
         self.encoder.get_or_insert_with(|| {
@@ -323,22 +325,22 @@ impl Answers {
         }
     }
 
-    /// No more messages will come.
+    /// Ends the responses; no more messages follow.
     pub(super) fn finish(&mut self) {
-        self.ending = true;
+        self.finishing = true;
     }
 
-    /// Whether the kernel has taken all there is.
+    /// Returns whether the kernel has accepted all encoded bytes.
     pub(super) fn is_idle(&self) -> bool {
         self.from == self.out.len()
     }
 
-    /// Whether so much waits that no more should be read.
+    /// Returns whether too many responses wait to read more messages.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.len() >= MAX_WAITING || self.out.len() - self.from >= MAX_WAITING * 64
     }
 
-    /// Gives the kernel as much as it takes.
+    /// Writes as much as the kernel accepts.
     pub(super) fn write(&mut self, mut to: impl Write) -> io::Result<()> {
         loop {
             if self.is_idle() {
@@ -365,7 +367,7 @@ impl Answers {
         };
         while self.out.len() < WRITE_LEN {
             let Some((size, sent_ns)) = self.waiting.pop_front() else {
-                if self.ending {
+                if self.finishing {
                     encoder.end(&mut self.out);
                     self.encoder = None;
                 }

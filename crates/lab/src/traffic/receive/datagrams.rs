@@ -1,24 +1,24 @@
-//! Datagrams: whatever comes to one socket, by sender and stream.
+//! Datagrams received by one socket, by sender and stream.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 
 use super::connection::Shared;
-use super::report::{Fault, FaultKind, StreamReceived};
-use crate::traffic::latency::{Measured, Record, now_ns, us};
-use crate::traffic::wire::{Datagram, What};
+use super::report::{Fault, FaultKind, StreamReceiveReport};
+use crate::traffic::latency::{LatencyKind, Record, now_ns, us};
+use crate::traffic::wire::{Datagram, DatagramKind};
 
-/// The socket, and what has come to it.
+/// The socket, and the streams received by it.
 pub(super) struct Datagrams {
     pub(super) socket: UdpSocket,
-    streams: BTreeMap<(u32, SocketAddr), Heard>,
+    streams: BTreeMap<(u32, SocketAddr), ReceivedStream>,
 }
 
-/// What has come of a stream.
+/// The datagrams received of a stream.
 #[derive(Default)]
-struct Heard {
-    /// The numbers of the messages that came: a path may double them.
+struct ReceivedStream {
+    /// Numbers of the received messages, because a path may duplicate them.
     seen: HashSet<u32>,
     bytes: u64,
     records: Vec<Record>,
@@ -26,12 +26,12 @@ struct Heard {
     ended: bool,
 }
 
-/// What reading has found.
+/// Results of a read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Read {
-    /// New messages, verified.
+    /// New, verified messages.
     pub(super) messages: u64,
-    /// Streams that have ended.
+    /// Ended streams.
     pub(super) ended: usize,
 }
 
@@ -45,13 +45,13 @@ impl Datagrams {
         })
     }
 
-    /// Reads all that there is.
+    /// Reads all waiting datagrams.
     pub(super) fn read(&mut self, shared: &mut Shared) -> Read {
         let mut read = Read::default();
         loop {
             match self.socket.recv_from(&mut shared.buffer) {
                 Ok((len, peer)) => self.take(len, peer, shared, &mut read),
-                // Of an answer that nobody waited for any more.
+                // From a response to a sender that has exited.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return read,
@@ -65,63 +65,65 @@ impl Datagrams {
         let Some(datagram) = Datagram::read(bytes) else {
             return;
         };
-        let heard = self.streams.entry((datagram.stream, peer)).or_default();
+        let stream_state = self.streams.entry((datagram.stream, peer)).or_default();
         match datagram.what {
-            What::EndHeard => {}
-            What::End => {
-                read.ended += usize::from(!heard.ended);
-                heard.ended = true;
+            DatagramKind::EndAck => {}
+            DatagramKind::End => {
+                read.ended += usize::from(!stream_state.ended);
+                stream_state.ended = true;
                 let answer = Datagram {
-                    what: What::EndHeard,
+                    what: DatagramKind::EndAck,
                     size: 0,
                     ..datagram
                 };
                 let mut bytes = Vec::new();
                 answer.write(&mut bytes);
-                // If it is lost, the end is told once more.
+                // If it is lost, the sender repeats the end.
                 let _ = self.socket.send_to(&bytes, peer);
             }
-            What::Message => {
+            DatagramKind::Message => {
                 if let Some(fault) = fault(&datagram, bytes) {
-                    heard.fault.get_or_insert(fault);
-                } else if heard.seen.insert(datagram.sequence) {
+                    stream_state.fault.get_or_insert(fault);
+                } else if stream_state.seen.insert(datagram.sequence) {
                     read.messages += 1;
-                    heard.bytes += len as u64;
-                    heard.record(&datagram, len as u32, now_ns, shared);
+                    stream_state.bytes += len as u64;
+                    stream_state.record(&datagram, len as u32, now_ns, shared);
                 }
             }
         }
     }
 
-    /// What came of each stream, in their order.
-    pub(super) fn into_parts(self) -> impl Iterator<Item = (StreamReceived, Vec<Record>)> {
-        self.streams.into_iter().map(|((stream, peer), mut heard)| {
-            heard.records.sort_by_key(|record| record.sequence);
-            let received = StreamReceived {
-                stream: Some(stream),
-                peer,
-                messages: heard.seen.len() as u64,
-                bytes: heard.bytes,
-                fault: heard.fault,
-            };
-            (received, heard.records)
-        })
+    /// Returns the results of each stream, ordered by stream.
+    pub(super) fn into_parts(self) -> impl Iterator<Item = (StreamReceiveReport, Vec<Record>)> {
+        self.streams
+            .into_iter()
+            .map(|((stream, peer), mut stream_state)| {
+                stream_state.records.sort_by_key(|record| record.sequence);
+                let received = StreamReceiveReport {
+                    stream: Some(stream),
+                    peer,
+                    messages: stream_state.seen.len() as u64,
+                    bytes: stream_state.bytes,
+                    fault: stream_state.fault,
+                };
+                (received, stream_state.records)
+            })
     }
 }
 
-/// What is wrong with a message, if anything is.
+/// Returns the fault of a message, if any.
 fn fault(datagram: &Datagram, bytes: &[u8]) -> Option<Fault> {
     let Datagram { sequence, size, .. } = *datagram;
     let (offset, what) = if bytes.len() == size as usize {
         (
             datagram.first_wrong(bytes)?,
-            "a byte of content is wrong".to_owned(),
+            "wrong byte of content".to_owned(),
         )
     } else {
-        let came = bytes.len();
+        let received_len = bytes.len();
         (
-            came.min(size as usize),
-            format!("{came} B came of {size} B"),
+            received_len.min(size as usize),
+            format!("received {received_len} B of {size} B"),
         )
     };
     Some(Fault {
@@ -131,13 +133,13 @@ fn fault(datagram: &Datagram, bytes: &[u8]) -> Option<Fault> {
     })
 }
 
-impl Heard {
+impl ReceivedStream {
     fn record(&mut self, datagram: &Datagram, size: u32, now_ns: u64, shared: &mut Shared) {
         let latency_ns = now_ns.saturating_sub(datagram.sent_ns);
         shared.latency_ns.saturating_record(latency_ns);
         if shared.keep_records {
             self.records.push(Record {
-                measured: Measured::Delivery,
+                measured: LatencyKind::Delivery,
                 stream: datagram.stream,
                 sequence: datagram.sequence,
                 size,

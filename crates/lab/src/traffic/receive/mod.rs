@@ -23,7 +23,7 @@ use crate::traffic::wire::MAX_SIZE;
 use connection::{Connection, Shared};
 use datagrams::Datagrams;
 
-pub use report::{Fault, FaultKind, ReceiveReport, Received, StreamReceived};
+pub use report::{Fault, FaultKind, ReceiveReport, ReceiveResult, StreamReceiveReport};
 
 const LISTENER: usize = usize::MAX - 1;
 const DATAGRAMS: usize = usize::MAX - 2;
@@ -37,7 +37,7 @@ pub struct Receiver {
     poller: Poller,
     connections: Vec<Connection>,
     datagrams: Option<Datagrams>,
-    /// When a connection that waits to be read may be, the earliest on top.
+    /// Connections whose reads are delayed, by due time, earliest on top.
     due: BinaryHeap<Reverse<(u64, usize)>>,
     closed: usize,
     shared: Shared,
@@ -45,11 +45,10 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Listens, in the network namespace of the calling thread, so that senders may connect from
-    /// now on.
+    /// Listens in the network namespace of the calling thread, so that senders can connect.
     ///
     /// # Errors
-    /// When the address cannot be listened on, or `streams` is 0.
+    /// If the address cannot be listened on, or `streams` is 0.
     pub fn bind(config: ReceiveConfig) -> Result<Self, ReceiveError> {
         if config.streams == Some(0) {
             return Err(ReceiveError::NoStreams);
@@ -59,7 +58,7 @@ impl Receiver {
             source,
         };
         let listener = TcpListener::bind(config.listen).map_err(failed)?;
-        // Many streams connect at once: the standard library's queue of 128 is too short.
+        // Many streams connect together, and the standard library's backlog of 128 is too short.
         listen(&listener, Backlog::MAXALLOWABLE).map_err(|error| failed(error.into()))?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -74,7 +73,7 @@ impl Receiver {
             buffer: vec![0; READ_LEN],
             latency_ns: histogram(),
             keep_records: config.records,
-            manner: Manner::default(),
+            behaviour: ReceiveBehaviour::default(),
         };
         Ok(Self {
             config,
@@ -90,48 +89,50 @@ impl Receiver {
         })
     }
 
-    /// Reads, and answers, in this manner.
+    /// Sets how to read and respond.
     ///
     /// # Errors
-    /// [`ReceiveError::Manner`] if it can never read or answer.
-    pub fn with_manner(mut self, manner: Manner) -> Result<Self, ReceiveError> {
-        let wrong = match (manner.reading, manner.answering) {
-            (Reading::Rate(0), _) => "reading 0 bytes a second: give at least 1",
-            (_, Answering::Every { messages: 0, .. }) => {
-                "an answer to each 0 messages: give at least 1"
+    /// [`ReceiveError::ReceiveBehaviour`] if nothing could ever be read or sent.
+    pub fn with_behaviour(mut self, behaviour: ReceiveBehaviour) -> Result<Self, ReceiveError> {
+        let wrong = match (behaviour.read_mode, behaviour.response_mode) {
+            (ReadMode::Rate(0), _) => "invalid read rate 0: expected at least 1 byte per second",
+            (_, ResponseMode::Every { messages: 0, .. }) => {
+                "invalid number of messages per response 0: expected at least 1"
             }
             (
                 _,
-                Answering::Every {
+                ResponseMode::Every {
                     size: Some(size), ..
                 },
-            ) if !(1..=MAX_SIZE).contains(&size) => "size of an answer: give 1 to 1048576 B",
+            ) if !(1..=MAX_SIZE).contains(&size) => {
+                "invalid response size: expected 1 to 1048576 B"
+            }
             _ => "",
         };
         if !wrong.is_empty() {
-            return Err(ReceiveError::Manner(wrong));
+            return Err(ReceiveError::ReceiveBehaviour(wrong));
         }
-        self.shared.manner = manner;
+        self.shared.behaviour = behaviour;
         Ok(self)
     }
 
-    /// The address listened on, with the port that the kernel chose for port 0.
+    /// Returns the listening address, with the port that the kernel chose for port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Number of messages verified so far, for another thread to watch.
+    /// Returns the counter of verified messages, for another thread.
     pub fn progress(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.progress)
     }
 
-    /// Receives until as many connections as configured have closed, or `stop` is set (looked at
-    /// at least every 100 ms), and reports what has come by then.
+    /// Receives until the configured number of connections has closed, or `stop` is set (checked at
+    /// least every 100 ms), and reports all received data.
     ///
     /// # Errors
-    /// When the host refuses to accept a connection or to wait. A wrong or broken connection does
-    /// not end the others; its fault is in the report.
-    pub fn run(mut self, stop: &AtomicBool) -> Result<Received, ReceiveError> {
+    /// If the host cannot accept a connection or wait for events. A faulty connection does not stop
+    /// the others; its fault is in the report.
+    pub fn run(mut self, stop: &AtomicBool) -> Result<ReceiveResult, ReceiveError> {
         let mut events = Vec::new();
         let streams = self.config.streams;
         let is_done = |closed| streams.is_some_and(|all| closed >= all);
@@ -146,7 +147,7 @@ impl Receiver {
                 match index {
                     LISTENER => self.accept()?,
                     DATAGRAMS => self.read_datagrams(),
-                    _ => self.work(index, Some(flags))?,
+                    _ => self.handle_connection(index, Some(flags))?,
                 }
             }
             while let Some(&Reverse((due, index))) = self.due.peek() {
@@ -154,7 +155,7 @@ impl Receiver {
                     break;
                 }
                 self.due.pop();
-                self.work(index, None)?;
+                self.handle_connection(index, None)?;
             }
         }
         Ok(self.finish())
@@ -173,19 +174,23 @@ impl Receiver {
             },
         };
         socket.set_nonblocking(true).map_err(failed)?;
-        // Answers leave at once, as messages do.
+        // Responses leave immediately, like messages.
         socket.set_nodelay(true).map_err(failed)?;
         let index = self.connections.len();
-        let connection = Connection::new(socket, peer, self.shared.manner.answering);
+        let connection = Connection::new(socket, peer, self.shared.behaviour.response_mode);
         if let Some(socket) = connection.socket() {
-            self.poller.add(socket, index, connection.watched)?;
+            self.poller.add(socket, index, connection.registered)?;
         }
         self.connections.push(connection);
         Ok(())
     }
 
-    /// Deals with a connection: with these events, or because it is due.
-    fn work(&mut self, index: usize, events: Option<EpollFlags>) -> Result<(), ReceiveError> {
+    /// Handles a connection: with these events, or because its read is due.
+    fn handle_connection(
+        &mut self,
+        index: usize,
+        events: Option<EpollFlags>,
+    ) -> Result<(), ReceiveError> {
         let connection = &mut self.connections[index];
         if connection.socket().is_none() {
             return Ok(());
@@ -193,20 +198,20 @@ impl Receiver {
         let before = connection.messages();
         match events {
             Some(events) => {
-                let due = connection.changed(events, &mut self.shared);
+                let due = connection.handle_events(events, &mut self.shared);
                 self.due.extend(due.map(|due| Reverse((due, index))));
             }
-            None => connection.due(&mut self.shared),
+            None => connection.read_delayed(&mut self.shared),
         }
         let new = connection.messages() - before;
         self.progress.fetch_add(new, Ordering::Relaxed);
         let interest = connection.interest();
         match connection.socket() {
             None => self.closed += 1,
-            Some(_) if interest == connection.watched => {}
+            Some(_) if interest == connection.registered => {}
             Some(socket) => {
                 self.poller.change(socket, index, interest)?;
-                connection.watched = interest;
+                connection.registered = interest;
             }
         }
         Ok(())
@@ -220,7 +225,7 @@ impl Receiver {
         }
     }
 
-    fn finish(self) -> Received {
+    fn finish(self) -> ReceiveResult {
         let connections = self.connections.into_iter().map(Connection::into_parts);
         let datagrams = self.datagrams.into_iter().flat_map(Datagrams::into_parts);
         let mut parts: Vec<_> = connections.chain(datagrams).collect();
@@ -231,85 +236,85 @@ impl Receiver {
             true => Quantiles::exact(records.iter().map(|record| record.latency_us).collect()),
             false => Quantiles::of_histogram(&self.shared.latency_ns),
         };
-        Received {
+        ReceiveResult {
             report: ReceiveReport::new(streams, latency_us),
             records,
         }
     }
 }
 
-/// Where and what to receive.
+/// Configuration of a receiver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiveConfig {
-    /// Address to listen on; port 0 lets the kernel choose one.
+    /// Address to listen on; port 0 lets the kernel choose.
     pub listen: SocketAddr,
-    /// Finish when this many connections, at least 1, have closed, wrong ones included; `None`
-    /// goes on until stopped.
+    /// Finish when this many connections, at least 1, have closed, including faulty ones; `None`
+    /// runs until stopped.
     #[serde(default)]
     pub streams: Option<usize>,
-    /// Receive UDP datagrams at the same port as well.
+    /// Also receive UDP datagrams at the same port.
     #[serde(default)]
     pub datagrams: bool,
-    /// Keep a record of every message (40 bytes each). The report's quantiles are then exact,
-    /// otherwise good to three significant digits.
+    /// Store a record of every message (40 bytes each). The report's quantiles are then exact,
+    /// otherwise they have three significant digits.
     #[serde(default)]
     pub records: bool,
 }
 
-/// What the receiving application does with what comes.
+/// Behaviour of the receiving application.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Manner {
+pub struct ReceiveBehaviour {
     /// When it reads.
-    pub reading: Reading,
-    /// What it sends back.
-    pub answering: Answering,
+    pub read_mode: ReadMode,
+    /// Its responses.
+    pub response_mode: ResponseMode,
 }
 
-/// When the receiver reads what has come.
+/// When the receiver reads available data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Reading {
-    /// At once.
+pub enum ReadMode {
+    /// Immediately.
     #[default]
-    AtOnce,
-    /// All that there is, so long after some of it could first be read.
-    Late(Duration),
-    /// At most so many bytes a second of each connection, at least 1.
+    Immediate,
+    /// All available data, after a delay.
+    Delayed(Duration),
+    /// At most this many bytes per second and connection, at least 1.
     Rate(u64),
 }
 
-/// What the receiver sends back.
+/// Responses of the receiver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Answering {
-    /// What the sender asks for, which mostly is nothing.
+pub enum ResponseMode {
+    /// The responses that the sender requests, by default none.
     #[default]
-    AsAsked,
-    /// The very bytes that come, whatever the sender asks for.
+    AsRequested,
+    /// All received bytes, regardless of the sender's request.
     Echo,
-    /// A message to each so many, at least 1, unless the sender asks for something.
+    /// One response per `messages`, unless the sender requests responses.
     Every {
-        /// How many.
+        /// Messages per response, at least 1.
         messages: u32,
-        /// Bytes of an answer, 1 B to 1 MiB; `None` for as many as the message answered has.
+        /// Bytes of a response, 1 B to 1 MiB; `None` for the size of the message.
         size: Option<u32>,
     },
 }
 
-/// Why receiving could not start or go on. What is wrong with one connection is in the report.
+/// Why receiving could not start or continue. Faults of single connections are in the report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
     /// `streams` is 0.
-    #[error("0 streams to wait for: give at least 1, or none to receive until stopped")]
+    #[error("invalid number of streams 0: expected at least 1, or none to receive until stopped")]
     NoStreams,
-    /// Nothing would ever be read, or answered.
+    /// Nothing would ever be read or sent.
     #[error("{0}")]
-    Manner(&'static str),
+    ReceiveBehaviour(&'static str),
     /// The address cannot be listened on.
     #[error("listening on {address}: {source}; is another process listening there?")]
     Listen {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A connection could not be accepted.
@@ -317,24 +322,24 @@ pub enum ReceiveError {
     Accept {
         /// The connection's number, from 1.
         number: usize,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// No epoll could be had.
+    /// Epoll is unavailable.
     #[error("{call}: {source}")]
     System {
         /// The system call that failed.
         call: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: nix::Error,
     },
 }
 
 impl ReceiveError {
-    /// Whether what was asked for has to change, rather than the machine that it was asked of.
+    /// Returns true if the request has to change, rather than the machine.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
-        matches!(self, Self::NoStreams | Self::Manner(_))
+        matches!(self, Self::NoStreams | Self::ReceiveBehaviour(_))
     }
 }
 
@@ -352,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_do_not_wait_for_those_before_them_to_be_acknowledged() {
+    fn accepted_connection_has_nagle_disabled() {
         let config = ReceiveConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             streams: None,

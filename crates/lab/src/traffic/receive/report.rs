@@ -5,40 +5,40 @@ use serde::Serialize;
 
 use crate::traffic::{Quantiles, Record};
 
-/// All that a receiver leaves.
+/// The results of a receiver.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Received {
+pub struct ReceiveResult {
     /// Counts, faults and quantiles.
     pub report: ReceiveReport,
-    /// Every verified message, by connection in the order of streams, if records were asked for.
+    /// Every verified message, by connection in the order of streams, if records are enabled.
     pub records: Vec<Record>,
 }
 
-/// What was received.
+/// The report of a receiver.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReceiveReport {
     /// Connections accepted.
     pub connections: usize,
     /// Messages verified.
     pub messages: u64,
-    /// Bytes read, prefaces and whatever else came included.
+    /// Bytes read, including prefaces and unexpected data.
     pub bytes: u64,
-    /// Connections that carried a wrong byte. The first one ends the connection.
+    /// Connections with a wrong byte; the first wrong byte ends the connection.
     pub corrupt: usize,
-    /// Connections that the sender closed, or that were still open at the stop, before the end of
-    /// their messages had come.
+    /// Connections that ended before all their messages had arrived: closed by the sender, or still
+    /// open at the stop.
     pub incomplete: usize,
-    /// Connections that broke: reset, or timed out.
+    /// Connections that were reset or timed out.
     pub broken: usize,
-    /// Delivery latency of the verified messages in microseconds; `None` without any.
+    /// Delivery latency of the verified messages in microseconds; `None` without messages.
     pub latency_us: Option<Quantiles>,
-    /// Each connection, in the order of streams, those without a valid preface first.
-    pub streams: Vec<StreamReceived>,
+    /// Each connection, in the order of streams; connections without a valid preface come first.
+    pub streams: Vec<StreamReceiveReport>,
 }
 
-/// What one connection brought.
+/// The report of one connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct StreamReceived {
+pub struct StreamReceiveReport {
     /// The stream's number at its sender; `None` without a valid preface.
     pub stream: Option<u32>,
     /// The sender's address.
@@ -47,28 +47,28 @@ pub struct StreamReceived {
     pub messages: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// What is wrong with the connection; `None` when all messages came and nothing else.
+    /// The connection's fault; `None` if all messages arrived and nothing else.
     pub fault: Option<Fault>,
 }
 
-/// What is wrong with a connection.
+/// The fault of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Fault {
-    /// Wrong bytes, missing ones, or a connection that broke.
+    /// Kind of the fault.
     pub kind: FaultKind,
-    /// Bytes from the start of the connection to the wrong or the first missing byte.
+    /// Bytes from the start of the connection to the wrong or first missing byte.
     pub offset: u64,
-    /// What was found and what was expected.
+    /// Received and expected values.
     pub what: String,
 }
 
-/// The ways in which a connection can be at fault.
+/// Kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
-    /// A byte is not what it must be.
+    /// A byte is wrong.
     Corrupt,
-    /// The connection ended in order, but too early.
+    /// The connection was closed in order, but too early.
     Incomplete,
     /// The connection was reset or timed out.
     Broken,
@@ -76,28 +76,29 @@ pub enum FaultKind {
 
 impl ReceiveReport {
     pub(super) fn new(
-        streams: Vec<StreamReceived>,
+        streams: Vec<StreamReceiveReport>,
         latency_us: Option<Quantiles>,
     ) -> ReceiveReport {
-        let at_fault = |kind| {
-            let of_kind = |s: &&StreamReceived| s.fault.as_ref().is_some_and(|f| f.kind == kind);
+        let count_of = |kind| {
+            let of_kind =
+                |s: &&StreamReceiveReport| s.fault.as_ref().is_some_and(|f| f.kind == kind);
             streams.iter().filter(of_kind).count()
         };
         Self {
             connections: streams.len(),
             messages: streams.iter().map(|s| s.messages).sum(),
             bytes: streams.iter().map(|s| s.bytes).sum(),
-            corrupt: at_fault(FaultKind::Corrupt),
-            incomplete: at_fault(FaultKind::Incomplete),
-            broken: at_fault(FaultKind::Broken),
+            corrupt: count_of(FaultKind::Corrupt),
+            incomplete: count_of(FaultKind::Incomplete),
+            broken: count_of(FaultKind::Broken),
             latency_us,
             streams,
         }
     }
 }
 
-/// One line: the connection, and what is wrong with it.
-impl fmt::Display for StreamReceived {
+/// One line with the connection and its fault.
+impl fmt::Display for StreamReceiveReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.stream {
             Some(stream) => write!(f, "stream {stream} from {}: ", self.peer)?,

@@ -20,54 +20,54 @@ use crate::traffic::latency::{now_ns, ns};
 use crate::traffic::plan::{Group, Kind, SocketOptions, Traffic};
 use crate::traffic::poller::{Poller, STOP_CHECK_NS, SystemError, system};
 
-/// Every change of a socket, reported once.
+/// Returns the events for every change of a socket, edge-triggered.
 pub(super) fn all_changes() -> EpollFlags {
     EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET
 }
 
-/// A stream's connection, or why there is none.
+/// A stream's connection, or the error.
 pub(super) type Attempt = Result<Connection, String>;
 
-/// How a stream comes to its connection.
+/// The connection of a stream.
 pub(super) enum Connection {
-    /// It is made.
-    Made(TcpStream),
-    /// The stream makes it: with others of its group, or else with its first message.
-    ToMake(Opening, Option<Together>),
-    /// There is none, for the stream is one of datagrams.
+    /// Established.
+    Established(TcpStream),
+    /// To be made by the stream: with others of its group, or with its first message.
+    Pending(PendingConnection, Option<GroupConnect>),
+    /// A UDP socket, for streams of datagrams.
     Datagrams(UdpSocket),
 }
 
 impl Connection {
-    pub(super) fn together(&self) -> Option<Together> {
+    pub(super) fn group_connect(&self) -> Option<GroupConnect> {
         match self {
-            Self::ToMake(_, together) => *together,
-            Self::Made(_) | Self::Datagrams(_) => None,
+            Self::Pending(_, group_connect) => *group_connect,
+            Self::Established(_) | Self::Datagrams(_) => None,
         }
     }
 }
 
-/// When connections of a group are made, in nanoseconds since the barrier opened.
+/// When the connections of a group are made, in nanoseconds since the barrier opened.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Together {
-    pub(super) connects_ns: u64,
-    /// Until when each waits for the others.
-    pub(super) latest_ns: u64,
+pub(super) struct GroupConnect {
+    pub(super) connect_at_ns: u64,
+    /// Time until which each stream waits for the others.
+    pub(super) start_deadline_ns: u64,
 }
 
 /// A connection to be made.
-pub(super) struct Opening {
+pub(super) struct PendingConnection {
     to: SocketAddr,
-    /// Its own port, 0 for any.
+    /// Source port, 0 for any.
     port: u16,
     options: SocketOptions,
 }
 
-impl Opening {
-    /// Begins to connect, and has the poller tell of the socket by this number.
+impl PendingConnection {
+    /// Starts to connect, and registers the socket with the poller under this number.
     pub(super) fn open(&self, poller: &Poller, number: usize) -> Result<TcpStream, String> {
-        let begun = start(self.to, self.port, &self.options);
-        let socket = begun.map_err(|error| error.to_string())?;
+        let started = start(self.to, self.port, &self.options);
+        let socket = started.map_err(|error| error.to_string())?;
         let socket = socket.map_err(|error| error.to_string())?;
         let added = poller.add(&socket, number, all_changes());
         added.map_err(|SystemError { call, source }| format!("{call}: {source}"))?;
@@ -79,7 +79,7 @@ impl Opening {
 pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<Attempt>, SendError> {
     let to = traffic.to;
     let deadline = now_ns().saturating_add(ns(traffic.connect_timeout));
-    let first = |group: &&Group| group.connects_first();
+    let first = |group: &&Group| group.connects_before_barrier();
     let first = traffic.groups.iter().filter(first);
     let streams = first.map(|group| group.streams).sum();
     let failed = |connected, source| SendError::Connect {
@@ -98,28 +98,28 @@ pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<At
             attempts.push(Ok(Connection::Datagrams(datagrams::open(to, port)?)));
             continue;
         }
-        if !group.connects_first() {
-            let opening = Opening {
+        if !group.connects_before_barrier() {
+            let pending = PendingConnection {
                 to,
                 port,
                 options: group.socket.clone(),
             };
-            let together = group.connects_at_start.then(|| Together {
-                connects_ns: ns(group.start),
-                latest_ns: ns(group.start.saturating_add(traffic.connect_timeout)),
+            let group_connect = group.connects_at_start.then(|| GroupConnect {
+                connect_at_ns: ns(group.start),
+                start_deadline_ns: ns(group.start.saturating_add(traffic.connect_timeout)),
             });
-            attempts.push(Ok(Connection::ToMake(opening, together)));
+            attempts.push(Ok(Connection::Pending(pending, group_connect)));
             continue;
         }
         attempts.push(match start(to, port, &group.socket)? {
             Ok(socket) => {
                 poller.add(&socket, attempts.len(), all_changes())?;
-                Ok(Connection::Made(socket))
+                Ok(Connection::Established(socket))
             }
             Err(source) if traffic.partly => Err(source.to_string()),
             Err(source) => {
                 let connected = attempts.iter().filter(
-                    |attempt| matches!(attempt, Ok(Connection::Made(it)) if it.peer_addr().is_ok()),
+                    |attempt| matches!(attempt, Ok(Connection::Established(it)) if it.peer_addr().is_ok()),
                 );
                 return Err(failed(connected.count(), source));
             }
@@ -145,7 +145,7 @@ pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<At
             });
         }
         for (index, _) in poller.wait_until(deadline.min(now + STOP_CHECK_NS))? {
-            let Ok(Connection::Made(socket)) = &attempts[index] else {
+            let Ok(Connection::Established(socket)) = &attempts[index] else {
                 continue;
             };
             match socket.take_error().unwrap_or_else(Some) {
@@ -153,7 +153,7 @@ pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<At
                     connected += usize::from(!established[index]);
                     established[index] = true;
                 }
-                // Its stream will find out.
+                // The stream detects the error later.
                 Some(_) if established[index] => {}
                 Some(source) if traffic.partly => {
                     attempts[index] = Err(source.to_string());
@@ -164,15 +164,15 @@ pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<At
         }
     }
     for (attempt, established) in attempts.iter_mut().zip(established) {
-        if let (Ok(Connection::Made(_)), false) = (&attempt, established) {
+        if let (Ok(Connection::Established(_)), false) = (&attempt, established) {
             *attempt = Err(format!("no answer within {:?}", traffic.connect_timeout));
         }
     }
     Ok(attempts)
 }
 
-/// A socket whose connection is under way. The inner error is the connection's.
-/// `port` is its own, 0 for any.
+/// Creates a socket and starts to connect. The inner error is the connection's. `port` is the
+/// source port, 0 for any.
 fn start(
     to: SocketAddr,
     port: u16,
@@ -220,7 +220,7 @@ fn set_congestion(socket: &OwnedFd, name: &str) -> Result<(), SendError> {
 
 // Requests to pillion, by its socket options.
 
-/// Says to pillion what the options ask of it.
+/// Sets pillion's socket options.
 fn set_bundling(socket: &OwnedFd, options: &SocketOptions) -> Result<(), SendError> {
     let set = |option, number, value: c_int| {
         let set = socket_option::set(socket, (libc::IPPROTO_TCP, number), &value);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_has_the_options_that_were_asked_for_before_it_connects() {
+    fn socket_has_requested_options() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         for on in [false, true] {

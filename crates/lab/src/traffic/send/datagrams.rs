@@ -1,4 +1,4 @@
-//! Streams of datagrams: each leaves when it is due, and nobody hears whether it came.
+//! Streams of datagrams: each datagram leaves when it is due, without feedback about its arrival.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::epoll::EpollFlags;
 
-use super::report::{Measurements, StreamSent};
+use super::report::{Measurements, StreamSendReport};
 use super::source::{Next, Source};
 use super::{SendError, Sender};
 use crate::traffic::latency::{now_ns, ns};
 use crate::traffic::poller::{Poller, STOP_CHECK_NS, SystemError};
-use crate::traffic::wire::{Datagram, What};
+use crate::traffic::wire::{Datagram, DatagramKind};
 
-/// Time between two tellings of a stream's end.
-const TELL_AGAIN_NS: u64 = 200_000_000;
+/// Interval between two repetitions of a stream's end.
+const END_INTERVAL_NS: u64 = 200_000_000;
 
-/// A socket of its own for a stream, whose port is this, 0 for any.
+/// Opens a socket for a stream with this source port, 0 for any.
 pub(super) fn open(to: SocketAddr, port: u16) -> Result<UdpSocket, SendError> {
     let any = match to.is_ipv4() {
         true => IpAddr::from(Ipv4Addr::UNSPECIFIED),
@@ -32,25 +32,25 @@ pub(super) fn open(to: SocketAddr, port: u16) -> Result<UdpSocket, SendError> {
     Ok(socket)
 }
 
-/// A stream's socket, its number, its group's and what it sends.
-pub(super) type Part<'a> = Vec<(UdpSocket, u32, (usize, Source<'a>))>;
+/// A stream's socket, its number, its group's number, and its source.
+pub(super) type ThreadStreams<'a> = Vec<(UdpSocket, u32, (usize, Source<'a>))>;
 
 struct Stream<'a> {
     socket: UdpSocket,
     source: Source<'a>,
     sequence: u32,
-    /// When its end is to be told next; `None` while more is to be sent.
-    tell_ns: Option<u64>,
+    /// When to repeat the stream's end; `None` while datagrams remain to be sent.
+    next_end_ns: Option<u64>,
     open: bool,
-    report: StreamSent,
+    report: StreamSendReport,
 }
 
-/// Streams of one thread at work.
+/// The streams of one thread.
 struct Datagrams<'a> {
     sender: &'a Sender,
     streams: Vec<Stream<'a>>,
     start_ns: u64,
-    /// Room for a datagram.
+    /// Buffer for a datagram.
     bytes: Vec<u8>,
     measured: Measurements,
 }
@@ -58,10 +58,10 @@ struct Datagrams<'a> {
 /// Sends on the calling thread, until all streams have ended or `stop` is set.
 pub(super) fn run<'a>(
     sender: &'a Sender,
-    part: Part<'a>,
+    part: ThreadStreams<'a>,
     start_ns: u64,
     stop: &AtomicBool,
-) -> Result<(Vec<StreamSent>, Measurements), SystemError> {
+) -> Result<(Vec<StreamSendReport>, Measurements), SystemError> {
     let mut poller = Poller::new()?;
     let streams = part.into_iter().enumerate();
     let streams = streams.map(|(index, (socket, number, (group, source)))| {
@@ -70,9 +70,9 @@ pub(super) fn run<'a>(
             socket,
             source,
             sequence: 0,
-            tell_ns: None,
+            next_end_ns: None,
             open: true,
-            report: StreamSent::new(number, group),
+            report: StreamSendReport::new(number, group),
         })
     });
     let mut all = Datagrams {
@@ -96,7 +96,7 @@ impl Datagrams<'_> {
         let mut check_ns = 0;
         while let Some(Reverse((offset_ns, index))) = due.pop() {
             let due_ns = self.start_ns.saturating_add(offset_ns);
-            // Also of one that is behind its times and never waits.
+            // Also checks the flag if the stream is behind schedule and never waits.
             let mut now = now_ns();
             while now < due_ns || now >= check_ns {
                 if now >= check_ns {
@@ -106,7 +106,7 @@ impl Datagrams<'_> {
                     check_ns = now + STOP_CHECK_NS;
                 }
                 for (ready, _) in poller.wait_until(due_ns.min(check_ns))? {
-                    self.streams[ready].hear();
+                    self.streams[ready].receive();
                 }
                 now = now_ns();
             }
@@ -120,26 +120,35 @@ impl Datagrams<'_> {
         Ok(())
     }
 
-    /// Tells the receiver of each stream's end, until it has heard.
+    /// Sends each stream's end until the receiver acknowledges it.
     fn end(&mut self, poller: &mut Poller, stop: &AtomicBool) -> Result<(), SystemError> {
         let deadline = now_ns().saturating_add(ns(self.sender.traffic.drain_timeout));
         while !stop.load(Ordering::Relaxed) {
             let now = now_ns();
             let mut next = deadline.min(now + STOP_CHECK_NS);
-            let mut waits = false;
+            let mut is_waiting = false;
             for stream in self.streams.iter_mut().filter(|stream| stream.open) {
-                if stream.tell_ns.is_none_or(|tell_ns| tell_ns <= now) {
-                    stream.tell_ns = Some(now + TELL_AGAIN_NS);
-                    stream.put(What::End, 0, self.sender.traffic.seed, 0, &mut self.bytes);
+                if stream
+                    .next_end_ns
+                    .is_none_or(|next_end_ns| next_end_ns <= now)
+                {
+                    stream.next_end_ns = Some(now + END_INTERVAL_NS);
+                    stream.send_datagram(
+                        DatagramKind::End,
+                        0,
+                        self.sender.traffic.seed,
+                        0,
+                        &mut self.bytes,
+                    );
                 }
-                next = next.min(stream.tell_ns.unwrap_or(next));
-                waits |= stream.open;
+                next = next.min(stream.next_end_ns.unwrap_or(next));
+                is_waiting |= stream.open;
             }
-            if !waits || now >= deadline {
+            if !is_waiting || now >= deadline {
                 break;
             }
             for (ready, _) in poller.wait_until(next)? {
-                self.streams[ready].hear();
+                self.streams[ready].receive();
             }
         }
         Ok(())
@@ -147,7 +156,8 @@ impl Datagrams<'_> {
 }
 
 impl Stream<'_> {
-    /// When its next datagram is due, since the barrier; `None` when there is none.
+    /// Returns the due time of the next datagram, since the barrier's opening; `None` after the
+    /// last.
     fn due(&self) -> Option<u64> {
         match self.source.next(0, true) {
             Next::At(at) if self.open => Some(at),
@@ -157,7 +167,7 @@ impl Stream<'_> {
 
     fn send(&mut self, now_ns: u64, seed: u64, bytes: &mut Vec<u8>) {
         let size = self.source.take();
-        if self.put(What::Message, now_ns, seed, size, bytes) {
+        if self.send_datagram(DatagramKind::Message, now_ns, seed, size, bytes) {
             self.report.messages += 1;
             self.report.bytes += u64::from(size);
         } else {
@@ -166,8 +176,15 @@ impl Stream<'_> {
         self.sequence += 1;
     }
 
-    /// Whether the kernel took it.
-    fn put(&mut self, what: What, sent_ns: u64, seed: u64, size: u32, bytes: &mut Vec<u8>) -> bool {
+    /// Sends a datagram; returns whether the kernel accepted it.
+    fn send_datagram(
+        &mut self,
+        what: DatagramKind,
+        sent_ns: u64,
+        seed: u64,
+        size: u32,
+        bytes: &mut Vec<u8>,
+    ) -> bool {
         let datagram = Datagram {
             what,
             stream: self.report.stream,
@@ -189,14 +206,14 @@ impl Stream<'_> {
         }
     }
 
-    /// The socket has something to read, or an error.
-    fn hear(&mut self) {
+    /// Handles data or an error of the socket.
+    fn receive(&mut self) {
         let mut bytes = [0; Datagram::LEN];
         loop {
             match self.socket.recv(&mut bytes) {
                 Ok(len) => {
-                    let heard = Datagram::read(&bytes[..len]);
-                    if heard.is_some_and(|it| it.what == What::EndHeard) {
+                    let datagram = Datagram::read(&bytes[..len]);
+                    if datagram.is_some_and(|it| it.what == DatagramKind::EndAck) {
                         self.report.connected = true;
                         self.open = false;
                     }
@@ -209,11 +226,11 @@ impl Stream<'_> {
 
     fn failed(&mut self, error: &io::Error) {
         match error.kind() {
-            // There is no room for it now, as on a full link.
+            // A full queue, as on a full link; the datagram is dropped.
             ErrorKind::WouldBlock => return,
             _ if error.raw_os_error() == Some(libc::ENOBUFS) => return,
             ErrorKind::ConnectionRefused => {
-                let text = "nothing receives datagrams there; is `pillion-lab traffic receive \
+                let text = "no receiver of datagrams at this address; is `pillion-lab traffic receive \
                             --datagrams` running?";
                 self.report.error = Some(text.to_owned());
             }
@@ -222,9 +239,9 @@ impl Stream<'_> {
         self.open = false;
     }
 
-    fn into_report(mut self) -> StreamSent {
+    fn into_report(mut self) -> StreamSendReport {
         if self.open {
-            self.report.error = Some("the receiver did not answer to the end".to_owned());
+            self.report.error = Some("the receiver did not acknowledge the end".to_owned());
         }
         self.report
     }

@@ -2,8 +2,8 @@
 
 mod connect;
 mod datagrams;
-mod pace;
 mod report;
+mod send_loop;
 mod source;
 mod stream;
 
@@ -19,31 +19,31 @@ use crate::traffic::plan::{ConfigError, Traffic};
 use crate::traffic::poller::{Poller, SystemError};
 use crate::traffic::wire::{Preface, Role};
 use connect::{Attempt, Connection, all_changes, connect_all};
-use pace::Pace;
-use report::{Measurements, Work};
+use report::{Measurements, ThreadState};
+use send_loop::SendLoop;
 use source::Source;
 use stream::Stream;
 
-pub use report::{GroupSent, SendLateness, SendReport, StreamSent};
+pub use report::{GroupSendReport, SendLateness, SendReport, StreamSendReport};
 
-/// Sends streams from the thread (and so the network namespace) that calls [`Sender::run`], or
-/// from so many more that this one starts.
+/// Sends streams from the thread, and thus the network namespace, that calls [`Sender::run`], or
+/// from additional threads that it starts.
 pub struct Sender {
     traffic: Traffic,
     progress: Arc<AtomicU64>,
 }
 
-/// All that a sender leaves.
+/// The results of a sender.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sent {
+pub struct SendResult {
     /// Counts, errors and quantiles.
     pub report: SendReport,
-    /// Every answer, if records were asked for, in the order of streams.
+    /// Every response, in the order of streams, if records are enabled.
     pub records: Vec<Record>,
 }
 
 impl Sender {
-    /// Checks the configuration; connects to nothing yet.
+    /// Checks the configuration; does not connect yet.
     ///
     /// # Errors
     /// [`SendError::Config`].
@@ -60,18 +60,18 @@ impl Sender {
         })
     }
 
-    /// Number of messages that a full run sends; `None` where that depends on the network.
+    /// Returns the number of messages of a complete run; `None` if it depends on the network.
     pub fn planned(&self) -> Option<u64> {
         self.sources().map(|(_, source)| source.planned()).sum()
     }
 
-    /// When each message is due, counted from the barrier, and on which stream, in order of time;
-    /// of streams whose times depend on the network, only the first.
+    /// Returns the due time of each message since the barrier's opening, and its stream, ordered by
+    /// time. For streams whose times depend on the network, only the first message is included.
     pub fn due(&self) -> Vec<(Duration, u32)> {
         let mut due = Vec::new();
         for ((_, mut source), stream) in self.sources().zip(self.traffic.first_stream..) {
-            let known = source.planned().unwrap_or(1);
-            for _ in 0..known {
+            let count = source.planned().unwrap_or(1);
+            for _ in 0..count {
                 if let source::Next::At(at) = source.next(0, true) {
                     due.push((Duration::from_nanos(at), stream));
                     source.take();
@@ -82,16 +82,16 @@ impl Sender {
         due
     }
 
-    /// Number of messages handed over so far, for another thread to watch.
+    /// Returns the counter of written messages, for another thread.
     pub fn progress(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.progress)
     }
 
-    /// Connects all streams, then sends until the duration is over, all is sent, or `stop` is set
-    /// (looked at every 100 ms), then waits for the receiver to close.
+    /// Connects all streams and sends until the duration is over, all messages are sent, or `stop`
+    /// is set (checked every 100 ms). Then waits for the receiver to close.
     ///
     /// # Errors
-    /// As [`Sender::connect`] and [`Connected::run`].
+    /// Those of [`Sender::connect`] and of single streams.
     pub fn run(&self, stop: &AtomicBool) -> Result<SendReport, SendError> {
         Ok(self.run_recording(stop)?.report)
     }
@@ -100,21 +100,21 @@ impl Sender {
     ///
     /// # Errors
     /// As [`Sender::run`].
-    pub fn run_recording(&self, stop: &AtomicBool) -> Result<Sent, SendError> {
+    pub fn run_recording(&self, stop: &AtomicBool) -> Result<SendResult, SendError> {
         self.connect(stop)?.run(now_ns(), stop)
     }
 
-    /// Connects all streams, and sends nothing yet.
+    /// Connects all streams, but sends nothing yet.
     ///
     /// # Errors
-    /// When not all streams connect, unless [`Traffic::partly`] goes on without them, or the host
-    /// refuses a socket, epoll or timer, or `stop` is set.
-    pub fn connect(&self, stop: &AtomicBool) -> Result<Connected<'_>, SendError> {
+    /// If not all streams connect and [`Traffic::partly`] is false, if the host cannot create a
+    /// socket, epoll instance or timer, or if `stop` is set.
+    pub fn connect(&self, stop: &AtomicBool) -> Result<ConnectedSender<'_>, SendError> {
         let sockets = connect_all(&self.traffic, stop)?;
-        Ok(Connected::new(self, sockets))
+        Ok(ConnectedSender::new(self, sockets))
     }
 
-    /// What the streams do, in their order, each with its group's number.
+    /// Returns the sources of the streams in order, each with its group's number.
     fn sources(&self) -> impl Iterator<Item = (usize, Source<'_>)> {
         let Traffic { seed, duration, .. } = self.traffic;
         let groups = self.traffic.groups.iter().enumerate();
@@ -131,65 +131,67 @@ impl Sender {
     }
 }
 
-/// The streams of a sender before the barrier: connected, and silent.
-pub struct Connected<'a> {
+/// The connected streams of a sender before the barrier opens.
+pub struct ConnectedSender<'a> {
     sender: &'a Sender,
     attempts: Vec<Attempt>,
 }
 
-/// A connection, its stream's number, its group's and what it sends.
-type Part<'a> = Vec<(Connection, u32, (usize, Source<'a>))>;
+/// A connection, its stream's number, its group's number, and the source.
+type ThreadStreams<'a> = Vec<(Connection, u32, (usize, Source<'a>))>;
 
-impl<'a> Connected<'a> {
+impl<'a> ConnectedSender<'a> {
     fn new(sender: &'a Sender, attempts: Vec<Attempt>) -> Self {
         Self { sender, attempts }
     }
 
-    /// Streams that are connected, or connect when they start.
+    /// Returns the number of streams that are connected, or connect when they start.
     pub fn count(&self) -> usize {
         self.attempts.iter().filter(|it| it.is_ok()).count()
     }
 
-    /// Opens the barrier at `start_ns` (`CLOCK_MONOTONIC`), which may be to come, and sends until
-    /// the duration is over, all is sent, or `stop` is set (looked at every 100 ms), then waits for
-    /// the receiver to close.
+    /// Opens the barrier at `start_ns` (`CLOCK_MONOTONIC`), which may be in the future. Sends until
+    /// the duration is over, all messages are sent, or `stop` is set (checked every 100 ms). Then
+    /// waits for the receiver to close.
     ///
     /// # Errors
-    /// When the host refuses epoll or a timer. A stream that breaks does not end the others; its
-    /// error is in the report.
-    pub fn run(self, start_ns: u64, stop: &AtomicBool) -> Result<Sent, SendError> {
+    /// If the host cannot create an epoll instance or a timer. A failed stream does not stop the
+    /// others; its error is in the report.
+    pub fn run(self, start_ns: u64, stop: &AtomicBool) -> Result<SendResult, SendError> {
         let Self { sender, attempts } = self;
         let traffic = &sender.traffic;
-        let mut parts: Vec<Part> = (0..traffic.threads).map(|_| Vec::new()).collect();
-        let mut of_datagrams = datagrams::Part::new();
+        let mut parts: Vec<ThreadStreams> = (0..traffic.threads).map(|_| Vec::new()).collect();
+        let mut datagram_streams = datagrams::ThreadStreams::new();
         let mut streams = Vec::with_capacity(attempts.len());
         let sources = attempts.into_iter().zip(sender.sources());
         for ((attempt, source), number) in sources.zip(traffic.first_stream..) {
             match attempt {
-                Ok(Connection::Datagrams(socket)) => of_datagrams.push((socket, number, source)),
+                Ok(Connection::Datagrams(socket)) => {
+                    datagram_streams.push((socket, number, source));
+                }
                 Ok(socket) => {
                     parts[number as usize % traffic.threads].push((socket, number, source));
                 }
-                Err(why) => streams.push(StreamSent {
+                Err(why) => streams.push(StreamSendReport {
                     error: Some(format!("never connected: {why}")),
-                    ..StreamSent::new(number, source.0)
+                    ..StreamSendReport::new(number, source.0)
                 }),
             }
         }
         let results = thread::scope(|scope| {
             let parts = parts.into_iter().filter(|part| !part.is_empty());
-            let mut work = parts.map(|part| move || sender.run_part(part, start_ns, stop));
-            // They pace themselves, on a thread of their own.
-            let of_datagrams = (!of_datagrams.is_empty())
-                .then(|| scope.spawn(|| datagrams::run(sender, of_datagrams, start_ns, stop)));
-            let first = work.next();
-            let others: Vec<_> = work.map(|work| scope.spawn(work)).collect();
-            let others = others.into_iter().chain(of_datagrams).map(|thread| {
+            let mut jobs = parts.map(|part| move || sender.run_part(part, start_ns, stop));
+            // Datagrams have their own pace, and a thread of their own.
+            let datagram_streams = (!datagram_streams.is_empty())
+                .then(|| scope.spawn(|| datagrams::run(sender, datagram_streams, start_ns, stop)));
+            let first = jobs.next();
+            let others: Vec<_> = jobs.map(|job| scope.spawn(job)).collect();
+            let others = others.into_iter().chain(datagram_streams).map(|thread| {
                 thread
                     .join()
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
-            let first = first.map(|work| work());
+            let first = first.map(|job| job());
             first
                 .into_iter()
                 .chain(others)
@@ -200,11 +202,11 @@ impl<'a> Connected<'a> {
             streams.extend(part);
             measured.add(more);
         }
-        streams.sort_by_key(|stream: &StreamSent| stream.stream);
+        streams.sort_by_key(|stream: &StreamSendReport| stream.stream);
         let mut records = measured.records.take().unwrap_or_default();
         records.sort_by_key(|record| (record.stream, record.sequence));
         let report = SendReport::new(traffic, streams, &measured);
-        Ok(Sent { report, records })
+        Ok(SendResult { report, records })
     }
 }
 
@@ -212,14 +214,14 @@ impl Sender {
     /// Runs some streams on the calling thread.
     fn run_part<'a>(
         &'a self,
-        part: Part<'a>,
+        part: ThreadStreams<'a>,
         start_ns: u64,
         stop: &AtomicBool,
-    ) -> Result<(Vec<StreamSent>, Measurements), SystemError> {
+    ) -> Result<(Vec<StreamSendReport>, Measurements), SystemError> {
         let poller = Poller::new()?;
         let mut streams = Vec::with_capacity(part.len());
         for (index, (connection, stream, (group, source))) in part.into_iter().enumerate() {
-            if let Connection::Made(socket) = &connection {
+            if let Connection::Established(socket) = &connection {
                 poller.add(socket, index, all_changes())?;
             }
             let wants_answers = source.wants_answers();
@@ -233,11 +235,15 @@ impl Sender {
             };
             streams.push(Stream::new(connection, preface, group, source));
         }
-        let work = Work::new(self.traffic.records);
-        let mut pace = Pace::new(streams, poller, work, start_ns, &self.progress);
-        pace.run(self.traffic.end(), self.traffic.drain_timeout, stop)?;
-        let reports = pace.streams.into_iter().map(Stream::into_report).collect();
-        Ok((reports, pace.work.measured))
+        let state = ThreadState::new(self.traffic.records);
+        let mut send_loop = SendLoop::new(streams, poller, state, start_ns, &self.progress);
+        send_loop.run(self.traffic.end(), self.traffic.drain_timeout, stop)?;
+        let reports = send_loop
+            .streams
+            .into_iter()
+            .map(Stream::into_report)
+            .collect();
+        Ok((reports, send_loop.state.measured))
     }
 }
 
@@ -247,52 +253,52 @@ impl From<SystemError> for SendError {
     }
 }
 
-/// Why sending could not start or go on. What befalls a single stream later is in the report.
+/// Why sending could not start or continue. Errors of single streams are in the report.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// The configuration is out of range.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The congestion control cannot be used.
+    /// The congestion control is unavailable.
     #[error(
         "congestion control {name}: {source}; \
-         `sysctl net.ipv4.tcp_available_congestion_control` lists what is loaded"
+         `sysctl net.ipv4.tcp_available_congestion_control` lists the loaded ones"
     )]
     Congestion {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: nix::Error,
     },
-    /// pillion does not do what its socket option asks.
+    /// pillion rejected its socket option.
     #[error("pillion's socket option {option}: {source}{}", switch_remedy(source))]
     Switch {
         /// The option's name in `pillion.h`.
         option: &'static str,
-        /// The answer.
+        /// The error.
         source: nix::Error,
     },
-    /// A source port cannot be had.
+    /// A source port is unavailable.
     #[error("source port {}: {source}; does another process use it?", local.port())]
     Bind {
-        /// The address asked for.
+        /// The requested address.
         local: SocketAddr,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A connection failed.
     #[error(
         "connecting to {to}: {source} ({connected} of {streams} streams connected); \
-         is the receiver running there?"
+         is the receiver running at this address?"
     )]
     Connect {
         /// The receiver's address.
         to: SocketAddr,
-        /// Streams connected by then.
+        /// Streams connected before the error.
         connected: usize,
-        /// Streams asked for.
+        /// Requested streams.
         streams: usize,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Not all connections were established in time.
@@ -303,33 +309,33 @@ pub enum SendError {
     ConnectTimeout {
         /// The receiver's address.
         to: SocketAddr,
-        /// Streams connected by then.
+        /// Streams connected before the timeout.
         connected: usize,
-        /// Streams asked for.
+        /// Requested streams.
         streams: usize,
-        /// The limit.
+        /// The timeout.
         timeout: Duration,
     },
     /// Stopped by the caller before the barrier opened.
     #[error("stopped while {connected} of {streams} streams were connected, nothing sent")]
     Stopped {
-        /// Streams connected by then.
+        /// Streams connected before the stop.
         connected: usize,
-        /// Streams asked for.
+        /// Requested streams.
         streams: usize,
     },
-    /// No socket, epoll or timer could be had.
+    /// A socket, epoll instance or timer could not be created.
     #[error("{call}: {source}{}", remedy(source))]
     System {
         /// The system call that failed.
         call: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: nix::Error,
     },
 }
 
 impl SendError {
-    /// Whether what was asked for has to change, rather than the machine that it was asked of.
+    /// Returns true if the request has to change, rather than the machine.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
         matches!(self, Self::Config(_) | Self::Congestion { .. })
@@ -339,10 +345,10 @@ impl SendError {
 fn switch_remedy(error: &nix::Error) -> &'static str {
     match error {
         nix::Error::ENOPROTOOPT => {
-            "; no pillion is at work here: start `pillion attach`, or send beneath `pillion run`"
+            "; pillion is not running here: start `pillion attach`, or send from within `pillion run`"
         }
-        nix::Error::EPERM => "; the rules of the pillion at work here leave all connections alone",
-        nix::Error::EINVAL => "; give at most 2147483647",
+        nix::Error::EPERM => "; the rules of the running pillion never bundle connections",
+        nix::Error::EINVAL => "; expected at most 2147483647",
         _ => "",
     }
 }

@@ -1,67 +1,67 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::traffic::latency::{Measured, Record, histogram, us};
+use crate::traffic::latency::{LatencyKind, Record, histogram, us};
 use crate::traffic::plan::Traffic;
 use crate::traffic::socket_info::TcpInfo;
 use crate::traffic::wire::Message;
-use crate::traffic::{Bundled, Quantiles};
+use crate::traffic::{BundlingStats, Quantiles};
 
-/// What was sent.
+/// The report of a sender.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SendReport {
-    /// Messages that the kernel took whole.
+    /// Messages that the kernel accepted completely.
     pub messages: u64,
-    /// Bytes that the kernel took, the few that end each stream included.
+    /// Bytes that the kernel accepted, including the few that end each stream.
     pub bytes: u64,
-    /// Messages that met a full socket buffer and had to wait in the application; those of greedy
-    /// streams, which always do, are not counted.
+    /// Messages that waited in the application because the socket buffer was full; without greedy
+    /// streams, whose messages always wait.
     pub blocked_writes: u64,
-    /// How late messages were handed over; greedy streams never are.
+    /// Lateness of messages at their write; without greedy streams, whose messages are never late.
     pub send_error_us: SendLateness,
-    /// Answers that came, verified.
+    /// Verified responses.
     pub answers: u64,
-    /// From a message's handing over to its answer's last byte read, in microseconds; `None`
-    /// without any answer.
+    /// Time from a message's write to the read of its response's last byte, in microseconds; `None`
+    /// without responses.
     pub round_trip_us: Option<Quantiles>,
-    /// Segments retransmitted, all streams together; `None` when the kernel does not say.
+    /// Segments retransmitted on all streams; `None` if the kernel does not report it.
     pub retransmissions: Option<u64>,
-    /// Payload bytes retransmitted, all streams together; `None` when the kernel does not say.
+    /// Payload bytes retransmitted on all streams; `None` if the kernel does not report it.
     pub bytes_retrans: Option<u64>,
-    /// Segments sent, all streams together; `None` when the kernel does not say.
+    /// Segments sent on all streams; `None` if the kernel does not report it.
     pub segs_out: Option<u64>,
-    /// Streams that did not end with the receiver's close after all was sent.
+    /// Streams that did not end with the receiver's close after the last message.
     pub failed: usize,
     /// Each group, in order.
-    pub groups: Vec<GroupSent>,
+    pub groups: Vec<GroupSendReport>,
     /// Each stream, in order.
-    pub streams: Vec<StreamSent>,
+    pub streams: Vec<StreamSendReport>,
 }
 
-/// What the streams of one group sent together.
+/// The sum over the streams of one group.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct GroupSent {
+pub struct GroupSendReport {
     /// The group's name.
     pub name: String,
-    /// What the group's streams do.
+    /// The kind of the group's streams.
     pub kind: &'static str,
     /// Number of streams.
     pub streams: usize,
     /// Streams that connected.
     pub connected: usize,
-    /// Messages that the kernel took whole.
+    /// Messages that the kernel accepted completely.
     pub messages: u64,
-    /// Bytes that the kernel took.
+    /// Bytes that the kernel accepted.
     pub bytes: u64,
-    /// Answers that came, verified.
+    /// Verified responses.
     pub answers: u64,
-    /// Segments retransmitted; `None` when the kernel does not say.
+    /// Segments retransmitted; `None` if the kernel does not report it.
     pub retransmissions: Option<u64>,
-    /// Streams that did not end with the receiver's close after all was sent.
+    /// Streams that did not end with the receiver's close after the last message.
     pub failed: usize,
 }
 
-/// The actual hand-over time of a message minus the time it was due, in microseconds.
+/// Time of a message's write minus its due time, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SendLateness {
     /// Median.
@@ -72,38 +72,38 @@ pub struct SendLateness {
     pub max: f64,
 }
 
-/// What one stream sent.
+/// The report of one stream.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct StreamSent {
+pub struct StreamSendReport {
     /// The stream's number, from 0.
     pub stream: u32,
     /// The number of the stream's group, from 0.
     pub group: usize,
     /// Whether its connection was ever established.
     pub connected: bool,
-    /// Messages that the kernel took whole.
+    /// Messages that the kernel accepted completely.
     pub messages: u64,
-    /// Bytes that the kernel took, the few that end the stream included.
+    /// Bytes that the kernel accepted, including the few that end the stream.
     pub bytes: u64,
-    /// Messages that met a full socket buffer and had to wait in the application.
+    /// Messages that waited in the application because the socket buffer was full.
     pub blocked_writes: u64,
-    /// Answers that came, verified.
+    /// Verified responses.
     pub answers: u64,
-    /// Of a flow that ended well, from when it began to connect until the receiver had read all
-    /// and its close had come, in microseconds.
+    /// For a successful flow, microseconds from the start of its connection until the receiver had
+    /// read everything and closed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_us: Option<f64>,
-    /// What TCP counted, read when the connection had ended and before the socket was closed.
+    /// TCP's counters, read after the connection's end and before the socket's close.
     #[serde(flatten)]
     pub tcp: TcpInfo,
-    /// What pillion counted, read with it; `None` where it did not bundle the connection.
+    /// pillion's counters, read at the same time; `None` if it did not bundle the connection.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bundling: Option<Bundled>,
-    /// Why the stream failed; `None` when the receiver closed after all was sent.
+    pub bundling: Option<BundlingStats>,
+    /// The stream's error; `None` if the receiver closed after the last message.
     pub error: Option<String>,
 }
 
-impl StreamSent {
+impl StreamSendReport {
     pub(super) fn new(stream: u32, group: usize) -> Self {
         Self {
             stream,
@@ -124,14 +124,14 @@ impl StreamSent {
 impl SendReport {
     pub(super) fn new(
         traffic: &Traffic,
-        streams: Vec<StreamSent>,
+        streams: Vec<StreamSendReport>,
         measured: &Measurements,
     ) -> Self {
         let late_us = |share| us(measured.late_ns.value_at_quantile(share));
         let tcp = |field: fn(&TcpInfo) -> Option<u64>| streams.iter().map(|s| field(&s.tcp)).sum();
         let groups = traffic.groups.iter().enumerate().map(|(index, group)| {
             let all: Vec<_> = streams.iter().filter(|s| s.group == index).collect();
-            GroupSent {
+            GroupSendReport {
                 name: group.name.clone(),
                 kind: group.kind.name(),
                 streams: all.len(),
@@ -169,27 +169,27 @@ impl SendReport {
 
 const READ_LEN: usize = 64 << 10;
 
-/// What the streams of one thread share.
-pub(super) struct Work {
-    /// Room for bytes to write.
+/// Buffers and measurements shared by the streams of one thread.
+pub(super) struct ThreadState {
+    /// Buffer for bytes to write.
     pub(super) out: Vec<u8>,
-    /// Room for bytes read.
+    /// Buffer for bytes read.
     pub(super) input: Vec<u8>,
-    /// Room for the numbers of the streams whose sockets have changed.
+    /// Buffer for the numbers of the streams with socket events.
     pub(super) ready: Vec<usize>,
     pub(super) measured: Measurements,
 }
 
-/// What they measure together, in nanoseconds.
+/// Measurements of one thread's streams, in nanoseconds.
 pub(super) struct Measurements {
-    /// How late messages were handed over.
+    /// Lateness of messages at their write.
     pub(super) late_ns: Histogram<u64>,
-    /// From handing a message over to reading its answer's last byte.
+    /// Time from a message's write to the read of its response's last byte.
     pub(super) round_trip_ns: Histogram<u64>,
     pub(super) records: Option<Vec<Record>>,
 }
 
-impl Work {
+impl ThreadState {
     pub(super) fn new(keep_records: bool) -> Self {
         Self {
             out: Vec::new(),
@@ -209,13 +209,13 @@ impl Measurements {
         }
     }
 
-    /// An answer to the message handed over at `answer.sent_ns` has come.
+    /// Records a response to the message written at `answer.sent_ns`.
     pub(super) fn answer(&mut self, stream: u32, answer: Message) {
         let latency_ns = answer.received_ns.saturating_sub(answer.sent_ns);
         self.round_trip_ns.saturating_record(latency_ns);
         if let Some(records) = &mut self.records {
             records.push(Record {
-                measured: Measured::RoundTrip,
+                measured: LatencyKind::RoundTrip,
                 stream,
                 sequence: answer.sequence,
                 size: answer.size,
@@ -226,7 +226,7 @@ impl Measurements {
     }
 
     pub(super) fn add(&mut self, other: Self) {
-        // Both have the same bounds.
+        // Both histograms have the same bounds.
         let _ = self.late_ns.add(other.late_ns);
         let _ = self.round_trip_ns.add(other.round_trip_ns);
         if let (Some(records), Some(more)) = (&mut self.records, other.records) {

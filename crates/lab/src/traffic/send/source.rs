@@ -6,11 +6,11 @@ use crate::traffic::latency::ns;
 use crate::traffic::plan::{Group, Kind, MAX_MESSAGES, gap_ns};
 use crate::traffic::wire::{END_LEN, MAX_SIZE, mix};
 
-/// Decides when one stream sends, and how much. Times are nanoseconds since the barrier opened.
+/// Decides when one stream sends, and how much. Times are in nanoseconds since the barrier opened.
 ///
-/// Where they do not depend on the network, the first message is due when the stream starts, and
-/// each next one follows the due time (not the sending) of the one before. Equal arguments give
-/// equal times and sizes.
+/// If the times do not depend on the network, the first message is due at the stream's start. Each
+/// further one follows the previous due time (not the actual write). Equal arguments give equal
+/// times and sizes.
 #[derive(Debug, Clone)]
 pub(super) struct Source<'a> {
     kind: &'a Kind,
@@ -23,19 +23,20 @@ pub(super) struct Source<'a> {
     sizes: Pcg64,
 }
 
-/// What comes next.
+/// The next action of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// A message at this time.
+    /// Send a message at this time.
     At(u64),
-    /// A message once the kernel has taken all, or the answer has come.
+    /// Send a message once the kernel has accepted all data, or the response has arrived.
     Waiting,
-    /// None any more.
+    /// No more messages.
     Over,
 }
 
 impl<'a> Source<'a> {
-    /// For `stream`, which starts at `start_ns`; no message is due at `end_ns` or later.
+    /// Creates the source of `stream`, which starts at `start_ns`. No message is due at `end_ns` or
+    /// later.
     pub(super) fn new(
         group: &'a Group,
         seed: u64,
@@ -44,7 +45,7 @@ impl<'a> Source<'a> {
     ) -> Self {
         const SIZES: u64 = 0x7369_7a65;
         let messages = group.messages.unwrap_or(MAX_MESSAGES).min(MAX_MESSAGES);
-        let draws = |seed: u64| Pcg64::seed_from_u64(mix(seed ^ mix(stream.into())));
+        let rng = |seed: u64| Pcg64::seed_from_u64(mix(seed ^ mix(stream.into())));
         let mut source = Self {
             kind: &group.kind,
             due_ns: start_ns as f64,
@@ -56,8 +57,8 @@ impl<'a> Source<'a> {
                 _ => messages,
             },
             awaits_answer: false,
-            times: draws(seed),
-            sizes: draws(seed ^ SIZES),
+            times: rng(seed),
+            sizes: rng(seed ^ SIZES),
         };
         if let Kind::Replay { .. } = source.kind {
             source.due_ns += source.gap();
@@ -65,7 +66,7 @@ impl<'a> Source<'a> {
         source
     }
 
-    /// `idle` says that the kernel has taken all there was.
+    /// Returns the next action. `idle` is true if the kernel has accepted all data.
     pub(super) fn next(&self, now_ns: u64, idle: bool) -> Next {
         if self.sent >= self.messages {
             return Next::Over;
@@ -83,14 +84,14 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The size of the message that is handed over now.
+    /// Returns the size of the message to write now.
     pub(super) fn take(&mut self) -> u32 {
         let size = match self.kind {
             Kind::Thin { size, .. }
             | Kind::Burst { size, .. }
-            | Kind::RequestResponse { size, .. } => drawn(size, &mut self.sizes),
+            | Kind::RequestResponse { size, .. } => sample_size(size, &mut self.sizes),
             Kind::Flow { size, .. } => {
-                let size = drawn(size, &mut self.sizes);
+                let size = sample_size(size, &mut self.sizes);
                 let is_last = self.sent + 1 == self.messages;
                 let end = if is_last { END_LEN } else { 0 };
                 size.saturating_sub(end).max(1)
@@ -107,20 +108,20 @@ impl<'a> Source<'a> {
         size
     }
 
-    /// The stream starts so much later.
+    /// Delays the stream's start.
     pub(super) fn delay(&mut self, by_ns: u64) {
         self.due_ns += by_ns as f64;
     }
 
-    /// An answer has come.
+    /// Handles a response.
     pub(super) fn answered(&mut self, now_ns: u64) {
         if let (Kind::RequestResponse { think, .. }, true) = (self.kind, self.awaits_answer) {
-            self.due_ns = now_ns as f64 + think.draw(&mut self.times) * 1e6;
+            self.due_ns = now_ns as f64 + think.sample(&mut self.times) * 1e6;
             self.awaits_answer = false;
         }
     }
 
-    /// Messages until the end, where that does not depend on the network.
+    /// Returns the number of messages until the end; `None` if it depends on the network.
     pub(super) fn planned(&self) -> Option<u64> {
         let mut source = self.clone();
         match self.kind {
@@ -135,7 +136,7 @@ impl<'a> Source<'a> {
         Some(source.sent)
     }
 
-    /// The bytes of the answers that it wants to every message, if it does.
+    /// Returns the size of the responses that it requests to every message, if any.
     pub(super) fn wants_answers(&self) -> Option<u32> {
         match self.kind {
             Kind::RequestResponse { answer, .. } => Some(*answer),
@@ -143,15 +144,16 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Whether a message may be late: one that is due as soon as there is room never is.
+    /// Returns whether messages can be late; a message that is due as soon as there is room never
+    /// is.
     pub(super) fn can_be_late(&self) -> bool {
         !matches!(self.kind, Kind::Greedy { .. })
     }
 
-    /// The time from the last message handed over to the next one.
+    /// Returns the time from the last written message to the next one.
     fn gap(&mut self) -> f64 {
         match self.kind {
-            Kind::Thin { itt, .. } => itt.draw(&mut self.times) * 1e6,
+            Kind::Thin { itt, .. } => itt.sample(&mut self.times) * 1e6,
             Kind::Isochronous { itt, .. } => ns(*itt) as f64,
             Kind::Datagrams { size, rate } => gap_ns(*size, *rate),
             Kind::Burst { tick, .. } => ns(*tick) as f64,
@@ -163,9 +165,9 @@ impl<'a> Source<'a> {
     }
 }
 
-/// As a number without fraction, and in the format's range.
-fn drawn(size: &Distribution, draws: &mut Pcg64) -> u32 {
-    size.draw(draws).round().clamp(1.0, MAX_SIZE.into()) as u32
+/// Samples a size as an integer within the format's range.
+fn sample_size(size: &Distribution, rng: &mut Pcg64) -> u32 {
+    size.sample(rng).round().clamp(1.0, MAX_SIZE.into()) as u32
 }
 
 #[cfg(test)]
@@ -183,7 +185,7 @@ mod tests {
         Group::new("thin", Kind::Thin { itt, size })
     }
 
-    /// Times and sizes of all messages of a source that depends on nothing else.
+    /// Returns times and sizes of all messages of a source that does not depend on the network.
     fn all(mut source: Source) -> Vec<(u64, u32)> {
         let planned = source.planned();
         let mut all = Vec::new();
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn same_seed_gives_the_same_messages_and_another_gives_others() {
+    fn messages_depend_only_on_seed_and_stream() {
         let group = thin("30:3", "exponential:100");
         let of = |seed, stream| all(Source::new(&group, seed, stream, (MS, 3000 * MS)));
         assert_eq!(of(1, 2), of(1, 2));
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn no_deviation_is_a_fixed_beat_from_the_start_to_before_the_end() {
+    fn constant_times_run_from_start_until_before_end() {
         let beat = [(10 * MS, 120), (40 * MS, 120), (70 * MS, 120)];
         let group = thin("30", "120");
         assert_eq!(all(Source::new(&group, 1, 0, (10 * MS, 100 * MS))), beat);
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_messages_ends_a_stream_without_a_duration() {
+    fn message_count_ends_stream_without_duration() {
         let group = Group {
             messages: Some(5),
             ..thin("30:3", "120")
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_stay_within_the_format() {
+    fn sampled_sizes_stay_within_format() {
         let group = thin("1", "pareto:1000:1.01");
         let sizes = all(Source::new(&group, 1, 0, (0, 20_000 * MS)));
         assert!(sizes.iter().all(|(_, size)| (1..=MAX_SIZE).contains(size)));
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_keeps_gaps_and_sizes_and_runs_at_its_speed() {
+    fn replay_keeps_sizes_and_scales_gaps_by_speed() {
         let write = |ms, size| Write {
             gap: Duration::from_millis(ms),
             size,
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greedy_stream_sends_whenever_the_kernel_has_taken_all() {
+    fn greedy_stream_sends_when_queue_is_empty() {
         let group = Group::new("greedy", Kind::Greedy { write: 65_536 });
         let mut source = Source::new(&group, 1, 0, (5 * MS, 100 * MS));
         assert_eq!(source.next(0, true), Next::At(5 * MS));
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_waits_for_the_answer_to_the_one_before_and_then_thinks() {
+    fn request_waits_for_response_and_think_time() {
         let [think, size] = ["50", "120"].map(|text| Distribution::parse(text).unwrap());
         let kind = Kind::RequestResponse {
             think,

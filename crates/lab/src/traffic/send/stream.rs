@@ -7,55 +7,56 @@ use std::os::fd::AsRawFd;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 
-use super::connect::{Connection, Opening, Together};
-use super::report::{Measurements, StreamSent, Work};
+use super::connect::{Connection, GroupConnect, PendingConnection};
+use super::report::{Measurements, StreamSendReport, ThreadState};
 use super::source::{Next, Source};
 use crate::traffic::latency::{now_ns, us};
 use crate::traffic::poller::Poller;
-use crate::traffic::socket_info::{Bundled, TcpInfo};
+use crate::traffic::socket_info::{BundlingStats, TcpInfo};
 use crate::traffic::wire::{Decoder, Encoder, Preface};
 
-/// A write offers whole messages, and no more once they are this long together.
+/// A write combines whole messages up to this many bytes.
 const WRITE_LEN: usize = 64 << 10;
 
-/// One connection at work.
+/// The state of one connection.
 pub(super) struct Stream<'a> {
     pub(super) source: Source<'a>,
-    /// Whether its next message stands among those due.
+    /// Whether the next message is scheduled.
     pub(super) scheduled: bool,
     socket: Socket,
-    /// If it connects with others, when; and it starts with them.
-    together: Option<Together>,
+    /// Connection times, if the stream connects together with others.
+    group_connect: Option<GroupConnect>,
     /// Whether it may send.
     started: bool,
     encoder: Encoder,
-    /// Messages that the kernel has not wholly taken: when handed over, and the size.
+    /// Messages that the kernel has not accepted completely: time of the write, and size.
     queue: VecDeque<(u64, u32)>,
-    /// The first of them whose bytes are made already.
+    /// Number of encoded messages in the queue.
     encoded: usize,
-    /// Bytes made that the kernel did not take, from `rest_from` on.
+    /// Encoded bytes; the kernel has not accepted those from `rest_from`.
     rest: Vec<u8>,
     rest_from: usize,
-    /// Bytes of the first message in the queue already taken.
+    /// Accepted bytes of the first message in the queue.
     taken: usize,
     last_message_seen: bool,
     end_encoded: bool,
     half_closed: bool,
     answers: Answers,
-    report: StreamSent,
-    /// False once the connection has ended, well or not.
+    report: StreamSendReport,
+    /// False after the connection's end or failure.
     open: bool,
 }
 
-/// A stream's end of its connection.
+/// A stream's socket.
 enum Socket {
-    /// Connected before the stream began.
+    /// Connected before the stream started.
     Ready(TcpStream),
-    /// To be made when the stream starts.
-    ToMake(Opening),
-    /// Made by the stream, at this time, and whether it is known to be connected.
+    /// To be connected when the stream starts.
+    Pending(PendingConnection),
+    /// Connected by the stream: the start time, and whether the connection is known to be
+    /// established.
     Own(TcpStream, u64, bool),
-    /// Made by the stream, and closed.
+    /// Connected by the stream, and closed.
     Done,
 }
 
@@ -78,29 +79,29 @@ impl<'a> Stream<'a> {
             end_encoded: false,
             half_closed: false,
             answers: Answers::new(&preface),
-            report: StreamSent {
-                connected: matches!(connection, Connection::Made(_)),
-                ..StreamSent::new(preface.stream, group)
+            report: StreamSendReport {
+                connected: matches!(connection, Connection::Established(_)),
+                ..StreamSendReport::new(preface.stream, group)
             },
             encoder: Encoder::new(preface),
-            together: connection.together(),
-            started: connection.together().is_none(),
+            group_connect: connection.group_connect(),
+            started: connection.group_connect().is_none(),
             socket: match connection {
-                Connection::Made(socket) => Socket::Ready(socket),
-                Connection::ToMake(opening, _) => Socket::ToMake(opening),
-                // Those are at work elsewhere.
+                Connection::Established(socket) => Socket::Ready(socket),
+                Connection::Pending(pending, _) => Socket::Pending(pending),
+                // Another loop handles datagrams.
                 Connection::Datagrams(_) => Socket::Done,
             },
             open: true,
         }
     }
 
-    /// Begins to connect, where it has not yet; the poller will tell by this number.
+    /// Starts to connect, if not yet done; registers the socket with the poller under this number.
     pub(super) fn open(&mut self, poller: &Poller, number: usize, now_ns: u64) {
-        let Socket::ToMake(opening) = &self.socket else {
+        let Socket::Pending(pending) = &self.socket else {
             return;
         };
-        match opening.open(poller, number) {
+        match pending.open(poller, number) {
             Ok(socket) => self.socket = Socket::Own(socket, now_ns, false),
             Err(why) => self.fail(format!("never connected: {why}")),
         }
@@ -110,10 +111,10 @@ impl<'a> Stream<'a> {
         self.report.group
     }
 
-    /// What comes next of it: its connection, a message, or nothing any more.
+    /// Returns the stream's next action: its connection, a message, or its end.
     pub(super) fn next(&self, now_ns: u64) -> Next {
-        match (&self.socket, self.together) {
-            (Socket::ToMake(_), Some(together)) => Next::At(together.connects_ns),
+        match (&self.socket, self.group_connect) {
+            (Socket::Pending(_), Some(group_connect)) => Next::At(group_connect.connect_at_ns),
             _ if !self.started => Next::Waiting,
             _ => self.source.next(now_ns, self.is_idle()),
         }
@@ -123,21 +124,22 @@ impl<'a> Stream<'a> {
         self.started
     }
 
-    /// Until when others of its group wait for it, in nanoseconds since the barrier opened, as long as
-    /// they do.
-    pub(super) fn awaited_until(&self) -> Option<u64> {
+    /// Returns the time until which other streams of its group wait for it, in nanoseconds since
+    /// the barrier opened; `None` if they do not wait.
+    pub(super) fn wait_deadline(&self) -> Option<u64> {
         let is_connected = self.socket.connected().is_some();
-        let together = self.together.filter(|_| self.open && !is_connected);
-        Some(together?.latest_ns)
+        let group_connect = self.group_connect.filter(|_| self.open && !is_connected);
+        Some(group_connect?.start_deadline_ns)
     }
 
-    /// It is connected, and awaits no others any more; true if it starts by that.
+    /// Starts the stream if it is connected; it no longer waits for others. Returns whether it
+    /// started.
     pub(super) fn start(&mut self, now_ns: u64) -> bool {
         let is_connected = self.open && self.socket.connected().is_some();
         let starts = is_connected && !self.started;
-        if let Some(together) = self.together.filter(|_| starts) {
+        if let Some(group_connect) = self.group_connect.filter(|_| starts) {
             self.source
-                .delay(now_ns.saturating_sub(together.connects_ns));
+                .delay(now_ns.saturating_sub(group_connect.connect_at_ns));
             self.started = true;
         }
         starts
@@ -147,46 +149,46 @@ impl<'a> Stream<'a> {
         self.open
     }
 
-    /// Whether more messages may come.
+    /// Returns whether more messages may follow.
     pub(super) fn is_active(&self) -> bool {
         self.open && !self.last_message_seen
     }
 
-    /// Whether the kernel has taken all there was.
+    /// Returns whether the kernel has accepted all data.
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// The application hands over the next message at `now_ns`.
-    pub(super) fn hand_over(&mut self, now_ns: u64, work: &mut Work) {
+    /// Writes the next message of the application at `now_ns`.
+    pub(super) fn hand_over(&mut self, now_ns: u64, state: &mut ThreadState) {
         let size = self.source.take();
         self.queue.push_back((now_ns, size));
-        // Behind other messages nothing can be written before the socket says so.
+        // After queued messages, nothing can be written before the socket reports it.
         if self.queue.len() == 1 {
-            self.write(work);
+            self.write(state);
         }
         let connected = self.socket.connected().is_some();
         let blocked = connected && !self.queue.is_empty() && self.source.can_be_late();
         self.report.blocked_writes += u64::from(blocked);
     }
 
-    /// No more messages will come: half-closes as soon as the kernel has taken all.
-    pub(super) fn finish(&mut self, work: &mut Work) {
+    /// Ends the messages: half-closes as soon as the kernel has accepted everything.
+    pub(super) fn finish(&mut self, state: &mut ThreadState) {
         if self.is_active() {
             self.last_message_seen = true;
             if !self.started && matches!(self.socket, Socket::Own(_, _, false)) {
                 return self.fail("never connected: no answer until the end".to_owned());
             }
-            if let Socket::ToMake(_) = self.socket {
+            if let Socket::Pending(_) = self.socket {
                 self.open = false;
             }
-            self.write(work);
+            self.write(state);
             self.half_close();
         }
     }
 
-    /// The socket has changed.
-    pub(super) fn ready(&mut self, work: &mut Work, barrier_ns: u64) {
+    /// Handles events of the socket.
+    pub(super) fn ready(&mut self, state: &mut ThreadState, barrier_ns: u64) {
         if let Socket::Own(socket, _, connected) = &mut self.socket {
             let is_first = !*connected && !self.started;
             *connected = true;
@@ -195,24 +197,24 @@ impl<'a> Stream<'a> {
             }
         }
         if self.open {
-            self.write(work);
+            self.write(state);
             self.half_close();
-            self.read(work, barrier_ns);
+            self.read(state, barrier_ns);
         }
     }
 
-    /// The end of the stream's work, whether or not the receiver has closed.
-    pub(super) fn into_report(mut self) -> StreamSent {
+    /// Returns the stream's report, whether or not the receiver has closed.
+    pub(super) fn into_report(mut self) -> StreamSendReport {
         if self.open {
             let queued = self.queue.len();
             self.fail(format!(
-                "the receiver did not close in time, {queued} messages still queued here"
+                "the receiver did not close in time; {queued} messages are still queued here"
             ));
         }
         self.report
     }
 
-    fn write(&mut self, work: &mut Work) {
+    fn write(&mut self, state: &mut ThreadState) {
         while self.open
             && let Some(socket) = self.socket.connected()
         {
@@ -221,18 +223,18 @@ impl<'a> Stream<'a> {
             if !rest {
                 self.rest.clear();
                 self.rest_from = 0;
-                work.out.clear();
-                self.encode(&mut work.out);
+                state.out.clear();
+                self.encode(&mut state.out);
             }
             let bytes = if rest {
                 &self.rest[self.rest_from..]
             } else {
-                &work.out[..]
+                &state.out[..]
             };
             if bytes.is_empty() {
                 return;
             }
-            // The end goes into the segment that closes, which follows at once.
+            // The end shares a segment with the FIN, which follows immediately.
             let more = match self.end_encoded {
                 true => MsgFlags::from_bits_retain(libc::MSG_MORE),
                 false => MsgFlags::empty(),
@@ -242,21 +244,21 @@ impl<'a> Stream<'a> {
                 Ok(len) => len,
                 Err(Errno::EAGAIN) => 0,
                 Err(Errno::EINTR) => continue,
-                Err(error) => return self.broke(error),
+                Err(error) => return self.connection_broken(error),
             };
             let blocked = len < bytes.len();
             match rest {
                 true => self.rest_from += len,
-                false => self.rest.extend_from_slice(&work.out[len..]),
+                false => self.rest.extend_from_slice(&state.out[len..]),
             }
-            self.account(len);
+            self.record_accepted(len);
             if blocked && result.is_err() {
                 return;
             }
         }
     }
 
-    /// Makes the bytes of the next messages in the queue, or of the end.
+    /// Encodes the next messages in the queue, or the end.
     fn encode(&mut self, to: &mut Vec<u8>) {
         let at_once = self.source.wants_answers().is_some();
         for (sent_ns, size) in self.queue.iter_mut().skip(self.encoded) {
@@ -275,8 +277,8 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// The kernel took `len` more bytes.
-    fn account(&mut self, len: usize) {
+    /// Records that the kernel accepted `len` more bytes.
+    fn record_accepted(&mut self, len: usize) {
         self.report.connected |= len > 0;
         self.report.bytes += len as u64;
         self.taken += len;
@@ -302,26 +304,26 @@ impl<'a> Stream<'a> {
         };
         match socket.shutdown(Shutdown::Write) {
             Ok(()) => self.half_closed = true,
-            Err(error) => self.broke(error),
+            Err(error) => self.connection_broken(error),
         }
     }
 
-    /// Reads answers, if the receiver sends any, and its close.
-    fn read(&mut self, work: &mut Work, barrier_ns: u64) {
+    /// Reads responses, if the receiver sends any, and its close.
+    fn read(&mut self, state: &mut ThreadState, barrier_ns: u64) {
         while self.open
             && let Some(mut socket) = self.socket.connected()
         {
-            match socket.read(&mut work.input) {
+            match socket.read(&mut state.input) {
                 Ok(0) if !self.half_closed => {
                     self.fail("the receiver closed before the end".to_owned());
                 }
                 Ok(0) => match self.answers.missing() {
                     None => self.end(),
-                    Some(missing) => self.fail(format!("the answers end {missing}")),
+                    Some(missing) => self.fail(format!("the responses end {missing}")),
                 },
                 Ok(len) => {
-                    let bytes = &work.input[..len];
-                    let taken = self.answers.take(bytes, &mut work.measured, |now_ns| {
+                    let bytes = &state.input[..len];
+                    let taken = self.answers.take(bytes, &mut state.measured, |now_ns| {
                         self.source.answered(now_ns.saturating_sub(barrier_ns));
                     });
                     if let Err(wrong) = taken {
@@ -330,12 +332,12 @@ impl<'a> Stream<'a> {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => self.broke(error),
+                Err(error) => self.connection_broken(error),
             }
         }
     }
 
-    fn broke(&mut self, error: impl Display) {
+    fn connection_broken(&mut self, error: impl Display) {
         self.fail(format!("the connection to the receiver broke: {error}"));
     }
 
@@ -349,11 +351,11 @@ impl<'a> Stream<'a> {
         self.report.answers = self.answers.messages();
         if let Some(socket) = self.socket.connected() {
             self.report.tcp = TcpInfo::read(socket).unwrap_or_default();
-            self.report.bundling = Bundled::read(socket);
+            self.report.bundling = BundlingStats::read(socket);
         }
-        // Of many flows only those under way need a file descriptor.
+        // Only active flows need a file descriptor.
         if let Socket::Own(_, opened_ns, _) = self.socket {
-            let is_flow = self.together.is_none();
+            let is_flow = self.group_connect.is_none();
             let completed = is_flow && self.report.error.is_none();
             let completion_us = || us(now_ns().saturating_sub(opened_ns));
             self.report.completion_us = completed.then(completion_us);
@@ -363,20 +365,20 @@ impl<'a> Stream<'a> {
 }
 
 impl Socket {
-    /// The socket, once it is connected, or has failed to.
+    /// Returns the socket once its connection is established or has failed.
     fn connected(&self) -> Option<&TcpStream> {
         match self {
             Self::Ready(socket) | Self::Own(socket, _, true) => Some(socket),
-            Self::Own(_, _, false) | Self::ToMake(_) | Self::Done => None,
+            Self::Own(_, _, false) | Self::Pending(_) | Self::Done => None,
         }
     }
 }
 
-/// Verifies what comes back on a connection: answers, or the very bytes that were sent.
+/// Verifies received bytes of a connection: responses, or an echo.
 pub(super) struct Answers {
     stream: u32,
     seed: u64,
-    /// `None` until the first byte.
+    /// `None` before the first byte.
     decoder: Option<Box<Decoder>>,
 }
 
@@ -389,7 +391,7 @@ impl Answers {
         }
     }
 
-    /// Takes bytes just read; `answered` hears of each answer that they complete, and when.
+    /// Verifies bytes just read; calls `answered` with the time of each complete response.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],
@@ -403,24 +405,24 @@ impl Answers {
             measured.answer(stream, answer);
             answered(answer.received_ns);
         });
-        taken.map_err(|wrong| format!("the answers' byte {}: {}", wrong.offset, wrong.what))?;
+        taken.map_err(|wrong| format!("the responses' byte {}: {}", wrong.offset, wrong.what))?;
         match decoder.preface() {
             Some(preface) if (preface.stream, preface.seed) != (stream, seed) => Err(format!(
-                "the answers are those of stream {} with seed {}",
+                "the responses belong to stream {} with seed {}",
                 preface.stream, preface.seed
             )),
             _ => Ok(()),
         }
     }
 
-    /// Answers that have come whole.
+    /// Returns the number of complete responses.
     pub(super) fn messages(&self) -> u64 {
         self.decoder
             .as_ref()
             .map_or(0, |decoder| decoder.messages())
     }
 
-    /// Where, and why, answers that end here are incomplete; none if they are not, or none came.
+    /// Returns where and why the responses are incomplete; `None` if they are complete or absent.
     pub(super) fn missing(&self) -> Option<String> {
         self.decoder.as_ref()?.missing()
     }

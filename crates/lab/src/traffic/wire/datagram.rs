@@ -1,58 +1,60 @@
-//! A UDP datagram, all numbers little-endian. Any of them can be lost, so each says all by itself:
+//! The format of a UDP datagram, all numbers little-endian. Any datagram can be lost, so each is
+//! self-contained:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | magic, `pilliond` |
-//! | 8 | 4 | what it is: 0 a message, 1 the end, 2 the receiver's answer to that |
-//! | 12 | 4 | stream, by its number at its sender, from 0 |
+//! | 8 | 4 | kind: 0 a message, 1 the end, 2 the receiver's acknowledgement of the end |
+//! | 12 | 4 | stream number at the sender, from 0 |
 //! | 16 | 8 | seed of all content of this sender |
-//! | 24 | 8 | `CLOCK_MONOTONIC` in ns when the message was handed over |
-//! | 32 | 4 | the message's number in its stream, from 0; in the end the number of messages |
+//! | 24 | 8 | time of the message's write, `CLOCK_MONOTONIC` in ns |
+//! | 32 | 4 | the message's sequence number in the stream, from 0; in the end the number of
+//! messages |
 //! | 36 | 4 | bytes of the datagram |
-//! | 40 | 4 | check over the 40 bytes before |
+//! | 40 | 4 | checksum of the 40 bytes before |
 //!
-//! Behind it comes content as in a connection, up to the message's size: it begins where each
-//! message has room for the largest.
+//! After the header follows content as in a connection, up to the message's size. Its offset
+//! reserves the maximum size for each message.
 
 use super::{append_content, first_difference, mix};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"pilliond");
 
-/// What is said at the head of a datagram.
+/// The header of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram {
-    /// What it is.
-    pub what: What,
+    /// The kind.
+    pub what: DatagramKind,
     /// The stream's number.
     pub stream: u32,
     /// Seed of all content of this sender.
     pub seed: u64,
-    /// When the message was handed over, in nanoseconds.
+    /// Time of the message's write, in nanoseconds.
     pub sent_ns: u64,
-    /// The message's number, or in the end how many there were.
+    /// The message's sequence number, or in the end the number of messages.
     pub sequence: u32,
-    /// Bytes that it has, the head among them.
+    /// Bytes of the datagram, including the header.
     pub size: u32,
 }
 
-/// What a datagram is.
+/// The kind of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum DatagramKind {
     /// A message.
     Message,
-    /// The end of the stream, repeated until it is answered.
+    /// The end of the stream, repeated until it is acknowledged.
     End,
-    /// The receiver has heard of the end.
-    EndHeard,
+    /// The receiver's acknowledgement of the end.
+    EndAck,
 }
 
 impl Datagram {
-    /// Bytes of the head, and so of the smallest datagram.
+    /// Bytes of the header, and thus of the smallest datagram.
     pub const LEN: usize = 44;
-    /// Bytes of the largest one, over IPv4.
+    /// Bytes of the largest datagram over IPv4.
     pub const MAX_SIZE: usize = 65_507;
 
-    /// Puts the datagram in the place of what `to` holds.
+    /// Replaces the content of `to` by the encoded datagram.
     pub fn write(&self, to: &mut Vec<u8>) {
         let size = (self.size as usize).max(Self::LEN);
         to.clear();
@@ -68,7 +70,7 @@ impl Datagram {
         append_content(self.key(), self.offset(), size - Self::LEN, to);
     }
 
-    /// The head of a datagram; none if it is no such thing.
+    /// Decodes the header of a datagram; `None` if it is invalid.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (head, _) = bytes.split_at_checked(Self::LEN)?;
@@ -77,7 +79,11 @@ impl Datagram {
         if u64_at(0)? != MAGIC || u32_at(40)? != datagram_check(&head[..40]) {
             return None;
         }
-        let what = [What::Message, What::End, What::EndHeard];
+        let what = [
+            DatagramKind::Message,
+            DatagramKind::End,
+            DatagramKind::EndAck,
+        ];
         Some(Self {
             what: *what.get(u32_at(8)? as usize)?,
             stream: u32_at(12)?,
@@ -88,12 +94,12 @@ impl Datagram {
         })
     }
 
-    /// The place of the first byte that is not what the head promises.
+    /// Returns the offset of the first byte that differs from the header's promise.
     #[must_use]
     pub fn first_wrong(&self, bytes: &[u8]) -> Option<usize> {
         let content = bytes.get(Self::LEN..)?;
-        let (place, _) = first_difference(self.key(), self.offset(), content)?;
-        Some(Self::LEN + place)
+        let (position, _) = first_difference(self.key(), self.offset(), content)?;
+        Some(Self::LEN + position)
     }
 
     fn key(&self) -> u64 {
@@ -118,9 +124,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_datagram_survives_the_wire_and_each_wrong_byte_is_found() {
+    fn datagram_round_trips_and_wrong_bytes_are_detected() {
         let datagram = Datagram {
-            what: What::Message,
+            what: DatagramKind::Message,
             stream: 3,
             seed: 42,
             sent_ns: 1_000_000_000_123,
@@ -132,12 +138,12 @@ mod tests {
         assert_eq!(bytes.len(), 100);
         assert_eq!(Datagram::read(&bytes), Some(datagram));
         assert_eq!(datagram.first_wrong(&bytes), None);
-        for place in 0..100 {
+        for position in 0..100 {
             let mut wrong = bytes.clone();
-            wrong[place] ^= 1;
-            match place < Datagram::LEN {
-                true => assert_eq!(Datagram::read(&wrong), None, "byte {place}"),
-                false => assert_eq!(datagram.first_wrong(&wrong), Some(place)),
+            wrong[position] ^= 1;
+            match position < Datagram::LEN {
+                true => assert_eq!(Datagram::read(&wrong), None, "byte {position}"),
+                false => assert_eq!(datagram.first_wrong(&wrong), Some(position)),
             }
         }
         assert_eq!(Datagram::read(&bytes[..43]), None);

@@ -1,50 +1,50 @@
 use std::collections::VecDeque;
 
-use super::message::{Note, Reading};
+use super::message::{Note, ParsedNote};
 use super::{Mismatch, Preface, first_difference, message};
 
-/// One message that has come whole.
+/// A completely received message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
     /// The message's number within the stream, from 0.
     pub sequence: u32,
     /// The message's bytes.
     pub size: u32,
-    /// `CLOCK_MONOTONIC` in ns, to the microsecond, when the application handed it over.
+    /// Time of the application's write, `CLOCK_MONOTONIC` in ns, rounded to microseconds.
     pub sent_ns: u64,
-    /// `CLOCK_MONOTONIC` in ns when the read that brought its last byte returned.
+    /// End of the read that returned the last byte, `CLOCK_MONOTONIC` in ns.
     pub received_ns: u64,
 }
 
-/// A byte that is wrong: how many bytes of the connection come before it, and what it is.
+/// A wrong byte: its offset in the connection, and a description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrongByte {
     /// Bytes from the start of the connection.
     pub offset: u64,
-    /// What was found there, and where.
+    /// The received and expected value.
     pub what: String,
 }
 
-/// Verifies the bytes of one direction of a connection, in whatever pieces they come.
+/// Verifies the bytes of one direction of a connection, in pieces of any size.
 #[derive(Debug)]
 pub struct Decoder {
     preface: Option<Preface>,
     key: u64,
     next: Next,
-    /// The beginning of a preface or note.
+    /// The incomplete bytes of a preface or note.
     partial: Vec<u8>,
-    /// Bytes verified, those of `partial` excluded.
+    /// Verified bytes, without `partial`.
     offset: u64,
-    /// Where the last message known of ends.
+    /// Offset of the end of the last announced message.
     end: u64,
     last_us: u64,
-    /// Notes read, and messages complete.
+    /// Number of notes, and of complete messages.
     notes: u64,
     messages: u64,
-    /// Messages known of whose last byte has not come, or not been matched with its read.
-    known: VecDeque<(u64, Message)>,
-    /// Reads, by the offset at which they ended, that may have brought the end of a message not
-    /// known of yet.
+    /// Announced messages whose last byte is missing or not matched with its read.
+    announced: VecDeque<(u64, Message)>,
+    /// Reads, with the offset of their end, that may contain the end of a message without a note
+    /// yet.
     reads: VecDeque<(u64, u64)>,
 }
 
@@ -53,7 +53,7 @@ enum Next {
     Preface,
     Note,
     Content,
-    Nothing,
+    End,
 }
 
 impl Default for Decoder {
@@ -68,34 +68,34 @@ impl Default for Decoder {
             last_us: 0,
             notes: 0,
             messages: 0,
-            known: VecDeque::new(),
+            announced: VecDeque::new(),
             reads: VecDeque::new(),
         }
     }
 }
 
 impl Decoder {
-    /// The preface, once it has come.
+    /// Returns the preface once it is complete.
     pub fn preface(&self) -> Option<&Preface> {
         self.preface.as_ref()
     }
 
-    /// Messages that have come whole and right.
+    /// Returns the number of complete, correct messages.
     pub fn messages(&self) -> u64 {
         self.messages
     }
 
-    /// Whether the end has come.
+    /// Returns whether the end has arrived.
     pub fn is_complete(&self) -> bool {
-        self.next == Next::Nothing && self.known.is_empty()
+        self.next == Next::End && self.announced.is_empty()
     }
 
-    /// Bytes that have come.
+    /// Returns the number of received bytes.
     pub fn offset(&self) -> u64 {
         self.offset + self.partial.len() as u64
     }
 
-    /// Where, and why, a connection that ends here is incomplete; none if it is complete.
+    /// Returns where and why a connection that ends here is incomplete; `None` if it is complete.
     pub fn missing(&self) -> Option<String> {
         let messages = self.messages;
         match self.preface {
@@ -110,8 +110,8 @@ impl Decoder {
         }
     }
 
-    /// Takes the next bytes, which a read brought at `now_ns`, and hands on each message that they
-    /// complete. After an error the decoder is of no more use.
+    /// Decodes the next bytes, read at `now_ns`, and delivers each message that they complete.
+    /// After an error, the decoder cannot be used any more.
     pub fn take(
         &mut self,
         mut bytes: &[u8],
@@ -131,9 +131,9 @@ impl Decoder {
                 Next::Preface | Next::Note => {
                     self.partial.push(*first);
                     bytes = rest;
-                    self.unit()?;
+                    self.parse_partial()?;
                 }
-                Next::Nothing => {
+                Next::End => {
                     let messages = self.notes;
                     let what = format!("data after the end of {messages} messages");
                     return Err(WrongByte {
@@ -145,7 +145,8 @@ impl Decoder {
         }
         if let Some(preface) = &self.preface {
             let received = self.offset + self.partial.len() as u64;
-            while let Some((end, message)) = self.known.front().filter(|(end, _)| *end <= received)
+            while let Some((end, message)) =
+                self.announced.front().filter(|(end, _)| *end <= received)
             {
                 while self.reads.front().is_some_and(|(read, _)| read < end) {
                     self.reads.pop_front();
@@ -159,11 +160,11 @@ impl Decoder {
                     },
                 );
                 self.messages += 1;
-                self.known.pop_front();
+                self.announced.pop_front();
             }
         }
-        // Of no more use are reads that ended before all that is still to be matched.
-        let matched = self.known.front().map_or(self.end, |(end, _)| end - 1);
+        // Remove reads that ended before all unmatched messages.
+        let matched = self.announced.front().map_or(self.end, |(end, _)| end - 1);
         while self.reads.front().is_some_and(|(read, _)| *read <= matched) {
             self.reads.pop_front();
         }
@@ -186,8 +187,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Looks whether `partial` is a whole preface or note.
-    fn unit(&mut self) -> Result<(), WrongByte> {
+    /// Decodes `partial` if it is a complete preface or note.
+    fn parse_partial(&mut self) -> Result<(), WrongByte> {
         if self.next == Next::Preface {
             let Ok(bytes) = <&[u8; Preface::LEN]>::try_from(&self.partial[..]) else {
                 return Ok(());
@@ -199,8 +200,8 @@ impl Decoder {
             self.next = Next::Note;
         } else {
             match Note::read(self.key, self.notes, &self.partial) {
-                Reading::Unfinished => return Ok(()),
-                Reading::Wrong(what, found, expected) => {
+                ParsedNote::Incomplete => return Ok(()),
+                ParsedNote::Wrong(what, found, expected) => {
                     let offset = 0;
                     return Err(self.wrong(Mismatch {
                         what,
@@ -209,7 +210,7 @@ impl Decoder {
                         expected,
                     }));
                 }
-                Reading::Note(note) => self.note(note)?,
+                ParsedNote::Note(note) => self.note(note)?,
             }
         }
         self.offset += self.partial.len() as u64;
@@ -222,23 +223,23 @@ impl Decoder {
 
     fn note(&mut self, note: Note) -> Result<(), WrongByte> {
         match note {
-            Note::Message { size, after_us } => {
+            Note::Message { size, delta_us } => {
                 self.end += u64::from(size);
-                self.last_us = self.last_us.saturating_add(after_us);
+                self.last_us = self.last_us.saturating_add(delta_us);
                 let message = Message {
                     sequence: self.notes as u32,
                     size,
                     sent_ns: self.last_us.saturating_mul(1000),
                     received_ns: 0,
                 };
-                self.known.push_back((self.end, message));
+                self.announced.push_back((self.end, message));
                 self.notes += 1;
             }
             Note::End { messages } => {
                 let (what, offset) = ("number of messages", 0);
-                Mismatch::unless_equal(what, offset, messages, self.notes)
+                Mismatch::check_equal(what, offset, messages, self.notes)
                     .map_err(|wrong| self.wrong(wrong))?;
-                self.next = Next::Nothing;
+                self.next = Next::End;
             }
         }
         Ok(())
@@ -276,7 +277,7 @@ mod tests {
         answer_size: 0,
     };
 
-    /// A whole connection, a message each millisecond, with the ends of the messages.
+    /// Returns a complete connection with one message per millisecond.
     fn connection(sizes: &[u32]) -> Vec<u8> {
         let mut encoder = Encoder::new(PREFACE);
         let mut bytes = Vec::new();
@@ -288,14 +289,15 @@ mod tests {
         bytes
     }
 
-    /// Takes the bytes in pieces of this length; each comes at the time of its last byte's offset.
+    /// Decodes the bytes in pieces of this length; each piece arrives at the time of its last
+    /// byte's offset.
     fn decode(bytes: &[u8], piece: usize) -> Result<(Decoder, Vec<Message>), WrongByte> {
         let mut decoder = Decoder::default();
         let mut messages = Vec::new();
-        let mut came = 0;
+        let mut received = 0;
         for piece in bytes.chunks(piece) {
-            came += piece.len();
-            decoder.take(piece, came as u64, |_, message| messages.push(message))?;
+            received += piece.len();
+            decoder.take(piece, received as u64, |_, message| messages.push(message))?;
         }
         Ok((decoder, messages))
     }
@@ -303,7 +305,7 @@ mod tests {
     const MIXED: [u32; 12] = [1, 1, 60, 3, 200, 1, 1, 1, 1, 1, 2, 5];
 
     #[test]
-    fn messages_keep_their_size_and_times_in_whatever_pieces_they_come() {
+    fn messages_keep_size_and_times_in_any_pieces() {
         let bytes = connection(&MIXED);
         for piece in 1..=bytes.len() {
             let (decoder, messages) = decode(&bytes, piece).unwrap();
@@ -325,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn every_single_wrong_byte_of_a_connection_is_found() {
+    fn every_wrong_connection_byte_is_detected() {
         let right = connection(&MIXED);
         for i in 0..right.len() {
             let mut bytes = right.clone();
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_missing_repeated_or_added_are_found() {
+    fn missing_repeated_and_extra_bytes_are_detected() {
         let right = connection(&[120; 6]);
         for len in 1..60 {
             let mut missing = right.clone();
@@ -351,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_cut_anywhere_is_incomplete() {
+    fn truncated_connection_is_incomplete() {
         let whole = connection(&MIXED);
         for len in 0..whole.len() {
             let (decoder, _) = decode(&whole[..len], 9).unwrap();
@@ -361,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_message_in_many_reads_leaves_no_trail_of_them() {
+    fn decoder_forgets_finished_reads_of_large_message() {
         let bytes = connection(&[100_000]);
         let mut decoder = Decoder::default();
         for piece in bytes[..90_000].chunks(100) {
@@ -371,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_whole_size_is_known_when_it_has_come() {
+    fn message_of_whole_size_is_decoded_on_arrival() {
         let mut encoder = Encoder::new(PREFACE);
         let mut decoder = Decoder::default();
         for (sequence, size) in (1..).zip([1, 1, 4, 119, 128, 1, 20_000]) {

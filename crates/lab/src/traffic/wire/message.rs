@@ -4,29 +4,29 @@ use super::{MAX_SIZE, Mismatch, mix, u32_at, u64_at};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"pillion\x02");
 
-/// What a connection announces before its first note, in either direction.
+/// The first data of a connection, in either direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preface {
-    /// Who speaks.
+    /// The sending end.
     pub role: Role,
     /// The connection's number at its sender, from 0.
     pub stream: u32,
     /// Seed of all content of the sender.
     pub seed: u64,
-    /// `CLOCK_MONOTONIC` in us; the times of the notes count from here.
+    /// `CLOCK_MONOTONIC` in us; origin of the notes' times.
     pub base_us: u64,
-    /// The messages that the sender wants answered: 0 leaves that to the receiver, n is each n-th.
+    /// Requested responses: 0 leaves them to the receiver, n requests one per n messages.
     pub answer_every: u32,
-    /// Bytes of such an answer, 1 to [`MAX_SIZE`]; 0 for as many as the message has.
+    /// Bytes of a response, 1 to [`MAX_SIZE`]; 0 for the size of the message.
     pub answer_size: u32,
 }
 
-/// The end of the connection that sends a preface.
+/// The end of a connection that sends a preface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// The one that connected.
+    /// The end that connected.
     Sender,
-    /// The one that answers.
+    /// The end that sends responses.
     Answerer,
 }
 
@@ -34,7 +34,7 @@ impl Preface {
     /// Bytes on the wire.
     pub const LEN: usize = 44;
 
-    /// The preface as sent.
+    /// Encodes the preface.
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
@@ -49,13 +49,13 @@ impl Preface {
         bytes
     }
 
-    /// Reads a preface; the error is the first field that is wrong.
+    /// Decodes a preface; the error is the first invalid field.
     pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Result<Self, Mismatch> {
         let field = |what, offset, expected: u32| {
             let found = u32_at(bytes, offset).into();
-            Mismatch::unless_equal(what, offset, found, expected.into())
+            Mismatch::check_equal(what, offset, found, expected.into())
         };
-        Mismatch::unless_equal("magic", 0, u64_at(bytes, 0), MAGIC)?;
+        Mismatch::check_equal("magic", 0, u64_at(bytes, 0), MAGIC)?;
         field("check of the preface", 40, preface_check(bytes))?;
         let role = match u32_at(bytes, 8) {
             0 => Role::Sender,
@@ -73,7 +73,7 @@ impl Preface {
         })
     }
 
-    /// What all content of this direction of the connection follows from.
+    /// Returns the key of all content in this direction of the connection.
     pub(super) fn key(&self) -> u64 {
         mix(self.seed ^ mix(u64::from(self.stream) << 32 | self.role as u64))
     }
@@ -85,33 +85,33 @@ fn preface_check(bytes: &[u8; Preface::LEN]) -> u32 {
         .fold(0, |state, offset| mix(state ^ u64_at(bytes, offset))) as u32
 }
 
-/// What the bytes of a connection say of one message, or of their end.
+/// The description of one message, or of the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Note {
-    /// A message of `size` bytes, handed over `after_us` after the one before.
-    Message { size: u32, after_us: u64 },
-    /// No more follow than these.
+    /// A message of `size` bytes, written `delta_us` after the previous one.
+    Message { size: u32, delta_us: u64 },
+    /// The end, after this number of messages.
     End { messages: u64 },
 }
 
-/// What reading the beginning of some bytes comes to.
+/// The result of decoding a note.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum ParsedNote {
     /// The note is longer than the bytes.
-    Unfinished,
+    Incomplete,
     Note(Note),
-    /// No note; why, found, expected.
+    /// Invalid note: description, received and expected value.
     Wrong(&'static str, u64, u64),
 }
 
-/// Longer is none: two numbers of at most ten bytes and the check.
+/// Maximum bytes of a note: two numbers of at most ten bytes, and the check.
 pub(super) const MAX_LEN: usize = 21;
 
 impl Note {
-    /// Appends the note that stands at `sequence` of the stream with this key.
+    /// Appends the note with the number `sequence` in the stream with this key.
     pub(super) fn append(self, key: u64, sequence: u64, to: &mut impl Extend<u8>) {
         let (size, second) = match self {
-            Note::Message { size, after_us } => (u64::from(size), after_us),
+            Note::Message { size, delta_us } => (u64::from(size), delta_us),
             Note::End { messages } => (0, messages),
         };
         let mut bytes = [0; MAX_LEN];
@@ -121,34 +121,35 @@ impl Note {
         to.extend(bytes.into_iter().take(len + 1));
     }
 
-    /// Reads the note that `bytes` are the beginning of, or all of.
-    pub(super) fn read(key: u64, sequence: u64, bytes: &[u8]) -> Reading {
+    /// Decodes the note at the start of `bytes`.
+    pub(super) fn read(key: u64, sequence: u64, bytes: &[u8]) -> ParsedNote {
         let mut rest = bytes;
         let (Some(size), Some(second), Some(&found)) =
             (take_varint(&mut rest), take_varint(&mut rest), rest.first())
         else {
             return match bytes.len() {
-                MAX_LEN.. => Reading::Wrong("note, which is too long", MAX_LEN as u64, 5),
-                _ => Reading::Unfinished,
+                MAX_LEN.. => ParsedNote::Wrong("note, which is too long", MAX_LEN as u64, 5),
+                _ => ParsedNote::Incomplete,
             };
         };
         let expected = note_check(key, sequence, &bytes[..bytes.len() - rest.len()]);
         if found != expected {
-            return Reading::Wrong("check of the note", found.into(), expected.into());
+            return ParsedNote::Wrong("check of the note", found.into(), expected.into());
         }
-        let largest = MAX_SIZE;
+        let max = MAX_SIZE;
         match u32::try_from(size) {
-            Ok(0) => Reading::Note(Note::End { messages: second }),
-            Ok(size) if size <= largest => Reading::Note(Note::Message {
+            Ok(0) => ParsedNote::Note(Note::End { messages: second }),
+            Ok(size) if size <= max => ParsedNote::Note(Note::Message {
                 size,
-                after_us: second,
+                delta_us: second,
             }),
-            _ => Reading::Wrong("size", size, largest.into()),
+            _ => ParsedNote::Wrong("size", size, max.into()),
         }
     }
 }
 
-/// A number in groups of seven bits, the lowest first; all but the last have the top bit set.
+/// Encodes a number in groups of seven bits, the lowest first; all but the last have the top bit
+/// set.
 fn put_varint(mut number: u64, to: &mut [u8; MAX_LEN], mut at: usize) -> usize {
     while number >= 0x80 {
         to[at] = number as u8 | 0x80;
@@ -167,7 +168,7 @@ fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     Some(groups.fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f)))
 }
 
-/// CRC-8 (polynomial 0x07), which no single wrong byte escapes.
+/// Computes a CRC-8 (polynomial 0x07), which detects every single wrong byte.
 fn note_check(key: u64, sequence: u64, bytes: &[u8]) -> u8 {
     let first = mix(key ^ sequence) as u8;
     bytes.iter().fold(first, |state, byte| {
@@ -192,12 +193,12 @@ mod tests {
     };
 
     #[test]
-    fn preface_survives_the_wire() {
+    fn preface_round_trips() {
         assert_eq!(Preface::from_bytes(&PREFACE.to_bytes()), Ok(PREFACE));
     }
 
     #[test]
-    fn every_single_wrong_byte_of_the_preface_is_found() {
+    fn every_wrong_preface_byte_is_detected() {
         for i in 0..Preface::LEN {
             let mut bytes = PREFACE.to_bytes();
             bytes[i] ^= 1;
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_larger_than_the_format_allows_are_refused() {
+    fn oversized_response_size_is_rejected() {
         let answer_size = super::MAX_SIZE + 1;
         let bytes = Preface {
             answer_size,
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_seeds_and_roles_have_content_of_their_own() {
+    fn content_key_depends_on_stream_seed_and_role() {
         let others = [
             Preface {
                 stream: 4,
@@ -245,52 +246,52 @@ mod tests {
     }
 
     #[test]
-    fn notes_of_all_lengths_survive_the_wire() {
+    fn notes_of_all_lengths_round_trip() {
         let sizes = [1, 127, 128, 16_384, super::MAX_SIZE];
         for size in sizes {
-            for after_us in [0, 127, 30_000, 3_600_000_000, u64::MAX] {
-                let note = Note::Message { size, after_us };
+            for delta_us in [0, 127, 30_000, 3_600_000_000, u64::MAX] {
+                let note = Note::Message { size, delta_us };
                 let bytes = bytes(note);
                 assert!(bytes.len() <= MAX_LEN);
-                assert_eq!(Note::read(1, 2, &bytes), Reading::Note(note));
+                assert_eq!(Note::read(1, 2, &bytes), ParsedNote::Note(note));
                 for len in 0..bytes.len() {
-                    assert_eq!(Note::read(1, 2, &bytes[..len]), Reading::Unfinished);
+                    assert_eq!(Note::read(1, 2, &bytes[..len]), ParsedNote::Incomplete);
                 }
             }
         }
         let end = Note::End { messages: 1 << 33 };
-        assert_eq!(Note::read(1, 2, &bytes(end)), Reading::Note(end));
+        assert_eq!(Note::read(1, 2, &bytes(end)), ParsedNote::Note(end));
     }
 
     #[test]
-    fn a_thin_streams_note_is_short() {
-        let (size, after_us) = (120, 100_000);
-        assert_eq!(bytes(Note::Message { size, after_us }).len(), 5);
+    fn thin_stream_note_has_five_bytes() {
+        let (size, delta_us) = (120, 100_000);
+        assert_eq!(bytes(Note::Message { size, delta_us }).len(), 5);
     }
 
     #[test]
-    fn every_single_wrong_bit_of_a_note_is_found() {
-        let (size, after_us) = (300, 100_000);
-        let right = bytes(Note::Message { size, after_us });
+    fn every_wrong_note_bit_is_detected() {
+        let (size, delta_us) = (300, 100_000);
+        let right = bytes(Note::Message { size, delta_us });
         for bit in 0..right.len() * 8 {
             let mut bytes = right.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
             let read = Note::read(1, 2, &bytes);
-            assert!(!matches!(read, Reading::Note(_)), "bit {bit}: {read:?}");
+            assert!(!matches!(read, ParsedNote::Note(_)), "bit {bit}: {read:?}");
         }
     }
 
     #[test]
-    fn endless_numbers_and_sizes_beyond_the_format_are_refused() {
+    fn endless_number_and_oversized_message_are_rejected() {
         assert!(matches!(
             Note::read(1, 2, &[0xff; MAX_LEN]),
-            Reading::Wrong(..)
+            ParsedNote::Wrong(..)
         ));
         let size = super::MAX_SIZE + 1;
-        let note = bytes(Note::Message { size, after_us: 0 });
+        let note = bytes(Note::Message { size, delta_us: 0 });
         assert!(matches!(
             Note::read(1, 2, &note),
-            Reading::Wrong("size", ..)
+            ParsedNote::Wrong("size", ..)
         ));
     }
 }

@@ -1,41 +1,42 @@
-//! The format on the wire, all numbers little-endian.
+//! The wire format, all numbers little-endian.
 //!
-//! A message is as many bytes as the application wrote, from 1 to [`MAX_SIZE`], and pillion adds
-//! none to it: what the receiver must know travels inside. The bytes of a connection are, in this
-//! order, a preface, and then notes and content in turn:
+//! A message has exactly the bytes that the application wrote, 1 to [`MAX_SIZE`]. pillion adds
+//! none: the information for the receiver is inside. A connection starts with a preface, and then
+//! contains notes and content in turn:
 //!
-//! * each message puts a note at the end of a queue, which the preface began;
-//! * the message's bytes are as much of the queue as it has room for, and then, if the queue is
-//!   empty, content up to its size;
-//! * the end puts a last note there, and the whole queue is sent.
+//! * each message appends a note to a queue, which initially contains the preface;
+//! * the message's bytes are taken from the queue, and, once the queue is empty, from content, up
+//!   to its size;
+//! * the end appends a last note, and the whole queue is sent.
 //!
-//! So a reader that has read a note knows where that message ends: up to there comes content, and
-//! if that is behind it already, the next note. A message too small for its own note becomes known
-//! with a later one, or with the end; when its last byte came is known all the same.
+//! So a reader of a note knows where that message ends: content follows up to there, or the next
+//! note if the message has already ended. A message too small for its own note is announced by a
+//! later one, or by the end. The arrival of its last byte is known nevertheless.
 //!
 //! Preface, [`Preface::LEN`] = 44 bytes:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | magic, `pillion` and the version, 2 |
-//! | 8 | 4 | role: 0 the end that connected, 1 the one that answers |
+//! | 8 | 4 | role: 0 the end that connected, 1 the end that responds |
 //! | 12 | 4 | stream, the connection's number at its sender, from 0 |
 //! | 16 | 8 | seed of all content of this sender |
 //! | 24 | 8 | `CLOCK_MONOTONIC` in us, from which the notes' times count |
-//! | 32 | 4 | answer wanted to each so many messages; 0 leaves that to the receiver |
-//! | 36 | 4 | bytes of an answer; 0 for as many as the message has |
-//! | 40 | 4 | check over the 40 bytes before |
+//! | 32 | 4 | messages per requested response; 0 leaves that to the receiver |
+//! | 36 | 4 | bytes of a response; 0 for the size of the message |
+//! | 40 | 4 | checksum of the 40 bytes before |
 //!
-//! Note, 3 bytes and more (5 for 120 B each 100 ms):
+//! Note, 3 bytes and more (5 for 120 B every 100 ms):
 //!
 //! | field | bytes |
 //! |---|---|
 //! | size of the message; 0 for the end | 1 to 3, seven bits in each, the lowest first, the top bit set in all but the last |
-//! | microseconds since the message before (the first: since the preface's time) was handed over; in the end's note the number of messages | likewise, 1 to 10 |
-//! | check over both, the key and the message's number | 1, CRC-8 |
+//! | microseconds since the previous message (first message: since the preface's time); in the
+//! end's note the number of messages | likewise, 1 to 10 |
+//! | checksum of both, the key and the message's number | 1, CRC-8 |
 //!
-//! Content is pseudo-random and follows from seed, stream, role and the byte's offset in the
-//! connection. A byte that is wrong, missing, repeated or shifted is therefore found where it is.
+//! Content is pseudo-random; it depends on seed, stream, role and the byte's offset in the
+//! connection. So a wrong, missing, repeated or shifted byte is located exactly.
 
 mod datagram;
 mod decoder;
@@ -45,32 +46,32 @@ use std::collections::VecDeque;
 
 use message::Note;
 
-pub use datagram::{Datagram, What};
+pub use datagram::{Datagram, DatagramKind};
 pub use decoder::{Decoder, Message, WrongByte};
 pub use message::{Preface, Role};
 
-/// The largest message that either end accepts: 1 MiB.
+/// Maximum size of a message, at either end: 1 MiB.
 pub const MAX_SIZE: u32 = 1 << 20;
 
-/// The bytes of the end, where there are fewer than 128 messages and all notes have found room.
+/// Bytes of the end, if there are fewer than 128 messages and all notes fit into messages.
 pub(crate) const END_LEN: u32 = 3;
 
-/// A field or a byte of content that is not what the format and the preface promise.
+/// A field or content byte that differs from the format or the preface.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: found {found} ({found:#x}), expected {expected} ({expected:#x})")]
 pub struct Mismatch {
     /// The field's name, or `content`.
     pub what: &'static str,
-    /// Bytes from the start of the preface, note or piece of content to the field or byte.
+    /// Offset of the field or byte from the start of the preface, note or piece of content.
     pub offset: usize,
     /// The value received.
     pub found: u64,
-    /// The value that should have been received.
+    /// The expected value.
     pub expected: u64,
 }
 
 impl Mismatch {
-    fn unless_equal(
+    fn check_equal(
         what: &'static str,
         offset: usize,
         found: u64,
@@ -107,12 +108,12 @@ pub(crate) fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The eight bytes of the stream that begin at `8 * index`.
+/// Returns eight bytes of the stream from `8 * index`.
 fn word(key: u64, index: u64) -> [u8; 8] {
     mix(key.wrapping_add(GOLDEN.wrapping_mul(index.wrapping_add(1)))).to_le_bytes()
 }
 
-/// Appends the `len` bytes of the stream that begin at `offset`.
+/// Appends `len` bytes of the stream from `offset`.
 fn append_content(key: u64, offset: u64, len: usize, to: &mut Vec<u8>) {
     let end = to.len() + len;
     to.reserve(len + 8);
@@ -126,8 +127,8 @@ fn append_content(key: u64, offset: u64, len: usize, to: &mut Vec<u8>) {
     to.truncate(end);
 }
 
-/// The first of `bytes`, which begin at `offset`, that is not the stream's: its index, and what it
-/// should be.
+/// Returns the index of the first of `bytes`, which start at `offset`, that differs from the
+/// stream, and the expected byte.
 fn first_difference(key: u64, offset: u64, bytes: &[u8]) -> Option<(usize, u8)> {
     let skip = (offset % 8) as usize;
     let (head, rest) = bytes.split_at(bytes.len().min(8 - skip));
@@ -148,22 +149,22 @@ fn first_difference(key: u64, offset: u64, bytes: &[u8]) -> Option<(usize, u8)> 
     Some((head.len() + number * 8 + byte, word[byte]))
 }
 
-/// Makes the bytes of one direction of a connection.
+/// Encodes one direction of a connection.
 #[derive(Debug)]
 pub struct Encoder {
     preface: Preface,
     key: u64,
-    /// Messages begun.
+    /// Number of encoded messages.
     messages: u64,
-    /// Bytes made.
+    /// Number of encoded bytes.
     offset: u64,
     last_us: u64,
-    /// The preface's and the notes' bytes that have found no room in a message yet.
+    /// Bytes of the preface and notes that do not fit into a message yet.
     waiting: VecDeque<u8>,
 }
 
 impl Encoder {
-    /// Begins with this preface.
+    /// Creates an encoder with this preface.
     pub fn new(preface: Preface) -> Self {
         Self {
             key: preface.key(),
@@ -175,20 +176,20 @@ impl Encoder {
         }
     }
 
-    /// The preface.
+    /// Returns the preface.
     pub fn preface(&self) -> &Preface {
         &self.preface
     }
 
-    /// Appends a message of exactly `size` bytes, 1 to [`MAX_SIZE`], that was handed over at
-    /// `sent_ns` (`CLOCK_MONOTONIC`).
+    /// Appends a message of exactly `size` bytes, 1 to [`MAX_SIZE`], written at `sent_ns`
+    /// (`CLOCK_MONOTONIC`).
     pub fn message(&mut self, size: u32, sent_ns: u64, to: &mut Vec<u8>) {
         let size = size.clamp(1, MAX_SIZE);
-        let after_us = self.after_us(sent_ns);
-        let note = Note::Message { size, after_us };
+        let delta_us = self.delta_us(sent_ns);
+        let note = Note::Message { size, delta_us };
         note.append(self.key, self.messages, &mut self.waiting);
         self.messages += 1;
-        self.last_us += after_us;
+        self.last_us += delta_us;
         let size = size as usize;
         let notes = self.waiting.len().min(size);
         to.extend(self.waiting.drain(..notes));
@@ -199,14 +200,14 @@ impl Encoder {
         }
     }
 
-    /// The least size, at least `size`, with which a message handed over at `sent_ns` is known to
-    /// the other end as soon as it has come.
+    /// Returns the smallest size, at least `size`, with which the other end can decode a message
+    /// written at `sent_ns` as soon as it has arrived.
     pub fn whole_size(&self, size: u32, sent_ns: u64) -> u32 {
-        let after_us = self.after_us(sent_ns);
+        let delta_us = self.delta_us(sent_ns);
         let mut size = size.clamp(1, MAX_SIZE);
         loop {
             let mut note = Vec::with_capacity(message::MAX_LEN);
-            Note::Message { size, after_us }.append(self.key, self.messages, &mut note);
+            Note::Message { size, delta_us }.append(self.key, self.messages, &mut note);
             let needed = (self.waiting.len() + note.len()) as u32;
             if needed <= size || size == MAX_SIZE {
                 return size;
@@ -215,11 +216,11 @@ impl Encoder {
         }
     }
 
-    fn after_us(&self, sent_ns: u64) -> u64 {
+    fn delta_us(&self, sent_ns: u64) -> u64 {
         (sent_ns / 1000).saturating_sub(self.last_us)
     }
 
-    /// Appends the end, behind whatever had found no room; no message may follow.
+    /// Appends the rest of the queue and the end; no message may follow.
     pub fn end(&mut self, to: &mut Vec<u8>) {
         let messages = self.messages;
         Note::End { messages }.append(self.key, messages, &mut self.waiting);
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn content_is_the_same_in_whatever_pieces_it_is_made() {
+    fn content_does_not_depend_on_pieces() {
         let whole = content(7, 0, 100);
         for offset in 0..30 {
             for len in 0..40 {
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn every_single_wrong_byte_is_located() {
+    fn every_wrong_content_byte_is_located() {
         for offset in 0..9 {
             let mut bytes = content(7, offset, 29);
             for i in 0..bytes.len() {

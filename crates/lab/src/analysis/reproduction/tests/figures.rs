@@ -2,37 +2,39 @@ use super::*;
 use pillion_stats::report::STYLES;
 
 #[test]
-fn the_first_curve_of_each_kind_of_streams_has_its_style() {
+fn first_curve_of_each_stream_kind_has_kinds_style() {
     let curve = |label: &str, stream| Curve {
         stream,
         ..curve(label, "plain", "thin")
     };
     let mut sketch = sketch(FigureKind::Cdf, "ack_latency_ms");
     sketch.series = vec![
-        curve("bundled", Some(Stream::Bundled)),
-        curve("bundled more", Some(Stream::Bundled)),
+        curve("bundled", Some(StreamKind::Bundled)),
+        curve("bundled more", Some(StreamKind::Bundled)),
         curve("not known", None),
-        curve("plain", Some(Stream::Plain)),
-        curve("plain more", Some(Stream::Plain)),
-        curve("bundled most", Some(Stream::Bundled)),
-        curve("plain most", Some(Stream::Plain)),
+        curve("plain", Some(StreamKind::Plain)),
+        curve("plain more", Some(StreamKind::Plain)),
+        curve("bundled most", Some(StreamKind::Bundled)),
+        curve("plain most", Some(StreamKind::Plain)),
     ];
-    let figure = sketch.draw(&runs(), &Selector::default(), "today").unwrap();
+    let figure = sketch
+        .draw(&runs(), &Selector::default(), "current kernel")
+        .unwrap();
     let named = figure.lines.iter().filter(|line| !line.label.is_empty());
     let styles: Vec<_> = named.map(|line| line.style).collect();
-    let again = |style| Some(STYLES + style);
+    let repeated = |style| Some(STYLES + style);
     let [first, others] = [
         [Some(1), Some(3), Some(4), Some(0)],
-        [Some(5), again(1), again(0), None],
+        [Some(5), repeated(1), repeated(0), None],
     ];
     assert_eq!(styles[..4], first);
     assert_eq!(styles[4..], others[..3]);
 }
 
 #[test]
-fn the_band_of_a_distribution_is_its_interval_over_seeds() {
+fn distribution_band_is_interval_over_seeds() {
     let sketch = sketch(FigureKind::Cdf, "ack_latency_ms");
-    let figure = sketch.draw(&runs(), &parts("plain,kernel=today"), "today");
+    let figure = sketch.draw(&runs(), &parts("plain,kernel=current"), "current kernel");
     let lines = figure.unwrap().lines;
     let at_median = lines.iter().map(|line| line.points[500].0);
     let at_median: Vec<f64> = at_median.collect();
@@ -47,15 +49,15 @@ fn the_band_of_a_distribution_is_its_interval_over_seeds() {
 }
 
 #[test]
-fn what_is_expected_and_a_curves_own_measure_are_in_the_unit_of_the_axis() {
+fn expected_lines_and_own_measures_use_axis_unit() {
     let sketch = Sketch {
-        over: Some("n".to_owned()),
-        over_label: Some("streams".to_owned()),
+        x: Some("n".to_owned()),
+        x_label: Some("streams".to_owned()),
         expected: expected("demand", [(1.0, 0.01), (8.0, 0.08)]),
         ..sketch(FigureKind::Values, "lost_data_packets_share")
     };
     assert_eq!(
-        sketch.draw(&[], &Selector::default(), "today"),
+        sketch.draw(&[], &Selector::default(), "current kernel"),
         None,
         "nothing was run"
     );
@@ -63,7 +65,9 @@ fn what_is_expected_and_a_curves_own_measure_are_in_the_unit_of_the_axis() {
     sketch.series[1].group = "thin".to_owned();
     sketch.series[1].measure = Some(measure("retransmitted_packets of streams jain"));
     let runs = [run("n=1,seed=1", 1.0), run("n=8:1,seed=1", 2.0)];
-    let figure = sketch.draw(&runs, &Selector::default(), "today").unwrap();
+    let figure = sketch
+        .draw(&runs, &Selector::default(), "current kernel")
+        .unwrap();
     let labels: Vec<_> = figure.lines.iter().map(|line| &*line.label).collect();
     assert_eq!(labels, ["thin", "greedy", "demand"]);
     assert_eq!(figure.lines[0].points, [(1.0, 1.0), (8.0, 2.0)]);
@@ -73,9 +77,11 @@ fn what_is_expected_and_a_curves_own_measure_are_in_the_unit_of_the_axis() {
 }
 
 #[test]
-fn dots_are_of_each_stream_of_each_seed() {
+fn dots_show_each_stream_of_each_seed() {
     let sketch = sketch(FigureKind::Dots, "retransmitted_packets of streams");
-    let figure = sketch.draw(&runs(), &Selector::default(), "today").unwrap();
+    let figure = sketch
+        .draw(&runs(), &Selector::default(), "current kernel")
+        .unwrap();
     let [thin] = &figure.lines[..] else {
         panic!("greedy streams have no such values: {figure:?}");
     };
@@ -85,13 +91,15 @@ fn dots_are_of_each_stream_of_each_seed() {
 }
 
 #[test]
-fn a_series_is_the_slices_of_one_run_and_what_was_to_be_expected() {
+fn series_shows_slices_of_one_run_and_expected_line() {
     let sketch = Sketch {
         expected: expected("1 Mbit/s", [(0.0, 1e6), (3.0, 1e6)]),
         ..sketch(FigureKind::Series, "received_goodput_bit_per_s of slices")
     };
     let runs = [run("seed=1", 1.0), run("seed=2", 2.0)];
-    let figure = sketch.draw(&runs, &Selector::default(), "today").unwrap();
+    let figure = sketch
+        .draw(&runs, &Selector::default(), "current kernel")
+        .unwrap();
     let [thin, expected] = &figure.lines[..] else {
         panic!("greedy streams have no slices: {figure:?}");
     };
@@ -107,7 +115,7 @@ fn a_series_is_the_slices_of_one_run_and_what_was_to_be_expected() {
 }
 
 #[test]
-fn a_figure_is_drawn_at_each_value_that_was_run() {
+fn figure_is_drawn_at_each_value_with_runs() {
     let names = [
         "plain,loss=5",
         "bundled,loss=5",
@@ -115,8 +123,8 @@ fn a_figure_is_drawn_at_each_value_that_was_run() {
         "bundled,loss=10",
     ];
     let curve = |of: &str| curve(of, &format!("{of},loss=10"), "thin");
-    let row = Row {
-        published: Reproduction {
+    let result = ExperimentResult {
+        reproduction: Reproduction {
             figure: vec![Sketch {
                 title: "a figure".to_owned(),
                 series: vec![curve("plain"), curve("bundled")],
@@ -129,28 +137,33 @@ fn a_figure_is_drawn_at_each_value_that_was_run() {
             .iter()
             .map(|name| run(&format!("{name},seed=1"), 1.0))
             .collect(),
-        ..Row::default()
+        ..ExperimentResult::default()
     };
-    let figures: Vec<_> = row.figures().collect();
+    let figures: Vec<_> = result.figures().collect();
     let drawn = figures.iter().map(|it| (it.title.as_str(), it.lines.len()));
     assert_eq!(
         drawn.collect::<Vec<_>>(),
-        [("a figure, today", 3), ("a figure, at loss=5, today", 2)],
+        [
+            ("a figure, current kernel", 3),
+            ("a figure, at loss=5, current kernel", 2)
+        ],
         "what is to be expected is so at the published value"
     );
-    let html = page(&[row], Vec::new()).to_html();
+    let html = page(&[result], Vec::new()).to_html();
     assert!(html.contains("loss=5&quot;]"), "it can be chosen");
 }
 
 #[test]
-fn what_was_not_run_has_no_place_among_boxes() {
+fn boxes_omit_curves_without_runs() {
     let mut sketch = sketch(FigureKind::Boxes, "ack_latency_ms");
     let mut other = sketch.series[0].clone();
     other.label = "adaptive".to_owned();
     other.runs = parts("adaptive");
     sketch.series = vec![other, sketch.series[0].clone()];
     sketch.series[1].runs = parts("plain");
-    let figure = sketch.draw(&runs(), &Selector::default(), "today").unwrap();
+    let figure = sketch
+        .draw(&runs(), &Selector::default(), "current kernel")
+        .unwrap();
     assert_eq!(
         figure.y,
         pillion_stats::report::Axis::names("", vec!["thin".to_owned()])
@@ -159,7 +172,7 @@ fn what_was_not_run_has_no_place_among_boxes() {
 }
 
 #[test]
-fn no_two_files_have_one_name_whatever_experiments_are_called() {
+fn file_names_are_unique_for_any_experiment_names() {
     let table = PublishedTable {
         title: "a table".to_owned(),
         columns: vec![Heading {
@@ -176,18 +189,18 @@ fn no_two_files_have_one_name_whatever_experiments_are_called() {
         }],
         ..PublishedTable::default()
     };
-    let row = |name: &str| Row {
+    let result = |name: &str| ExperimentResult {
         name: name.to_owned(),
-        published: Reproduction {
+        reproduction: Reproduction {
             table: vec![table.clone()],
             figure: vec![sketch(FigureKind::Cdf, "ack_latency_ms")],
             ..published("", "", Vec::new())
         },
         runs: runs(),
-        ..Row::default()
+        ..ExperimentResult::default()
     };
-    let rows = ["a", "a-table", "a-1", "a-1-table"].map(row);
-    let all: Vec<String> = files(&rows).map(|(name, _)| name).collect();
+    let results = ["a", "a-table", "a-1", "a-1-table"].map(result);
+    let all: Vec<String> = files(&results).map(|(name, _)| name).collect();
     let names: std::collections::BTreeSet<&String> = all.iter().collect();
     assert!(all.iter().any(|name| name == "a-1-table.csv"), "{all:?}");
     assert!(all.iter().any(|name| name == "a-table-1.svg"), "{all:?}");

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use pillion_stats::report::Stream;
+use pillion_stats::report::StreamKind;
 
 use super::*;
 use crate::measure_ref::{JAIN_OF_ALL, MeasureRef, levels};
@@ -16,46 +16,47 @@ mod verdict;
 
 const P97: &str = "ack_latency_ms p97";
 
-/// A run whose group `thin` has ACK latencies from 0 to 1000 ms times this, and lost this share.
-fn run(name: &str, scale: f64) -> DigestedRun {
+/// A run whose group `thin` has ACK latencies from 0 to 1000 ms times `scale`, and a loss of
+/// `scale` per cent.
+fn run(name: &str, scale: f64) -> MeasuredRun {
     let latencies = levels().map(|level| level * 1000.0 * scale).collect();
-    let thin = GroupDigest {
+    let thin = GroupMeasures {
         values: BTreeMap::from([("lost_data_packets_share".to_owned(), scale / 100.0)]),
         distributions: BTreeMap::from([("ack_latency_ms".to_owned(), latencies)]),
         streams: BTreeMap::from([("retransmitted_packets".to_owned(), vec![1.0, 2.0, 40.0])]),
         slices: BTreeMap::from([("received_goodput_bit_per_s".to_owned(), vec![2e6, 1e6, 3e6])]),
     };
-    let greedy = GroupDigest {
+    let greedy = GroupMeasures {
         values: BTreeMap::from([("lost_data_packets_share".to_owned(), 0.02)]),
-        ..GroupDigest::default()
+        ..GroupMeasures::default()
     };
     let groups = [("thin".to_owned(), thin), ("greedy".to_owned(), greedy)];
-    DigestedRun {
+    MeasuredRun {
         name: name.into(),
         duration_s: 10.0,
-        digest: Digest {
+        measures: RunMeasures {
             groups: groups.into(),
-            doubts: Vec::new(),
+            warnings: Vec::new(),
         },
     }
 }
 
-fn runs() -> Vec<DigestedRun> {
+fn runs() -> Vec<MeasuredRun> {
     vec![
-        run("plain,kernel=today,seed=1", 1.0),
-        run("plain,kernel=today,seed=2", 1.2),
-        run("bundled,kernel=today,seed=1", 0.5),
-        run("plain,kernel=then,seed=1", 2.0),
+        run("plain,kernel=current,seed=1", 1.0),
+        run("plain,kernel=current,seed=2", 1.2),
+        run("bundled,kernel=current,seed=1", 0.5),
+        run("plain,kernel=old,seed=1", 2.0),
     ]
 }
 
-/// The same, of seeds that give nearly the same.
-fn close_runs() -> Vec<DigestedRun> {
+/// The same runs, with nearly equal results for both seeds.
+fn close_runs() -> Vec<MeasuredRun> {
     vec![
-        run("plain,kernel=today,seed=1", 1.099),
-        run("plain,kernel=today,seed=2", 1.101),
-        run("bundled,kernel=today,seed=1", 0.5495),
-        run("plain,kernel=then,seed=1", 2.0),
+        run("plain,kernel=current,seed=1", 1.099),
+        run("plain,kernel=current,seed=2", 1.101),
+        run("bundled,kernel=current,seed=1", 0.5495),
+        run("plain,kernel=old,seed=1", 2.0),
     ]
 }
 
@@ -67,29 +68,29 @@ fn measure(name: &str) -> MeasureRef {
     name.parse().unwrap()
 }
 
-/// A claim as in a file: of the group `thin` in runs called `plain`.
+/// A claim about the group `thin` in runs named `plain`.
 fn claim(statement: Statement) -> Claim {
     let mut claim = Claim {
-        what: "a number".to_owned(),
+        description: "a number".to_owned(),
         source: "a paper".to_owned(),
         measure: measure(P97),
         group: "thin".to_owned(),
         runs: parts("plain"),
         value: None,
-        within: None,
+        tolerance: None,
         at_most: None,
         at_least: None,
-        over: None,
-        over_group: String::new(),
-        over_measure: None,
+        ratio_to: None,
+        ratio_to_group: String::new(),
+        ratio_to_measure: None,
         minus: None,
         ascending: Vec::new(),
-        why: None,
+        reason: None,
     };
     match statement {
-        Statement::Value(value, within) => {
+        Statement::Value(value, tolerance) => {
             claim.value = Some(value);
-            claim.within = Some(Tolerance::By(within));
+            claim.tolerance = Some(Tolerance::By(tolerance));
         }
         Statement::AtMost(most) => claim.at_most = Some(most),
         Statement::AtLeast(least) => claim.at_least = Some(least),
@@ -98,28 +99,28 @@ fn claim(statement: Statement) -> Claim {
     claim
 }
 
-/// What is published of runs of today and, if `then` is not empty, of those of then.
-fn published(then: &str, is: &str, claims: Vec<Claim>) -> Reproduction {
+/// A reproduction with the baseline `kernel=current`, and with one cause if `old` is not empty.
+fn published(old: &str, description: &str, claims: Vec<Claim>) -> Reproduction {
     let cause = Cause {
-        runs: parts(then),
-        is: is.to_owned(),
+        runs: parts(old),
+        description: description.to_owned(),
     };
     Reproduction {
-        today: parts("kernel=today"),
+        baseline: parts("kernel=current"),
         causes: Some(cause)
-            .filter(|_| !then.is_empty())
+            .filter(|_| !old.is_empty())
             .into_iter()
             .collect(),
-        published: claims,
+        claims,
         ..Reproduction::default()
     }
 }
 
-fn judged(claim: &Claim) -> Judged {
+fn judged(claim: &Claim) -> JudgedClaim {
     claim.judge(
         &close_runs(),
-        &parts("kernel=today"),
-        &[parts("kernel=then")],
+        &parts("kernel=current"),
+        &[parts("kernel=old")],
     )
 }
 
@@ -145,12 +146,12 @@ fn sketch(kind: FigureKind, name: &str) -> Sketch {
         measure: measure(name),
         label: String::new(),
         series: vec![
-            of_group("thin", Stream::Plain),
-            of_group("greedy", Stream::Greedy),
+            of_group("thin", StreamKind::Plain),
+            of_group("greedy", StreamKind::Greedy),
         ],
         expected: Vec::new(),
-        over: None,
-        over_label: None,
+        x: None,
+        x_label: None,
         from: None,
         max: None,
         log: false,
@@ -166,15 +167,15 @@ fn expected(label: &str, points: [(f64, f64); 2]) -> Vec<Expected> {
 }
 
 #[test]
-fn the_page_leads_with_how_many_numbers_hold_and_draws_each_kernel() {
+fn page_starts_with_hold_summary_and_draws_each_kernel() {
     let claims = vec![
         claim(Statement::Value(1000.0, 100.0)),
         claim(Statement::Value(2000.0, 100.0)),
     ];
-    let row = Row {
+    let result = ExperimentResult {
         name: "row".to_owned(),
-        title: "what it is about".to_owned(),
-        published: Reproduction {
+        title: "a title".to_owned(),
+        reproduction: Reproduction {
             figure: vec![Sketch {
                 title: "ACK latency".to_owned(),
                 source: "a paper, figure 1".to_owned(),
@@ -182,118 +183,123 @@ fn the_page_leads_with_how_many_numbers_hold_and_draws_each_kernel() {
                 series: vec![curve("plain", "plain", "thin")],
                 ..sketch(FigureKind::Cdf, "ack_latency_ms")
             }],
-            ..published("kernel=then", "the kernel is that of then", claims)
+            ..published("kernel=old", "the kernel is an old one", claims)
         },
         runs: close_runs(),
-        ..Row::default()
+        ..ExperimentResult::default()
     };
-    let page = page(&[row], Vec::new()).to_html();
+    let page = page(&[result], Vec::new()).to_html();
     assert!(page.contains(
-        "Of 2 published numbers, 1 holds on the kernel of today, 1 holds where one thing is \
-         otherwise, as it was or may have been then."
+        "2 published numbers: 1 holds on the current kernel, 1 holds only with a cause."
     ));
-    let heading = "<h2 class=\"part\" id=\"to-row-what-it-is-about\">";
+    let heading = "<h2 class=\"part\" id=\"to-row-a-title\">";
     let at = page.find(heading).unwrap();
-    assert!(page[..at].contains("href=\"#to-row-what-it-is-about\""));
+    assert!(page[..at].contains("href=\"#to-row-a-title\""));
     let below = &page[at..];
-    assert!(below.contains("Of 2 published numbers, 1 holds"));
+    assert!(below.contains("2 published numbers: 1 holds"));
     let figures = below.split_once("class=\"choice\"").unwrap().1;
     assert_eq!(
         figures.matches("<figure").count(),
         4,
         "both kernels, whole and the tail"
     );
-    assert!(page.contains("ACK latency, today"));
-    assert!(page.contains("ACK latency, if the kernel is that of then"));
-    assert!(page.contains("holds if the kernel is that of then"));
-    assert!(page.contains("What explains how much"));
-    assert!(page.contains("holds today alone"));
+    assert!(page.contains("ACK latency, current kernel"));
+    assert!(page.contains("ACK latency, if the kernel is an old one"));
+    assert!(page.contains("holds if the kernel is an old one"));
+    assert!(page.contains("Numbers that each cause explains"));
+    assert!(page.contains("holds only on the current kernel"));
 }
 
 #[test]
-fn what_no_paper_has_is_counted_apart() {
+fn exploratory_expectations_are_counted_separately() {
     let claims = vec![claim(Statement::AtMost(1e9)), claim(Statement::AtMost(0.0))];
-    let row = |beyond, claims: &[Claim]| Row {
-        published: Reproduction {
-            beyond,
-            published: claims.to_vec(),
+    let result = |exploratory, claims: &[Claim]| ExperimentResult {
+        reproduction: Reproduction {
+            exploratory,
+            claims: claims.to_vec(),
             ..Reproduction::default()
         },
         runs: runs(),
-        ..Row::default()
+        ..ExperimentResult::default()
     };
-    let rows = [row(false, &claims[..1]), row(true, &claims)];
+    let results = [result(false, &claims[..1]), result(true, &claims)];
     assert_eq!(
-        page(&rows, Vec::new()).lead,
-        "Of 1 published number, 1 holds on the kernel of today. \
-         Of 2 expectations beyond the papers, 1 holds on the kernel of today, 1 does not."
+        page(&results, Vec::new()).lead,
+        "1 published number: 1 holds on the current kernel. \
+         2 exploratory expectations: 1 holds on the current kernel, 1 does not hold."
     );
     assert_eq!(
-        page(&rows[1..], Vec::new()).lead,
-        "Of 2 expectations beyond the papers, 1 holds on the kernel of today, 1 does not."
+        page(&results[1..], Vec::new()).lead,
+        "2 exploratory expectations: 1 holds on the current kernel, 1 does not hold."
     );
 }
 
 #[test]
-fn seeds_that_give_the_same_are_told() {
-    let alike = "plain,kernel=today";
+fn identical_seeds_cause_a_warning() {
+    let alike = "plain,kernel=current";
     let names = [1, 2, 3].map(|seed| format!("{alike},seed={seed}"));
-    let of = |scales: [f64; 3]| Row {
+    let of = |scales: [f64; 3]| ExperimentResult {
         runs: names
             .iter()
             .zip(scales)
             .map(|(it, scale)| run(it, scale))
             .collect(),
-        ..Row::default()
+        ..ExperimentResult::default()
     };
-    assert_eq!(of([1.0, 1.0, 1.1]).doubts().count(), 0);
-    let row = of([1.0, 1.0, 1.0]);
-    let found: Vec<_> = row.doubts().collect();
-    let [(why, which)] = &found[..] else {
+    assert_eq!(of([1.0, 1.0, 1.1]).warnings().count(), 0);
+    let result = of([1.0, 1.0, 1.0]);
+    let found: Vec<_> = result.warnings().collect();
+    let [(reason, which)] = &found[..] else {
         panic!("{found:?}");
     };
-    assert!(why.contains("one test"), "{why}");
-    assert_eq!(*which, format!("3 runs, {} the first", names[0]));
+    assert!(reason.contains("one test"), "{reason}");
+    assert_eq!(*which, format!("3 runs, first {}", names[0]));
 }
 
 #[test]
-fn what_casts_doubt_on_runs_is_told_with_them() {
-    let mut row = Row {
+fn warnings_of_runs_are_shown_with_run_names() {
+    let mut result = ExperimentResult {
         runs: runs(),
-        ..Row::default()
+        ..ExperimentResult::default()
     };
-    let html = |row: &Row| page(std::slice::from_ref(row), Vec::new()).to_html();
-    assert!(!html(&row).contains("Runs in doubt"));
-    let missed = "3 packets miss in the sender's trace";
-    for place in [1, 2] {
-        row.runs[place].digest.doubts = vec![missed.to_owned()];
+    let html = |result: &ExperimentResult| page(std::slice::from_ref(result), Vec::new()).to_html();
+    assert!(!html(&result).contains("Runs with warnings"));
+    let missed = "3 packets are missing in the sender's trace";
+    for index in [1, 2] {
+        result.runs[index].measures.warnings = vec![missed.to_owned()];
     }
-    row.runs[2].digest.doubts.push("the queue lies".to_owned());
-    let found: Vec<_> = row.doubts().collect();
-    let of_two = "2 runs, plain,kernel=today,seed=2 the first".to_owned();
-    let of_one = "bundled,kernel=today,seed=1".to_owned();
-    assert_eq!(found, [(missed, of_two), ("the queue lies", of_one)]);
-    let html = html(&row);
+    result.runs[2]
+        .measures
+        .warnings
+        .push("the queue miscounts".to_owned());
+    let found: Vec<_> = result.warnings().collect();
+    let second_seed = "2 runs, first plain,kernel=current,seed=2".to_owned();
+    let of_one = "bundled,kernel=current,seed=1".to_owned();
+    assert_eq!(
+        found,
+        [(missed, second_seed), ("the queue miscounts", of_one)]
+    );
+    let html = html(&result);
     for cell in [
-        "2 runs, plain,kernel=today,seed=2 the first",
-        "the queue lies",
+        "2 runs, first plain,kernel=current,seed=2",
+        "the queue miscounts",
     ] {
         assert!(html.contains(cell), "{html}");
     }
 }
 
 #[test]
-fn every_published_number_has_a_line_for_each_kernel() {
+fn published_csv_has_a_line_per_number_and_kernel() {
     let not_run = Claim {
-        what: "another, \"not run\"".to_owned(),
+        description: "another, \"not run\"".to_owned(),
         runs: parts("unheard-of"),
         ..claim(Statement::AtMost(1.0))
     };
-    let row = Row {
+    let result = ExperimentResult {
         name: "row".to_owned(),
-        published: published(
-            "kernel=then",
-            "it is then",
+        reproduction: published(
+            "kernel=old",
+            "it is old",
             vec![
                 claim(Statement::Value(2000.0, 100.0)),
                 not_run,
@@ -301,26 +307,29 @@ fn every_published_number_has_a_line_for_each_kernel() {
             ],
         ),
         runs: close_runs(),
-        ..Row::default()
+        ..ExperimentResult::default()
     };
-    let text = tables::published_csv(&[row]);
+    let text = tables::published_csv(&[result]);
     let lines: Vec<_> = text.lines().collect();
     let fields = lines[0].split(',').count();
     assert_eq!(lines.len(), 1 + 2 + 2 + 4, "{text}");
     let start = "row,a number,a paper,ack_latency_ms p97,value,2000,100,changed";
     assert!(
-        lines[1].starts_with(&format!("{start},today,plain,1067,")),
+        lines[1].starts_with(&format!("{start},current kernel,plain,1067,")),
         "{text}"
     );
     assert!(lines[1].ends_with(",2,no"), "{text}");
     assert_eq!(
         lines[2],
-        format!("{start},kernel=then,plain,1940,1940,1940,1,yes")
+        format!("{start},kernel=old,plain,1940,1940,1940,1,yes")
     );
     let unknown = "row,\"another, \"\"not run\"\"\",a paper,ack_latency_ms p97,at-most,1,,not run";
-    assert_eq!(lines[3], format!("{unknown},today,unheard-of,,,,0,"));
+    assert_eq!(
+        lines[3],
+        format!("{unknown},current kernel,unheard-of,,,,0,")
+    );
     assert!(
-        lines[5].contains(",ascending,,,not run,today,plain,"),
+        lines[5].contains(",ascending,,,not run,current kernel,plain,"),
         "{text}"
     );
     let plain = |line: &&&str| !line.contains('"');

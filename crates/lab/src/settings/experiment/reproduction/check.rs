@@ -8,63 +8,62 @@ use toml::de::DeValue;
 use crate::measure_ref::nearest;
 use crate::{Part, RunKey};
 
-use super::{Extent, Reproduction, Selector};
-use crate::settings::experiment::Planned;
+use super::{Reproduction, RunScale, Selector};
+use crate::settings::experiment::PlannedRun;
 use pillion_cli::settings::document::{Mistake, Value};
 
-/// Reports selectors that match no run, numbers and cells that match several (apart from the seed), and
-/// entries that cannot be judged or drawn. `value` is the parsed table, for positions; `names` are the
-/// runs'.
+/// Reports selectors that match no run, claims and cells that match several runs (apart from the
+/// seed), and invalid entries. `value` is the parsed table, for positions; `names` are the runs'.
 pub(in crate::settings::experiment) fn check_selectors(
     reproduction: &Reproduction,
     value: &Value,
     names: &[&RunKey],
     mistakes: &mut Vec<Mistake>,
 ) {
-    let mut tell = |list: &str, place: usize, text: String| {
-        mistakes.push(Mistake::new(span(value, list, place), text));
+    let mut report = |list: &str, index: usize, text: String| {
+        mistakes.push(Mistake::new(span(value, list, index), text));
     };
     let unknown = |runs: &Selector| unknown_runs(runs, names);
-    if reproduction.selection.contains_key(&Extent::Full) {
+    if reproduction.selection.contains_key(&RunScale::Full) {
         let text =
             "the full extent always has all runs; use `selection.quick` or `selection.default`";
-        tell("selection", 0, text.to_owned());
+        report("selection", 0, text.to_owned());
     }
     for selection in reproduction.selection.values() {
-        for part in selection.only.iter().chain(&selection.only_today) {
+        for part in selection.only.iter().chain(&selection.baseline_only) {
             if let Some(text) = unknown_runs(&Selector::from_iter([part.clone()]), names) {
-                tell("selection", 0, text);
+                report("selection", 0, text);
             }
         }
-        for text in selection.also.iter().filter_map(unknown) {
-            tell("selection", 0, text);
+        for text in selection.extra_runs.iter().filter_map(unknown) {
+            report("selection", 0, text);
         }
     }
-    if let Some(text) = unknown(&reproduction.today) {
-        tell("today", 0, text);
+    if let Some(text) = unknown(&reproduction.baseline) {
+        report("baseline", 0, text);
     }
-    for (place, cause) in reproduction.causes.iter().enumerate() {
+    for (index, cause) in reproduction.causes.iter().enumerate() {
         if let Some(text) = unknown(&cause.runs) {
-            tell("causes", place, text);
+            report("causes", index, text);
         }
     }
-    for (place, published) in reproduction.published.iter().enumerate() {
-        for runs in published.subjects() {
+    for (index, claim) in reproduction.claims.iter().enumerate() {
+        for runs in claim.subjects() {
             if let Some((one, other)) = ambiguous_runs(reproduction, runs, names) {
-                let what = &published.what;
+                let description = &claim.description;
                 let text = format!(
-                    "published `{what}`: `{runs}` takes both `{one}` and `{other}`; name what \
-                     tells them apart"
+                    "claim `{description}`: `{runs}` takes both `{one}` and `{other}`; add the part \
+                     that distinguishes them"
                 );
-                tell("published", place, text);
+                report("claim", index, text);
             }
         }
-        let unknown = published.selectors().filter_map(unknown);
-        for text in unknown.chain(published.mistakes()) {
-            tell("published", place, text);
+        let unknown = claim.selectors().filter_map(unknown);
+        for text in unknown.chain(claim.mistakes()) {
+            report("claim", index, text);
         }
     }
-    for (place, table) in reproduction.table.iter().enumerate() {
+    for (index, table) in reproduction.table.iter().enumerate() {
         let mut cells = table.lines.iter().flat_map(|line| table.cells(line));
         let several = cells.find_map(|cell| {
             let (one, other) = ambiguous_runs(reproduction, &cell.runs, names)?;
@@ -73,49 +72,50 @@ pub(in crate::settings::experiment) fn check_selectors(
         if let Some((runs, one, other)) = several {
             let title = &table.title;
             let text = format!(
-                "table `{title}`: a cell's `{runs}` takes both `{one}` and `{other}`; name what tells \
-                 them apart"
+                "table `{title}`: a cell's `{runs}` takes both `{one}` and `{other}`; add the part that \
+                 distinguishes them"
             );
-            tell("table", place, text);
+            report("table", index, text);
         }
         let unknown = table.selectors().filter_map(unknown);
         for text in unknown.chain(table.mistakes()) {
-            tell("table", place, text);
+            report("table", index, text);
         }
     }
-    for (place, figure) in reproduction.figure.iter().enumerate() {
+    for (index, figure) in reproduction.figure.iter().enumerate() {
         let unknown = figure.series.iter().filter_map(|it| unknown(&it.runs));
         for text in unknown.chain(figure.mistakes()) {
-            tell("figure", place, text);
+            report("figure", index, text);
         }
     }
 }
 
-/// Reports missing and unknown groups. A published number needs its group in every run; of a table's cell
-/// or a curve it is enough that some run has the group: elsewhere the cell stays empty.
+/// Reports missing and unknown groups. A claim needs its group in every run. For a table's cell or
+/// a curve it is enough that some run has the group; other cells stay empty.
 pub(in crate::settings::experiment) fn check_groups(
     reproduction: &Reproduction,
     value: &Value,
-    runs: &[Planned],
+    runs: &[PlannedRun],
     mistakes: &mut Vec<Mistake>,
 ) {
-    let mut tell = |list: &str, place: usize, what: String, lacking: Option<Lacking>| {
-        if let Some(Lacking { group, run, groups }) = lacking {
-            let text = match group {
-                "" => format!("{what}: missing `group`; {run} has: {groups}"),
-                group => format!("{what}: unknown group `{group}`; {run} has: {groups}"),
-            };
-            mistakes.push(Mistake::new(span(value, list, place), text));
-        }
-    };
-    for (place, published) in reproduction.published.iter().enumerate() {
-        let mut measured = published.measured();
-        let lacking = measured.find_map(|(selector, group)| lacks_group(runs, &selector, group));
-        tell(
-            "published",
-            place,
-            format!("published `{}`", published.what),
-            lacking,
+    let mut report =
+        |list: &str, index: usize, description: String, missing: Option<MissingGroup>| {
+            if let Some(MissingGroup { group, run, groups }) = missing {
+                let text = match group {
+                    "" => format!("{description}: missing `group`; {run} has: {groups}"),
+                    group => format!("{description}: unknown group `{group}`; {run} has: {groups}"),
+                };
+                mistakes.push(Mistake::new(span(value, list, index), text));
+            }
+        };
+    for (index, claim) in reproduction.claims.iter().enumerate() {
+        let mut measured = claim.measured();
+        let missing = measured.find_map(|(selector, group)| missing_group(runs, &selector, group));
+        report(
+            "claim",
+            index,
+            format!("claim `{}`", claim.description),
+            missing,
         );
     }
     let is_known = |group: &str| {
@@ -124,47 +124,47 @@ pub(in crate::settings::experiment) fn check_groups(
     };
     let unless_known = |selector: &Selector, group| match is_known(group) {
         true => None,
-        false => lacks_group(runs, selector, group),
+        false => missing_group(runs, selector, group),
     };
-    for (place, table) in reproduction.table.iter().enumerate() {
+    for (index, table) in reproduction.table.iter().enumerate() {
         for line in &table.lines {
             let mut cells = table.cells(line);
-            let lacking = cells.find_map(|cell| unless_known(&cell.runs, cell.group));
-            let what = format!("table `{}`: line `{}`", table.title, line.label);
-            tell("table", place, what, lacking);
+            let missing = cells.find_map(|cell| unless_known(&cell.runs, cell.group));
+            let description = format!("table `{}`: line `{}`", table.title, line.label);
+            report("table", index, description, missing);
         }
     }
-    for (place, figure) in reproduction.figure.iter().enumerate() {
+    for (index, figure) in reproduction.figure.iter().enumerate() {
         for series in &figure.series {
-            let what = format!("figure `{}`: series `{}`", figure.title, series.label);
-            let lacking = unless_known(&series.runs, &series.group);
-            tell("figure", place, what, lacking);
+            let description = format!("figure `{}`: series `{}`", figure.title, series.label);
+            let missing = unless_known(&series.runs, &series.group);
+            report("figure", index, description, missing);
         }
     }
 }
 
-/// A run without the group that is asked of it.
-struct Lacking<'a> {
+/// Run without the requested group.
+struct MissingGroup<'a> {
     group: &'a str,
     run: &'a RunKey,
     groups: String,
 }
 
-/// The first of these runs that has not this group, or has several and none is named.
-fn lacks_group<'a>(
-    runs: &'a [Planned],
+/// Returns the first selected run without this group, or with several groups if `group` is empty.
+fn missing_group<'a>(
+    runs: &'a [PlannedRun],
     selector: &Selector,
     group: &'a str,
-) -> Option<Lacking<'a>> {
-    let mut taken = runs.iter().filter(|run| selector.takes(&run.name));
-    taken.find_map(|run| {
+) -> Option<MissingGroup<'a>> {
+    let mut matching = runs.iter().filter(|run| selector.matches(&run.name));
+    matching.find_map(|run| {
         let streams = run.plan.streams.iter();
         let groups: Vec<&str> = streams.map(|it| &*it.traffic.name).collect();
         let is_unambiguous = match group {
             "" => groups.len() == 1,
             group => groups.contains(&group),
         };
-        (!is_unambiguous).then(|| Lacking {
+        (!is_unambiguous).then(|| MissingGroup {
             group,
             run: &run.name,
             groups: groups.join(", "),
@@ -172,9 +172,9 @@ fn lacks_group<'a>(
     })
 }
 
-/// What is wrong if no run has all these parts in its name, with the nearest part that runs have.
+/// Returns the error for a selector that matches no run, with the nearest part of existing names.
 fn unknown_runs(runs: &Selector, names: &[&RunKey]) -> Option<String> {
-    if names.iter().any(|name| runs.takes(name)) {
+    if names.iter().any(|name| runs.matches(name)) {
         return None;
     }
     let mut parts = runs.parts().iter();
@@ -189,32 +189,33 @@ fn unknown_runs(runs: &Selector, names: &[&RunKey]) -> Option<String> {
     })
 }
 
-/// The span of a list's entry; else of the list, else of the whole value.
-fn span(value: &Value, list: &str, place: usize) -> Range<usize> {
+/// Returns the span of a list's entry, otherwise of the list, otherwise of the whole value.
+fn span(value: &Value, list: &str, index: usize) -> Range<usize> {
     let table = value.get_ref().as_table();
     let Some(list) = table.and_then(|table| table.get(list)) else {
         return value.span();
     };
     match list.get_ref() {
-        DeValue::Array(all) => all.get(place).map_or(list.span(), Spanned::span),
+        DeValue::Array(all) => all.get(index).map_or(list.span(), Spanned::span),
         _ => list.span(),
     }
 }
 
-/// Two of a number's runs, as today or with one cause, that differ by more than the seed.
+/// Returns two runs of a claim, on the baseline or with one cause, that differ in more than the
+/// seed.
 fn ambiguous_runs<'a>(
     reproduction: &Reproduction,
     runs: &Selector,
     names: &[&'a RunKey],
 ) -> Option<(&'a RunKey, &'a RunKey)> {
     let causes = reproduction.causes.iter().map(|cause| &cause.runs);
-    let mut kernels = std::iter::once(&reproduction.today).chain(causes);
+    let mut kernels = std::iter::once(&reproduction.baseline).chain(causes);
     kernels.find_map(|kernel| {
-        let is_of = |name: &&&RunKey| runs.takes(name) && kernel.takes(name);
-        let mut taken = names.iter().filter(is_of);
-        let one = taken.next()?;
+        let is_of = |name: &&&RunKey| runs.matches(name) && kernel.matches(name);
+        let mut matching = names.iter().filter(is_of);
+        let one = matching.next()?;
         let is_alike = |other: &RunKey| other.without_seed().eq(one.without_seed());
-        let other = taken.find(|other| !is_alike(other))?;
+        let other = matching.find(|other| !is_alike(other))?;
         Some((*one, *other))
     })
 }

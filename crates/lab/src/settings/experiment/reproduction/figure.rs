@@ -1,88 +1,88 @@
-//! Published tables and figures, as files describe them.
+//! Published tables and figures in experiment files.
 
 use std::convert::Infallible;
 use std::str::FromStr;
 
 use pillion_cli::settings::text::Text;
-use pillion_stats::report::Stream;
+use pillion_stats::report::StreamKind;
 use serde::Deserialize;
 
 use super::Selector;
 use crate::settings::experiment::expression;
 use crate::{MeasureError, MeasureRef};
 
-/// A table as it was published, with its own columns and lines.
+/// Published table, with its own columns and lines.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PublishedTable {
-    /// What it shows.
+    /// Heading.
     pub title: String,
     /// Where it was published.
     pub source: String,
-    /// Seconds that the published counts are of.
+    /// Seconds that the published counts cover.
     pub duration: Option<f64>,
-    /// Its columns, from the left.
+    /// Columns from the left.
     pub columns: Vec<Heading>,
-    /// Its lines, from the top.
+    /// Lines from the top.
     pub lines: Vec<Line>,
 }
 
-/// A column's part in what its cells show.
+/// Column, with its part of the measure and of the selection.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Heading {
-    /// What the column is called.
+    /// Heading of the column.
     pub label: String,
-    /// The measure's name, or what stands behind the line's, as in `p50`.
+    /// Name of the measure, or the end of it after the line's part, as in `p50`.
     pub measure: String,
-    /// Of which group; empty where the other says it, or a run has but one.
+    /// Group; empty if the line sets it, or if the runs have one group only.
     pub group: String,
-    /// Of which runs.
+    /// Selector of the runs.
     pub runs: Selector,
-    /// The cells are counts, which grow with the time that a run lasts.
+    /// The cells are counts, which grow with the duration of a run.
     pub counts: bool,
 }
 
-/// A line: its part in what its cells show, and what was published.
+/// Line, with its part of the measure and of the selection, and the published values.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Line {
-    /// What the line is called.
+    /// Heading of the line.
     pub label: String,
-    /// The measure's name, or the beginning of it.
+    /// Name of the measure, or the start of it.
     pub measure: String,
-    /// Of which group; empty where the other says it, or a run has but one.
+    /// Group; empty if the column sets it, or if the runs have one group only.
     pub group: String,
-    /// Of which runs.
+    /// Selector of the runs.
     pub runs: Selector,
-    /// The cells are counts, which grow with the time that a run lasts.
+    /// The cells are counts, which grow with the duration of a run.
     pub counts: bool,
-    /// What was published in each column; empty where nothing was.
+    /// Published value for each column; `""` without one.
     #[serde(deserialize_with = "published")]
     pub published: Vec<Cell>,
 }
 
-/// What a published table says in a cell.
+/// Published value of a cell.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
-    /// A number, in the measure's unit.
+    /// Number in the measure's unit.
     Number(f64),
-    /// What is no number, as in `<1`.
+    /// Text, as in `<1`.
     Words(String),
 }
 
-/// A cell of a published table: what line and column say of it together.
+/// Cell of a published table: line and column combined.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PublishedCell<'a> {
-    /// The measure; of a table that was read from a file without mistakes it is always known.
+    /// Measure; always valid after a file was loaded without mistakes.
     pub measure: Result<MeasureRef, MeasureError>,
-    /// The runs.
+    /// Selector of the runs.
     pub runs: Selector,
-    /// The group; empty where a run has but one.
+    /// Group; empty if the runs have one group only.
     pub group: &'a str,
-    /// Of counts, the seconds that the published ones are of.
+    /// Seconds that published counts cover; `None` for other values.
     pub duration_s: Option<f64>,
-    /// What was published, if anything was.
+    /// Published value, if any.
     pub published: Option<&'a Cell>,
 }
 
@@ -96,15 +96,15 @@ impl FromStr for Cell {
 }
 
 impl PublishedTable {
-    /// All the runs that it names.
+    /// Returns all selectors of the table.
     pub(super) fn selectors(&self) -> impl Iterator<Item = &Selector> {
         let columns = self.columns.iter().map(|column| &column.runs);
         columns.chain(self.lines.iter().map(|line| &line.runs))
     }
 
-    /// A line's cells, from the left.
+    /// Returns the cells of a line from the left.
     pub fn cells<'a>(&'a self, line: &'a Line) -> impl Iterator<Item = PublishedCell<'a>> {
-        self.columns.iter().enumerate().map(|(place, column)| {
+        self.columns.iter().enumerate().map(|(index, column)| {
             let counts = line.counts || column.counts;
             PublishedCell {
                 measure: measure(line, column),
@@ -114,52 +114,55 @@ impl PublishedTable {
                     group => group,
                 },
                 duration_s: self.duration.filter(|_| counts),
-                published: line.published.get(place),
+                published: line.published.get(index),
             }
         })
     }
 
-    /// What is wrong with it, beside its selectors.
+    /// Returns the mistakes other than those of selectors.
     pub(super) fn mistakes(&self) -> Vec<String> {
         let title = &self.title;
         let mut mistakes = Vec::new();
-        let mut tell = |what: String| mistakes.push(format!("table `{title}`: {what}"));
+        let mut report = |what: String| mistakes.push(format!("table `{title}`: {what}"));
         if self.columns.is_empty() || self.lines.is_empty() {
-            tell("it has no columns or no lines; name both".to_owned());
+            report("missing columns or lines; set both".to_owned());
         }
         if self.duration.is_some_and(|it| it <= 0.0 || !it.is_finite()) {
-            tell("`duration` is how many seconds the published counts are of".to_owned());
+            report(
+                "`duration` must be above 0: the seconds that the published counts cover"
+                    .to_owned(),
+            );
         }
         for line in &self.lines {
             let (label, count) = (&line.label, line.published.len());
             let columns = self.columns.len();
             if count != columns && count > 0 {
-                tell(format!(
+                report(format!(
                     "line `{label}` has {count} published cells for {columns} columns; \
-                     give each, \"\" where nothing is known"
+                     give one per column, \"\" for unknown ones"
                 ));
             }
             for column in &self.columns {
                 let of = &column.label;
                 match measure(line, column) {
-                    _ if line.measure.is_empty() && column.measure.is_empty() => tell(format!(
+                    _ if line.measure.is_empty() && column.measure.is_empty() => report(format!(
                         "neither line `{label}` nor column `{of}` has a measure"
                     )),
-                    Ok(measure) if !measure.is_value() => tell(format!(
-                        "line `{label}`, column `{of}`: `{measure}` has more than one value"
+                    Ok(measure) if !measure.is_value() => report(format!(
+                        "line `{label}`, column `{of}`: `{measure}` has several values"
                     )),
                     Ok(_) => {}
-                    Err(error) => tell(format!("line `{label}`, column `{of}`: {error}")),
+                    Err(error) => report(format!("line `{label}`, column `{of}`: {error}")),
                 }
                 if !line.group.is_empty() && !column.group.is_empty() {
-                    tell(format!(
-                        "both line `{label}` and column `{of}` have a group; leave one out"
+                    report(format!(
+                        "both line `{label}` and column `{of}` have a group; remove one"
                     ));
                 }
                 if (line.counts || column.counts) && self.duration.is_none() {
-                    tell(format!(
-                        "line `{label}`, column `{of}` has counts; say by the table's \
-                         `duration` what time they are of"
+                    report(format!(
+                        "line `{label}`, column `{of}` has counts; set the table's \
+                         `duration`, the seconds that they cover"
                     ));
                 }
             }
@@ -168,7 +171,7 @@ impl PublishedTable {
     }
 }
 
-/// The measure of a cell: the line's part of its name, and the column's.
+/// Returns the measure of a cell: the line's part and the column's.
 fn measure(line: &Line, column: &Heading) -> Result<MeasureRef, MeasureError> {
     let name = format!("{} {}", line.measure, column.measure);
     name.trim().parse()
@@ -179,93 +182,90 @@ fn published<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Cell>, D::
     Ok(cells.into_iter().map(|Text(cell)| cell).collect())
 }
 
-/// A figure, as it is to be drawn.
+/// Figure to draw.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Sketch {
-    /// What it shows.
+    /// Heading.
     #[serde(default)]
     pub title: String,
-    /// The published figure.
+    /// Published figure that it reproduces.
     #[serde(default)]
     pub source: String,
-    /// How it is drawn.
+    /// Form of the drawing.
     #[serde(default)]
     pub kind: FigureKind,
-    /// The measure, as in `ack_latency_ms`; with a statistic where values are drawn.
+    /// Measure, as in `ack_latency_ms`; kind `values` needs a statistic.
     pub measure: MeasureRef,
-    /// What the measure is called.
+    /// Name of the measure on its axis.
     #[serde(default)]
     pub label: String,
-    /// Its curves.
+    /// Curves.
     #[serde(default)]
     pub series: Vec<Curve>,
-    /// Of values and of a series: what is to be expected, drawn beside them.
+    /// Lines to draw in addition, in kinds `values` and `series`.
     #[serde(default)]
     pub expected: Vec<Expected>,
-    /// Of values: which part of a run's name they are drawn over, as in `n`. Of boxes: which part
-    /// of a run's name each curve has one box for each value of, if any.
+    /// Part of run names on the horizontal axis, as in `n`. Kind `values` requires it; kind `boxes`
+    /// draws one box per value.
     #[serde(default)]
-    pub over: Option<String>,
-    /// What that is, with its unit.
+    pub x: Option<String>,
+    /// Label of the horizontal axis, with the unit.
     #[serde(default)]
-    pub over_label: Option<String>,
-    /// Of a CDF: the share at which the vertical axis begins.
+    pub x_label: Option<String>,
+    /// Start of a CDF's vertical axis, as a share.
     #[serde(default)]
     pub from: Option<f64>,
-    /// The horizontal axis ends there.
+    /// End of the horizontal axis.
     #[serde(default)]
     pub max: Option<f64>,
-    /// The horizontal axis is logarithmic.
+    /// Whether the horizontal axis is logarithmic.
     #[serde(default)]
     pub log: bool,
 }
 
-/// A line of what is to be expected.
+/// Additional line, such as a demand or a capacity.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Expected {
-    /// What it is called; empty where the figure's other labels say it.
+    /// Label; empty if the other labels are enough.
     pub label: String,
-    /// An expression of what the values are drawn over, in the measure's unit, as in `= 9600 * n`.
+    /// Expression of `x` in the measure's unit, as in `= 9600 * n`.
     pub value: String,
-    /// The line's points, once the experiment's runs are known.
+    /// Points of the line, once the runs are known.
     #[serde(skip)]
     pub points: Vec<(f64, f64)>,
 }
 
 impl Sketch {
-    /// What is to be expected at this value of what the figure's values are drawn over; none where
-    /// the expression comes to no number.
+    /// Evaluates an additional line at `at`; `None` if the result is not a number.
     #[must_use]
     pub fn expected_at(&self, expected: &Expected, at: f64) -> Option<f64> {
-        expression::at(&expected.value, self.along()?, at)
+        expression::at(&expected.value, self.x_variable()?, at)
     }
 
-    /// What an expression of what is to be expected calls the horizontal axis: in a series it is
-    /// the time in seconds.
-    fn along(&self) -> Option<&str> {
+    /// Returns the variable of expressions; in kind `series` it is `t`, the time in seconds.
+    fn x_variable(&self) -> Option<&str> {
         match self.kind {
             FigureKind::Series => Some("t"),
-            _ => self.over.as_deref(),
+            _ => self.x.as_deref(),
         }
     }
 
-    /// What is wrong with it, beside its selectors.
+    /// Returns the mistakes other than those of selectors.
     pub(super) fn mistakes(&self) -> Vec<String> {
         let title = &self.title;
         let mut mistakes = Vec::new();
         let is_of_values = self.kind == FigureKind::Values;
-        let may_be_over = is_of_values || self.kind == FigureKind::Boxes;
-        if is_of_values && self.over.is_none() || self.over.is_some() && !may_be_over {
+        let may_have_x = is_of_values || self.kind == FigureKind::Boxes;
+        if is_of_values && self.x.is_none() || self.x.is_some() && !may_have_x {
             mistakes.push(format!(
-                "figure `{title}`: `over` belongs to the kinds \"values\", which wants it, and \
-                 \"boxes\""
+                "figure `{title}`: `x` is required by kind \"values\", and possible for \"boxes\" only"
             ));
         }
         let own = self.series.iter().filter_map(|it| it.measure.as_ref());
         for measure in own.chain([&self.measure]) {
-            let (fits, drawn) = match self.kind {
+            let (can_draw, drawable) = match self.kind {
                 FigureKind::Cdf | FigureKind::Ccdf => (
                     measure.is_distribution(),
                     "distributions, as \"ack_latency_ms\"",
@@ -287,9 +287,9 @@ impl Sketch {
                     "slices of time; let the measure end with \" of slices\"",
                 ),
             };
-            if !fits {
+            if !can_draw {
                 mistakes.push(format!(
-                    "figure `{title}`: its kind cannot draw `{measure}`, but {drawn}"
+                    "figure `{title}`: this kind cannot draw `{measure}`; it draws {drawable}"
                 ));
             }
         }
@@ -297,21 +297,20 @@ impl Sketch {
             && (self.kind != FigureKind::Cdf || !(0.0..1.0).contains(&from))
         {
             mistakes.push(format!(
-                "figure `{title}`: `from` is where the axis of the kind \"cdf\" begins, from 0 to \
-                 less than 1"
+                "figure `{title}`: `from` belongs to kind \"cdf\", from 0 to less than 1"
             ));
         }
-        let over = self.along().unwrap_or("n");
+        let x = self.x_variable().unwrap_or("n");
         for expected in &self.expected {
             let value = &expected.value;
             if !is_of_values && self.kind != FigureKind::Series {
                 mistakes.push(format!(
-                    "figure `{title}`: `expected` belongs to the kinds \"values\" and \"series\""
+                    "figure `{title}`: `expected` belongs to kinds \"values\" and \"series\""
                 ));
             } else if self.expected_at(expected, 1.0).is_none() {
                 mistakes.push(format!(
-                    "figure `{title}`: `{value}` is no expression of `{over}` alone; give one, as \
-                     in \"= 9600 * {over}\""
+                    "figure `{title}`: `{value}` must be an expression of `{x}`, as \
+                     in \"= 9600 * {x}\""
                 ));
             }
         }
@@ -319,39 +318,38 @@ impl Sketch {
     }
 }
 
-/// How a figure is drawn.
+/// Form of a figure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FigureKind {
-    /// The share of values that do not exceed each one.
+    /// Share of values that are at most each one.
     #[default]
     Cdf,
-    /// The share of values that exceed each one, on a logarithmic axis.
+    /// Share of values above each one, on a logarithmic axis.
     Ccdf,
-    /// One value for each parameter.
+    /// One value per parameter.
     Values,
-    /// A dot for each stream of each curve.
+    /// One dot per stream of each curve.
     Dots,
-    /// A box for each curve, or for each value that it is drawn over: the 5th, 25th, 50th, 75th and
-    /// 95th percentile.
+    /// One box per curve, or per value of `x`: the 5th, 25th, 50th, 75th and 95th percentile.
     Boxes,
-    /// A rate over time, in slices, of the first run of each curve.
+    /// Rate or latency over time, in slices, of each curve's first run.
     Series,
 }
 
-/// A curve of a figure.
+/// Curve of a figure.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Curve {
-    /// What it is called.
+    /// Label.
     pub label: String,
-    /// Of which runs.
+    /// Selector of the runs.
     pub runs: Selector,
-    /// Of which group; empty where a run has but one.
+    /// Group; empty if the runs have one group only.
     pub group: String,
-    /// The measure, if not the figure's: one in the same unit.
+    /// Measure in the same unit, if it differs from the figure's.
     pub measure: Option<MeasureRef>,
-    /// What the streams are, once the experiment's runs are known.
+    /// Kind of the streams, which determines the colour, once the runs are known.
     #[serde(skip)]
-    pub stream: Option<Stream>,
+    pub stream: Option<StreamKind>,
 }

@@ -1,5 +1,4 @@
-//! What a published experiment's file says beside the runs: the published numbers and figures, and
-//! which runs are made for them.
+//! `[reproduction]` of an experiment file: claims, tables and figures, and the runs that they need.
 
 pub(super) mod check;
 mod figure;
@@ -9,7 +8,7 @@ use std::str::FromStr;
 use std::{fmt, iter, slice};
 
 use clap::ValueEnum;
-use pillion_cli::settings::times::Length;
+use pillion_cli::settings::times::PositiveDuration;
 use pillion_cli::settings::{BadInput, text};
 use serde::{Deserialize, Deserializer};
 
@@ -21,73 +20,72 @@ pub use figure::{
     Cell, Curve, Expected, FigureKind, Heading, Line, PublishedCell, PublishedTable, Sketch,
 };
 
-/// How much of an experiment is run to reproduce it.
+/// Share of an experiment's runs that is made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Extent {
-    /// A first look, within minutes.
+pub enum RunScale {
+    /// First results within minutes.
     Quick,
-    /// What each published figure takes, with intervals over seeds.
+    /// Runs that each published figure needs, with intervals over seeds.
     #[default]
     Default,
-    /// All that the papers varied.
+    /// All values that the papers varied.
     Full,
 }
 
-/// What is reproduced.
+/// Claims, tables and figures of an experiment.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Reproduction {
-    /// Where it was published, as in `LCN 2015, figure 4`.
+    /// Publication, as in `LCN 2015, figure 4`.
     pub source: String,
-    /// What was found then, in a sentence.
+    /// Published finding, in a sentence.
     pub finding: String,
-    /// No paper has it: what is judged are expectations of its own, and counted apart.
-    pub beyond: bool,
-    /// What runs on the kernel as it is have in their names, as in `kernel=today`.
-    pub today: Selector,
-    /// What else may have been otherwise then: of each cause, what its runs have in their names
-    /// in the place of what those of today have, and what it is.
+    /// Whether the claims are expectations without a paper, which are counted separately.
+    pub exploratory: bool,
+    /// Selector of the runs on the current kernel, as in `kernel=current`.
+    pub baseline: Selector,
+    /// Conditions that may explain a difference from the published result.
     pub causes: Vec<Cause>,
-    /// Of extents but the full one, which runs are made.
-    pub selection: BTreeMap<Extent, Selection>,
-    /// Numbers to be met.
-    pub published: Vec<Claim>,
-    /// Tables to be filled.
+    /// Runs of the quick and the default extent.
+    pub selection: BTreeMap<RunScale, Selection>,
+    /// Claims to check.
+    #[serde(rename = "claim")]
+    pub claims: Vec<Claim>,
+    /// Tables to fill.
     pub table: Vec<PublishedTable>,
-    /// Figures to be drawn.
+    /// Figures to draw.
     pub figure: Vec<Sketch>,
 }
 
-/// A reason for which today's result may differ from the published one; runs show whether it is.
+/// Possible reason for a difference from the published result; its runs show whether it is one.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cause {
-    /// The runs in which the reason is taken away.
+    /// Selector of the runs under this condition. It replaces the baseline's.
     pub runs: Selector,
-    /// What was otherwise, as in `losses are recovered from as in Linux 3.16`.
-    pub is: String,
+    /// Condition, as in `losses are recovered as in Linux 3.16`.
+    pub description: String,
 }
 
-/// A part of an experiment's runs.
+/// Selection of an experiment's runs.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Selection {
-    /// How long runs last, in place of the experiment's.
-    pub duration: Option<Length>,
-    /// Seeds, in place of the experiment's.
+    /// Time of sending that replaces the experiment's.
+    pub duration: Option<PositiveDuration>,
+    /// Number of seeds that replaces the experiment's.
     #[serde(deserialize_with = "numbers::some_repetitions")]
     pub repetitions: Option<u32>,
-    /// Of what is varied, the values to be run, as in `loss=10`; of a key of which none is named,
-    /// all are.
+    /// Values to run, as in `loss=10`. Keys without an entry run with all their values.
     #[serde(deserialize_with = "parts")]
     pub only: Vec<Part>,
-    /// Of these, the values that are run as today alone, and of no cause: no number is published
-    /// of them.
+    /// Values of `only` that run on the current kernel only, without causes, because no number is
+    /// published for them.
     #[serde(deserialize_with = "parts")]
-    pub only_today: Vec<Part>,
-    /// Runs as today that are made as well, whatever `only` says.
-    pub also: Vec<Selector>,
+    pub baseline_only: Vec<Part>,
+    /// Further runs on the current kernel, regardless of `only`.
+    pub extra_runs: Vec<Selector>,
 }
 
 fn parts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Part>, D::Error> {
@@ -95,73 +93,72 @@ fn parts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Part>, D::Error> {
     Ok(parts.iter().map(|part| part.as_str().into()).collect())
 }
 
-/// A published number, or an order of numbers.
+/// Published number, or an order of numbers.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Claim {
-    /// What it is, in a few words.
-    pub what: String,
-    /// Where it stands; empty: where the whole experiment does.
+    /// Description of the number, in a few words.
+    pub description: String,
+    /// Source; empty: the experiment's.
     #[serde(default)]
     pub source: String,
-    /// The measure, as in `ack_latency_ms p97`.
+    /// Measure, as in `ack_latency_ms p97`.
     pub measure: MeasureRef,
-    /// The group of streams; empty where a run has but one.
+    /// Group of streams; empty if the runs have one group only.
     #[serde(default)]
     pub group: String,
-    /// The runs that the measure is taken of.
+    /// Selector of the measured runs.
     #[serde(default)]
     pub runs: Selector,
-    /// The published value, in the measure's unit.
+    /// Published value in the measure's unit.
     #[serde(default)]
     pub value: Option<f64>,
-    /// How far off a reproduction may be.
+    /// Accepted distance from `value`.
     #[serde(default, deserialize_with = "text::option::deserialize")]
-    pub within: Option<Tolerance>,
-    /// The most that the measure may be.
+    pub tolerance: Option<Tolerance>,
+    /// Maximum of the measure.
     #[serde(default)]
     pub at_most: Option<f64>,
-    /// The least that the measure may be.
+    /// Minimum of the measure.
     #[serde(default)]
     pub at_least: Option<f64>,
-    /// The measure is taken in proportion to that of these runs; of the same ones if only a group
-    /// or a measure is named: of the same run where that is one of them, and else of the run that
-    /// differs from it in nothing but what is asked of both.
+    /// Selector of the runs to divide by. A run is divided by itself if the selector matches it,
+    /// otherwise by the run that differs only in the parts of both selectors.
     #[serde(default)]
-    pub over: Option<Selector>,
-    /// The group that the measure is taken in proportion to; empty: its own.
+    pub ratio_to: Option<Selector>,
+    /// Group to divide by; empty: the same group. The runs are the same unless `ratio_to` is set.
     #[serde(default)]
-    pub over_group: String,
-    /// The measure is taken in proportion to this one; of the same runs and group if none are named.
+    pub ratio_to_group: String,
+    /// Measure to divide by. Runs and group are the same unless they are set.
     #[serde(default)]
-    pub over_measure: Option<MeasureRef>,
-    /// The measure is taken less that of these runs: of a run as with `over`.
+    pub ratio_to_measure: Option<MeasureRef>,
+    /// Selector of the runs to subtract, matched like `ratio_to`.
     #[serde(default)]
     pub minus: Option<Selector>,
-    /// The measure grows in this order of runs.
+    /// Selectors of runs in which the measure grows in this order.
     #[serde(default)]
     pub ascending: Vec<Selector>,
-    /// Why that tolerance, or how the number was found.
+    /// Reason for the tolerance, or the origin of the number.
     #[serde(default)]
-    pub why: Option<String>,
+    pub reason: Option<String>,
 }
 
 impl Claim {
-    /// What is said of the measure.
+    /// Returns the condition that the measure must meet.
     #[must_use]
     pub fn statement(&self) -> Statement {
         match (self.value, self.at_most, self.at_least) {
             (Some(value), ..) => {
-                let within = self.within.map_or(0.0, |within| within.of(value));
-                Statement::Value(value, within)
+                let tolerance = self.tolerance.map_or(0.0, |tolerance| tolerance.of(value));
+                Statement::Value(value, tolerance)
             }
-            (_, Some(most), _) => Statement::AtMost(most),
-            (.., Some(least)) => Statement::AtLeast(least),
+            (_, Some(max), _) => Statement::AtMost(max),
+            (.., Some(min)) => Statement::AtLeast(min),
             (None, None, None) => Statement::Ascending,
         }
     }
 
-    /// The runs of which the measure is taken, one selector for each value.
+    /// Returns the selectors of the measured runs, one per value.
     #[must_use]
     pub fn subjects(&self) -> &[Selector] {
         match self.ascending.as_slice() {
@@ -170,107 +167,112 @@ impl Claim {
         }
     }
 
-    /// What the measure is taken in proportion to, if to anything: of which runs, and of which group.
+    /// Returns the runs and the group to divide by, if any.
     #[must_use]
     pub fn base(&self) -> Option<(Selector, &str)> {
-        let is_relative =
-            self.over.is_some() || !self.over_group.is_empty() || self.over_measure.is_some();
-        let group = match self.over_group.as_str() {
+        let is_relative = self.ratio_to.is_some()
+            || !self.ratio_to_group.is_empty()
+            || self.ratio_to_measure.is_some();
+        let group = match self.ratio_to_group.as_str() {
             "" => &self.group,
             other => other,
         };
-        is_relative.then(|| (self.over.clone().unwrap_or_default(), group))
+        is_relative.then(|| (self.ratio_to.clone().unwrap_or_default(), group))
     }
 
-    /// The runs that it is judged by, and of which group of theirs.
+    /// Returns the selectors and groups that decide the claim.
     pub(crate) fn measured(&self) -> impl Iterator<Item = (Selector, &str)> {
         let all = self.subjects().iter().chain(&self.minus).cloned();
         let all = all.map(|runs| (runs, self.group.as_str()));
         all.chain(self.base())
     }
 
-    /// All the runs that it names.
+    /// Returns all selectors of the claim.
     pub(in crate::settings::experiment) fn selectors(&self) -> impl Iterator<Item = &Selector> {
-        let more = self.over.iter().chain(&self.minus).chain(&self.ascending);
+        let more = self
+            .ratio_to
+            .iter()
+            .chain(&self.minus)
+            .chain(&self.ascending);
         iter::once(&self.runs).chain(more)
     }
 
-    /// What is wrong with it, beside its selectors.
+    /// Returns the mistakes other than those of selectors.
     pub(in crate::settings::experiment) fn mistakes(&self) -> Vec<String> {
         let numbers = [self.value, self.at_most, self.at_least];
         let order = &self.ascending;
         let statements = numbers.iter().flatten().count() + usize::from(!order.is_empty());
         let is_twice = |it: &Selector| order.iter().filter(|other| *other == it).count() > 1;
-        let mut measures = [Some(&self.measure), self.over_measure.as_ref()].into_iter();
-        let wrong = [
+        let mut measures = [Some(&self.measure), self.ratio_to_measure.as_ref()].into_iter();
+        let checks = [
             (
                 measures.any(|it| it.is_some_and(|it| !it.is_value())),
-                "the measure has more than one value; ask for a statistic, as in \"ack_latency_ms p97\"",
+                "the measure has several values; add a statistic, as in \"ack_latency_ms p97\"",
             ),
             (
                 statements != 1,
                 "give one of `value`, `at-most`, `at-least` and `ascending`",
             ),
             (
-                self.value.is_some() && self.within.is_none(),
-                "`value` wants `within`, how far off it may be, as in \"15 %\" or 20",
+                self.value.is_some() && self.tolerance.is_none(),
+                "`value` needs `tolerance`, as in \"15 %\" or 20",
             ),
             (
-                self.value == Some(0.0) && matches!(self.within, Some(Tolerance::Share(_))),
-                "a share of 0 is nothing; give `within` as a number in the measure's unit",
+                self.value == Some(0.0) && matches!(self.tolerance, Some(Tolerance::Share(_))),
+                "a share of 0 is 0; give `tolerance` as a number in the measure's unit",
             ),
             (
                 order.len() == 1 || order.iter().any(is_twice),
-                "`ascending` is an order of two or more, each once",
+                "`ascending` needs two or more different selectors",
             ),
             (
                 self.base().is_some() && self.minus.is_some(),
-                "it has both `over` and `minus`; leave one out",
+                "both `ratio-to` and `minus` are given; remove one",
             ),
             (
                 !self.ascending.is_empty() && !self.runs.parts().is_empty(),
-                "`ascending` names its runs itself; leave out `runs`",
+                "`ascending` already names the runs; remove `runs`",
             ),
             (
-                self.within.is_some() && self.value.is_none(),
-                "`within` belongs to `value`",
+                self.tolerance.is_some() && self.value.is_none(),
+                "`tolerance` needs `value`",
             ),
             (
                 numbers.into_iter().flatten().any(|it| !it.is_finite()),
-                "give numbers that are finite",
+                "give finite numbers",
             ),
         ];
-        let wrong = wrong.into_iter().filter(|(is_wrong, _)| *is_wrong);
-        wrong
-            .map(|(_, text)| format!("published `{}`: {text}", self.what))
+        let checks = checks.into_iter().filter(|(is_mistake, _)| *is_mistake);
+        checks
+            .map(|(_, text)| format!("claim `{}`: {text}", self.description))
             .collect()
     }
 }
 
-/// What a claim says of its measure.
+/// Condition of a claim.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Statement {
-    /// The value is this one, to within so much.
+    /// Value and tolerance, in the measure's unit.
     Value(f64, f64),
-    /// The value is at most this one.
+    /// Maximum.
     AtMost(f64),
-    /// The value is at least this one.
+    /// Minimum.
     AtLeast(f64),
-    /// The value grows from one of the subjects to the next.
+    /// The measure grows from each subject to the next.
     Ascending,
 }
 
-/// How far a value may be from another: `15 %` of it, or a number in its unit.
+/// Accepted distance from a value: `15 %` of it, or a number in its unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Tolerance {
-    /// In the value's unit.
+    /// Distance in the value's unit.
     By(f64),
-    /// A share of the value.
+    /// Share of the value.
     Share(f64),
 }
 
 impl Tolerance {
-    /// In the unit of a value.
+    /// Returns the distance in the unit of `value`.
     #[must_use]
     pub fn of(self, value: f64) -> f64 {
         match self {
@@ -292,12 +294,12 @@ impl FromStr for Tolerance {
                 .map(|it: f64| Self::Share(it / 100.0)),
             None => text.trim().parse().ok().map(Self::By),
         };
-        let is_sound = |it: &Self| match it {
+        let is_valid = |it: &Self| match it {
             Self::By(by) | Self::Share(by) => *by > 0.0 && by.is_finite(),
         };
         found
-            .filter(is_sound)
-            .ok_or_else(|| "expected how far off it may be, as in \"15 %\" or 20".into())
+            .filter(is_valid)
+            .ok_or_else(|| "expected the accepted distance, as in \"15 %\" or 20".into())
     }
 }
 

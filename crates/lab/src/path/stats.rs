@@ -1,54 +1,54 @@
-//! What became of the frames that a path read.
+//! Statistics of the frames that a path read.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The account of both directions of a path.
+/// Statistics of both directions of a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ledger {
+pub struct PathStats {
     /// Counts of the direction from the first device to the second.
-    pub forward: Counts,
+    pub forward: DirectionStats,
     /// Counts of the direction from the second device to the first.
-    pub backward: Counts,
-    /// The device that vanished while the path ran, as when its namespace was removed. The path
-    /// ended there, and the run is not to be trusted. `None` in a sound run.
+    pub backward: DirectionStats,
+    /// The device that vanished while the path ran, for example with its namespace. The path
+    /// stopped then, and the run is invalid. `None` in a valid run.
     pub device_gone: Option<String>,
 }
 
-/// The account of one direction.
+/// Statistics of one direction.
 ///
-/// At any moment received + duplicated = delivered + lost + queue_full + device_refused + inside.
+/// At any time, received + duplicated = delivered + lost + queue_full + device_refused + inside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct DirectionStats {
     /// Frames read from the sending side's device.
     pub received: Volume,
     /// Frames written to the receiving side's device.
     pub delivered: Volume,
-    /// Frames lost as the configuration has it; counted when read.
+    /// Frames lost by the loss model; counted when read.
     pub lost: Volume,
-    /// Copies made of packets; counted when those were read.
+    /// Copies of packets; counted when the original was read.
     #[serde(default)]
     pub duplicated: Volume,
-    /// Packets held back longer than the delay, copies left out; counted when read.
+    /// Packets delayed so that others overtook them, without copies; counted when read.
     #[serde(default)]
-    pub held_back: Volume,
-    /// Frames refused because the queue was full, or because 65,536 frames or 16 MiB were inside,
-    /// the most that a direction holds.
+    pub reordered: Volume,
+    /// Frames dropped because the queue was full, or because the direction held its maximum of
+    /// 65,536 frames or 16 MiB.
     pub queue_full: Volume,
-    /// Frames refused by the receiving side's device, as when it is down.
+    /// Frames refused by the receiving side's device, for example because it is down.
     pub device_refused: Volume,
-    /// Frames waiting for the link or under delay. At the end of a path these are discarded.
+    /// Frames waiting for the link or delayed. They are discarded when the path stops.
     pub inside: Volume,
-    /// How late the delivered frames were.
+    /// Lateness of the delivered frames.
     pub delay_error: DelayError,
-    /// How the delays of the delivered frames varied; `None` without jitter.
+    /// Variation of the delivered frames' delays; `None` without jitter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<Obtained>,
+    pub jitter: Option<JitterStats>,
 }
 
-/// A number of frames and their size.
+/// A number of frames and their total size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
     /// Number of frames.
@@ -57,25 +57,25 @@ pub struct Volume {
     pub bytes: u64,
 }
 
-/// By how much delays exceeded those set, delay errors included; what was held back is compared
-/// with the delay that it was to have.
+/// Difference between actual and configured delays, including delay errors. A reordered frame is
+/// compared with its own due time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Obtained {
+pub struct JitterStats {
     /// The mean, in microseconds; below 0 if delays were shorter.
     pub mean_us: i64,
     /// The standard deviation, in microseconds.
     pub sd_us: u64,
 }
 
-/// By how much the actual departures missed the due ones, in microseconds, within 1 % of the
-/// value. A frame never departs early. The clock starts when the path has read a frame.
+/// Difference between actual and due departures, in microseconds, within 1 % of the value. A frame
+/// never departs early. The clock starts when the path has read a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DelayError {
     /// The median delay error, in microseconds.
     pub p50_us: u64,
     /// The 99th percentile of the delay error, in microseconds.
     pub p99_us: u64,
-    /// The largest delay error, in microseconds; 60 s stands for anything above.
+    /// The largest delay error, in microseconds; values above 60 s count as 60 s.
     pub max_us: u64,
 }
 
@@ -91,22 +91,23 @@ impl Volume {
     }
 }
 
-// How late frames depart.
+// Lateness of departures.
 
-const LARGEST_US: u64 = 60_000_000;
+const MAX_US: u64 = 60_000_000;
 
-/// Collects delay errors in about 20 KiB, fixed: two significant digits from 1 µs to 60 s.
-pub(crate) struct Punctuality(Histogram<u64>);
+/// A histogram of delay errors of constant size, about 20 KiB: two significant digits from 1 µs to
+/// 60 s.
+pub(crate) struct DelayErrorHistogram(Histogram<u64>);
 
-impl Punctuality {
+impl DelayErrorHistogram {
     pub fn new() -> Self {
-        let histogram = Histogram::new_with_bounds(1, LARGEST_US, 2);
+        let histogram = Histogram::new_with_bounds(1, MAX_US, 2);
         Self(histogram.expect("constant bounds are valid"))
     }
 
     pub fn record(&mut self, late: Duration) {
         let us = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
-        self.0.saturating_record(us.min(LARGEST_US));
+        self.0.saturating_record(us.min(MAX_US));
     }
 
     pub fn summary(&self) -> DelayError {

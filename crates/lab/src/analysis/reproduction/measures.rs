@@ -1,4 +1,5 @@
-//! What is kept of a run: each group's values, distributions and slices, and measures computed from them.
+//! The measures of a run: values, distributions and slices of each group, and measures computed
+//! from them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,7 +12,8 @@ use pillion_stats::measure::quantile;
 use pillion_trace::Period;
 use pillion_trace::measure::catalogue::{distributions, in_unit};
 use pillion_trace::measure::{
-    Group, Measures, Meter, Options, Results, Single, Slice, Together, jain_index,
+    ConnectionResults, Group, GroupResults, Measures, Meter, MeterOptions, Results, Slice,
+    jain_index,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,97 +22,98 @@ use super::slices;
 use crate::analysis::people::{typing, voice};
 use crate::analysis::{OpenError, Traces};
 use crate::measure_ref::{
-    BODY, DELIVERY_LATENCY, DistributionStatistic, JAIN_OF_ALL, Kind, MeasureRef, PlayOut,
-    SliceStatistic, Statistic, StreamStatistic, levels,
+    DELIVERY_LATENCY, DistributionStatistic, JAIN_OF_ALL, Kind, MeasureRef, PlayOut,
+    QUANTILE_STEPS, SliceStatistic, Statistic, StreamStatistic, levels,
 };
 
-/// What is kept of a run's traces: all that numbers and figures are made from.
+/// The results of a run's traces and records, from which claims and figures are computed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Digest {
-    /// Each group of streams.
-    pub groups: BTreeMap<String, GroupDigest>,
-    /// What casts doubt on the run; its summary keeps that already.
+pub struct RunMeasures {
+    /// The measures of each group of streams, by the group's name.
+    pub groups: BTreeMap<String, GroupMeasures>,
+    /// The run's warnings. They are not stored here, because the run's summary has them.
     #[serde(skip)]
-    pub doubts: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
-/// What is kept of a group.
+/// The measures of a group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct GroupDigest {
-    /// Single values by name: those that `analyse --json` has of handshakes, of fairness, and of
-    /// what was sent and lost, with connections dropped by the time of sending; and the means of
-    /// distributions, as `ack_latency_ms mean`.
+pub struct GroupMeasures {
+    /// Single values by name: those of `analyse --json` for handshakes, fairness, sending and loss,
+    /// where `dropped` refers to the sending time; also means of distributions, as `ack_latency_ms
+    /// mean`.
     pub values: BTreeMap<String, f64>,
-    /// Distributions by name: their quantiles in steps of a thousandth, and finer at the end.
+    /// Distributions by name: quantiles in steps of a thousandth, and in finer steps at the end.
     pub distributions: BTreeMap<String, Vec<f64>>,
-    /// The single values, and the medians of distributions, of each stream alone: by name, in
-    /// ascending order.
+    /// The single values, and the medians of distributions, per stream: by name, in ascending
+    /// order.
     pub streams: BTreeMap<String, Vec<f64>>,
-    /// Rates in slices of a second that lie within the time of sending: by name, in the order of
-    /// time.
+    /// Rates in slices of one second within the sending time: by name, in order of time.
     pub slices: BTreeMap<String, Vec<f64>>,
 }
 
-impl Digest {
-    /// Of a run's traces, taken by one clock, and its groups by where their streams go; its streams
-    /// were to send from this time on, in nanoseconds since 1970, and for so long, in seconds.
+impl RunMeasures {
+    /// Reads a run's traces, which share one clock. `groups` has each group's name and destination.
+    /// Streams send from `started_ns`, in nanoseconds since 1970, for `duration_s` seconds.
     ///
     /// # Errors
+    ///
     /// [`OpenError`].
     pub fn read(
         sender: &Path,
         receiver: &Path,
         groups: &[(String, SocketAddr)],
-        began_ns: i64,
+        started_ns: i64,
         duration_s: f64,
     ) -> Result<Self, OpenError> {
         let period = Period::default();
         let traces = Traces::open(sender, Some(receiver), Vec::new(), period, true)?;
         let groups = groups.iter().cloned();
-        let ended_ns = began_ns.saturating_add((duration_s * 1e9) as i64);
-        let options = Options {
+        let ended_ns = started_ns.saturating_add((duration_s * 1e9) as i64);
+        let options = MeterOptions {
             groups: groups.map(|(name, to)| Group::to(name, to)).collect(),
-            test_ns: Some(began_ns..ended_ns),
-            ..Options::default()
+            test_ns: Some(started_ns..ended_ns),
+            ..MeterOptions::default()
         };
-        let observed = traces.observe(Meter::new(options)).whole()?;
+        let observed = traces.observe(Meter::new(options)).require_undamaged()?;
         let results = match &observed.finding {
             Some(finding) => observed.observer.finish_pair(&finding.clock),
             None => observed.observer.finish(),
         };
-        let start_s = (began_ns - results.begin_ns) as f64 / 1e9;
-        Ok(Self::of(&results, start_s..start_s + duration_s))
+        let start_s = (started_ns - results.start_ns) as f64 / 1e9;
+        Ok(Self::from_results(&results, start_s..start_s + duration_s))
     }
 
-    /// Of what was measured of a run whose streams were to send in this time, in seconds since the
+    /// Converts the results of an analysis. `sending` is the sending time, in seconds since the
     /// first packet.
     #[must_use]
-    pub fn of(results: &Results, sending: Range<f64>) -> Self {
+    pub fn from_results(results: &Results, sending: Range<f64>) -> Self {
         let groups = results.groups.iter().map(|group| {
             let name = group.name.clone().unwrap_or_default();
-            let is_of = |stream: &&Single| group.name.is_none() || stream.groups.contains(&name);
-            let streams = results.connections.iter().filter(is_of);
-            let digest = GroupDigest::of(group, streams, &sending);
-            (name, digest)
+            let belongs_to =
+                |stream: &&ConnectionResults| group.name.is_none() || stream.groups.contains(&name);
+            let streams = results.connections.iter().filter(belongs_to);
+            let measures = GroupMeasures::from_results(group, streams, &sending);
+            (name, measures)
         });
         Self {
             groups: groups.collect(),
-            doubts: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 }
 
-impl GroupDigest {
-    fn of<'a>(
-        group: &Together,
-        streams: impl Iterator<Item = &'a Single>,
+impl GroupMeasures {
+    fn from_results<'a>(
+        group: &GroupResults,
+        streams: impl Iterator<Item = &'a ConnectionResults>,
         sending: &Range<f64>,
     ) -> Self {
         let mut values = fields(&group.handshakes);
         values.extend(fields(&group.fairness));
-        values.extend(single_values(&group.main, sending));
+        values.extend(direction_values(&group.main, sending));
         values.extend(means(&group.main));
-        let kept = distributions().filter_map(|measure| {
+        let stored = distributions().filter_map(|measure| {
             let distribution = (measure.of)(&group.main);
             let quantile = |share| Some(in_unit(distribution.quantile(share)?, measure.unit));
             let quantiles: Option<Vec<f64>> = levels().map(quantile).collect();
@@ -118,13 +121,13 @@ impl GroupDigest {
         });
         Self {
             values,
-            distributions: kept.collect(),
-            streams: of_each(streams, sending),
-            slices: slices::of_traces(&group.main, sending),
+            distributions: stored.collect(),
+            streams: collect_per_stream(streams, sending),
+            slices: slices::from_traces(&group.main, sending),
         }
     }
 
-    /// The value of a measure; `None` if it was not measured, or stands for several values.
+    /// Returns the value of a measure; `None` if it was not measured, or has several values.
     #[must_use]
     pub fn value(&self, measure: &MeasureRef) -> Option<f64> {
         match &measure.kind {
@@ -136,11 +139,11 @@ impl GroupDigest {
             Kind::Streams(name, Some(StreamStatistic::Jain)) => {
                 jain_index(self.streams.get(name)?.iter().copied())
             }
-            Kind::Streams(name, Some(StreamStatistic::Of(asked))) => {
-                quantile_statistic(&quantiles_of(self.streams.get(name)?)?, *asked)
+            Kind::Streams(name, Some(StreamStatistic::Of(statistic))) => {
+                quantile_statistic(&quantiles_of(self.streams.get(name)?)?, *statistic)
             }
-            Kind::Slices(name, seconds, Some(asked)) => {
-                slices::value(self.slices.get(name)?, *seconds, *asked)
+            Kind::Slices(name, seconds, Some(statistic)) => {
+                slices::value(self.slices.get(name)?, *seconds, *statistic)
             }
             Kind::RedundantBytes => redundant_bytes(self),
             Kind::MessagesPerSecond => messages_per_second(self),
@@ -151,48 +154,48 @@ impl GroupDigest {
         }
     }
 
-    /// The mean of a distribution.
+    /// Returns the mean of a distribution.
     pub(super) fn mean(&self, name: &str) -> Option<f64> {
         self.values.get(&format!("{name} mean")).copied()
     }
 
-    /// A statistic of a distribution.
-    pub(super) fn statistic(&self, name: &str, asked: Statistic) -> Option<f64> {
-        quantile_statistic(self.distributions.get(name)?, asked)
+    /// Returns a statistic of a distribution.
+    pub(super) fn statistic(&self, name: &str, statistic: Statistic) -> Option<f64> {
+        quantile_statistic(self.distributions.get(name)?, statistic)
     }
 
-    /// The quantile at a share, of a whole distribution, of all streams or of all slices.
+    /// Returns the quantile at `share` of a distribution, of all streams or of all slices.
     pub(super) fn quantile(&self, measure: &MeasureRef, share: f64) -> Option<f64> {
-        let asked = Statistic::Percentile(share);
+        let statistic = Statistic::Percentile(share);
         match &measure.kind {
             Kind::Slices(name, seconds, None) => slices::value(
                 self.slices.get(name)?,
                 *seconds,
                 SliceStatistic::Percentile(share),
             ),
-            _ => quantile_statistic(&self.quantiles(measure)?, asked),
+            _ => quantile_statistic(&self.quantiles(measure)?, statistic),
         }
     }
 
-    /// The value of each stream, in ascending order.
-    pub(super) fn of_streams(&self, measure: &MeasureRef) -> Option<&[f64]> {
+    /// Returns one value per stream, in ascending order.
+    pub(super) fn per_stream(&self, measure: &MeasureRef) -> Option<&[f64]> {
         match &measure.kind {
             Kind::Streams(name, None) => self.streams.get(name).map(Vec::as_slice),
             _ => None,
         }
     }
 
-    /// The stored quantiles of a distribution, or those of the values of all streams.
+    /// Returns the stored quantiles of a distribution, or the quantiles of all streams' values.
     #[must_use]
     pub fn quantiles(&self, measure: &MeasureRef) -> Option<Cow<'_, [f64]>> {
         match &measure.kind {
             Kind::Distribution(name, None) => self.distributions.get(name).map(Cow::from),
-            _ => quantiles_of(self.of_streams(measure)?).map(Cow::from),
+            _ => quantiles_of(self.per_stream(measure)?).map(Cow::from),
         }
     }
 }
 
-/// The quantiles of values in ascending order at the shares that are kept.
+/// Returns the quantiles at [`levels`] of sorted values.
 fn quantiles_of(values: &[f64]) -> Option<Vec<f64>> {
     levels().map(|level| quantile(values, level)).collect()
 }
@@ -205,15 +208,15 @@ fn means(main: &Measures) -> impl Iterator<Item = (String, f64)> {
     })
 }
 
-/// The single values of directions together, and rates over the time in which they were to send.
-fn single_values(main: &Measures, sending: &Range<f64>) -> BTreeMap<String, f64> {
+/// Returns the single values of combined directions, and their rates over the sending time.
+fn direction_values(main: &Measures, sending: &Range<f64>) -> BTreeMap<String, f64> {
     let mut values = fields(&main.sent);
     values.extend(fields(&main.loss));
     values.extend(rates(main, sending));
     values
 }
 
-/// The numbers among the fields of what was measured.
+/// Returns the numeric fields of a serialisable value.
 fn fields(of: &impl Serialize) -> BTreeMap<String, f64> {
     let Ok(Value::Object(fields)) = serde_json::to_value(of) else {
         return BTreeMap::new();
@@ -224,8 +227,8 @@ fn fields(of: &impl Serialize) -> BTreeMap<String, f64> {
         .collect()
 }
 
-fn of_each<'a>(
-    streams: impl Iterator<Item = &'a Single>,
+fn collect_per_stream<'a>(
+    streams: impl Iterator<Item = &'a ConnectionResults>,
     sending: &Range<f64>,
 ) -> BTreeMap<String, Vec<f64>> {
     let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
@@ -235,7 +238,7 @@ fn of_each<'a>(
             let name = format!("{} p50", measure.name);
             Some((name, in_unit(median, measure.unit)))
         });
-        let values = single_values(&stream.main, sending).into_iter();
+        let values = direction_values(&stream.main, sending).into_iter();
         for (name, value) in values.chain(medians) {
             all.entry(name).or_default().push(value);
         }
@@ -246,19 +249,19 @@ fn of_each<'a>(
     all
 }
 
-/// Rates over the time in which streams were to send: what arrives once no more is written, as a
-/// backlog does, is no part of what streams got beside others. Slices that lie within it count.
+/// Returns rates over the slices within the sending time. Data that arrives later, such as a
+/// backlog, does not count as throughput in competition with other streams.
 fn rates(main: &Measures, sending: &Range<f64>) -> Vec<(String, f64)> {
     let width_s = main.slices.width_s();
-    let places = slices::within(sending, width_s);
-    if places.is_empty() {
+    let indices = slices::complete_slices(sending, width_s);
+    if indices.is_empty() {
         return Vec::new();
     }
-    let length_s = places.len() as f64 * width_s;
+    let length_s = indices.len() as f64 * width_s;
     let rate = |bytes: fn(&Slice) -> u64| {
         let within = main.slices.iter();
-        let within = within.filter(|(place, _)| {
-            usize::try_from(*place).is_ok_and(|place| places.contains(&place))
+        let within = within.filter(|(index, _)| {
+            usize::try_from(*index).is_ok_and(|index| indices.contains(&index))
         });
         let sum: u64 = within.map(|(_, slice)| bytes(slice)).sum();
         sum as f64 * 8.0 / length_s
@@ -281,18 +284,18 @@ fn rates(main: &Measures, sending: &Range<f64>) -> Vec<(String, f64)> {
 }
 
 #[cfg(test)]
-impl GroupDigest {
-    /// The value of the measure of this name.
+impl GroupMeasures {
+    /// Returns the value of the measure with this name.
     pub(super) fn named(&self, measure: &str) -> Option<f64> {
         self.value(&measure.parse().unwrap())
     }
 }
 
-// Statistics of a distribution, of which the quantiles at [`levels`] are kept.
+// Statistics of a distribution whose quantiles at [`levels`] are stored.
 
-/// A statistic of these quantiles; none of what is not kept.
-pub(super) fn quantile_statistic(quantiles: &[f64], asked: Statistic) -> Option<f64> {
-    match asked {
+/// Computes a statistic from quantiles; `None` for a percentile that is not stored.
+pub(super) fn quantile_statistic(quantiles: &[f64], statistic: Statistic) -> Option<f64> {
+    match statistic {
         Statistic::Percentile(share) => at(quantiles, share),
         Statistic::Above(bound) => Some(above(quantiles, bound)),
         Statistic::Between(low, high) => Some(above(quantiles, low) - above(quantiles, high)),
@@ -300,28 +303,31 @@ pub(super) fn quantile_statistic(quantiles: &[f64], asked: Statistic) -> Option<
     }
 }
 
-/// The quantile at a share; none if it is not among those that are kept.
+/// Returns the quantile at a share; `None` if it is not stored.
 fn at(quantiles: &[f64], share: f64) -> Option<f64> {
-    let place = levels().position(|level| (level - share).abs() < 1e-9)?;
-    quantiles.get(place).copied()
+    let index = levels().position(|level| (level - share).abs() < 1e-9)?;
+    quantiles.get(index).copied()
 }
 
-/// The share of values that are larger.
+/// Returns the share of values above a bound.
 fn above(quantiles: &[f64], bound: f64) -> f64 {
     let shares: Vec<f64> = levels().collect();
     let over = quantiles.iter().position(|it| *it > bound);
-    over.map_or(0.0, |place| 1.0 - shares[place.saturating_sub(1)])
+    over.map_or(0.0, |index| 1.0 - shares[index.saturating_sub(1)])
 }
 
-/// How much the values above a bound are whole steps apart from each other: the mean resultant length
-/// of their places within a step (Mardia and Jupp, Directional Statistics, section 2.3.1), which is 1
-/// where a distribution function is a staircase with steps of this height, and about 0 where it is
-/// smooth. None where no value is above the bound.
+/// Returns how closely the values above a bound lie whole steps apart: the mean resultant length of
+/// their positions within a step (Mardia and Jupp, Directional Statistics, section 2.3.1). It is 1
+/// for a staircase with steps of this height, and about 0 for a smooth distribution. `None` without
+/// a value above the bound.
 fn in_steps(quantiles: &[f64], height: f64, bound: f64) -> Option<f64> {
-    // Those of the far tail stand for too few values each.
-    let body = quantiles.iter().take(BODY).filter(|it| **it > bound);
-    let places = body.map(|it| (it / height * TAU).sin_cos());
-    let (sines, cosines): (Vec<f64>, Vec<f64>) = places.unzip();
+    // Quantiles of the far tail represent too few values each.
+    let body = quantiles
+        .iter()
+        .take(QUANTILE_STEPS)
+        .filter(|it| **it > bound);
+    let indices = body.map(|it| (it / height * TAU).sin_cos());
+    let (sines, cosines): (Vec<f64>, Vec<f64>) = indices.unzip();
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
     let length = f64::hypot(mean(&sines), mean(&cosines));
     length.is_finite().then_some(length)
@@ -329,31 +335,31 @@ fn in_steps(quantiles: &[f64], height: f64, bound: f64) -> Option<f64> {
 
 // Measures computed from others; `None` if one of these was not measured.
 
-pub(super) fn redundant_bytes(group: &GroupDigest) -> Option<f64> {
-    let kept = |name: &str| group.values.get(name).copied();
-    Some(kept("data_bytes")? - kept("new_bytes")?)
+pub(super) fn redundant_bytes(group: &GroupMeasures) -> Option<f64> {
+    let stored = |name: &str| group.values.get(name).copied();
+    Some(stored("data_bytes")? - stored("new_bytes")?)
 }
 
-pub(super) fn messages_per_second(group: &GroupDigest) -> Option<f64> {
+pub(super) fn messages_per_second(group: &GroupMeasures) -> Option<f64> {
     Some(1e3 / group.mean("message_gap_ms")?)
 }
 
-pub(super) fn typing_stalls(group: &GroupDigest, back_ms: f64) -> Option<f64> {
-    let late = late(group, typing::bound_ms(back_ms))?;
-    Some(typing::stalls_per_1000(late))
+pub(super) fn typing_stalls(group: &GroupMeasures, back_ms: f64) -> Option<f64> {
+    let late_share = late_share(group, typing::bound_ms(back_ms))?;
+    Some(typing::stalls_per_1000(late_share))
 }
 
-pub(super) fn voice_opinion(group: &GroupDigest, play_out: PlayOut) -> Option<f64> {
+pub(super) fn voice_opinion(group: &GroupMeasures, play_out: PlayOut) -> Option<f64> {
     Some(voice::opinion(voice_rating(group, play_out)?))
 }
 
-pub(super) fn voice_rating(group: &GroupDigest, play_out: PlayOut) -> Option<f64> {
-    let at = |ms: f64| Some(voice::rating(ms, late(group, ms)?));
+pub(super) fn voice_rating(group: &GroupMeasures, play_out: PlayOut) -> Option<f64> {
+    let at = |ms: f64| Some(voice::rating(ms, late_share(group, ms)?));
     match play_out {
         PlayOut::At(ms) => at(ms),
         PlayOut::Best => {
             let longest = group.distributions.get(DELIVERY_LATENCY)?.last()?.ceil();
-            // Much later than that nothing is understood, whatever comes in time.
+            // With a longer delay, speech is incomprehensible in any case.
             let longest_ms = longest.clamp(1.0, 1000.0) as u32;
             let ratings = (1..=longest_ms).filter_map(|ms| at(ms.into()));
             ratings.max_by(f64::total_cmp)
@@ -361,17 +367,18 @@ pub(super) fn voice_rating(group: &GroupDigest, play_out: PlayOut) -> Option<f64
     }
 }
 
-/// The share of messages that take longer.
-fn late(group: &GroupDigest, than_ms: f64) -> Option<f64> {
+/// Returns the share of messages whose latency exceeds `than_ms`.
+fn late_share(group: &GroupMeasures, than_ms: f64) -> Option<f64> {
     group.statistic(DELIVERY_LATENCY, Statistic::Above(than_ms))
 }
 
-/// What is compared with what a stream is due, of each stream.
+/// The measure that is divided by each stream's optimum.
 const GOODPUT: &str = "received_goodput_bit_per_s";
 
-impl Digest {
-    /// Adds to each group Jain's index over the streams of all groups, of their goodput relative to what
-    /// each is due (thesis, section 2.7.2), in bit/s by group. None unless that is known of all.
+impl RunMeasures {
+    /// Adds to each group Jain's index over the streams of all groups, of goodput relative to the
+    /// optimum (thesis, section 2.7.2). `due` has the optimum of each group in bit/s. Adds nothing
+    /// if a group's optimum is unknown.
     pub fn add_fairness(&mut self, due: &BTreeMap<String, f64>) {
         let relative = self.groups.iter().map(|(name, group)| {
             let due = due.get(name).filter(|due| **due > 0.0)?;
@@ -392,29 +399,30 @@ impl Digest {
 mod tests {
     use super::*;
 
-    /// Latencies of 150 and, for the upper half, of what follows from the place among these.
-    fn quantiles(late: fn(f64) -> f64) -> Vec<f64> {
+    /// Quantiles with 150 in the lower half; `late_share` maps the position in the upper half, 0 to
+    /// 1, to a value.
+    fn quantiles(late_share: fn(f64) -> f64) -> Vec<f64> {
         let of = |level: f64| match level < 0.5 {
             true => 150.0,
-            false => late(2.0 * level - 1.0),
+            false => late_share(2.0 * level - 1.0),
         };
         levels().map(of).collect()
     }
 
     #[test]
-    fn a_staircase_is_told_from_a_slope() {
+    fn in_steps_distinguishes_staircase_from_slope() {
         let steps = |height, above| Statistic::InSteps { height, above };
         let slope = quantiles(|share| 160.0 + 300.0 * share);
         assert!(quantile_statistic(&slope, steps(30.0, 155.0)).unwrap() < 0.01);
         let stairs = quantiles(|share| 170.0 + 30.0 * (10.0 * share).floor());
-        let of_stairs = |asked| quantile_statistic(&stairs, asked).unwrap();
+        let of_stairs = |statistic| quantile_statistic(&stairs, statistic).unwrap();
         assert!((of_stairs(steps(30.0, 155.0)) - 1.0).abs() < 1e-9);
         assert!(of_stairs(steps(40.0, 155.0)) < 0.3);
         assert_eq!(quantile_statistic(&stairs, steps(30.0, 1000.0)), None);
     }
 
     #[test]
-    fn a_share_may_lie_between_bounds() {
+    fn share_between_bounds_is_difference_of_shares() {
         let slope = quantiles(|share| 160.0 + 300.0 * share);
         let share = quantile_statistic(&slope, Statistic::Between(190.0, 250.0)).unwrap();
         assert!((share - 0.1).abs() < 2e-3, "{share}");

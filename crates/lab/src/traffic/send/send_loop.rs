@@ -1,58 +1,58 @@
-//! The run of one thread's streams: messages as they fall due, then the end.
+//! The send loop of one thread: messages when they are due, then the end.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::report::Work;
+use super::report::ThreadState;
 use super::source::Next;
 use super::stream::Stream;
 use crate::traffic::latency::{now_ns, ns};
 use crate::traffic::poller::{Poller, STOP_CHECK_NS, SystemError};
 
-/// Messages handed over between two looks at the sockets when the sender is behind its schedule.
+/// Maximum messages between two polls of the sockets when the sender is behind schedule.
 const BATCH: usize = 256;
 
-/// All streams of a thread at work.
-pub(super) struct Pace<'a> {
+/// The streams of a thread, and their schedule.
+pub(super) struct SendLoop<'a> {
     pub(super) streams: Vec<Stream<'a>>,
     pub(super) poller: Poller,
-    pub(super) work: Work,
+    pub(super) state: ThreadState,
     /// When the barrier opened.
     pub(super) start_ns: u64,
     pub(super) progress: &'a AtomicU64,
-    /// The next message of each stream, the earliest on top: when it is due in nanoseconds since
-    /// the barrier opened, and its stream.
+    /// The next message of each stream, the earliest on top: due time in nanoseconds since the
+    /// barrier's opening, and the stream.
     due: BinaryHeap<Reverse<(u64, usize)>>,
-    /// The streams that are yet to start with others.
-    awaiting: Vec<usize>,
+    /// Streams that start together with others but have not started.
+    waiting: Vec<usize>,
 }
 
-impl<'a> Pace<'a> {
+impl<'a> SendLoop<'a> {
     pub(super) fn new(
         streams: Vec<Stream<'a>>,
         poller: Poller,
-        work: Work,
+        state: ThreadState,
         start_ns: u64,
         progress: &'a AtomicU64,
     ) -> Self {
-        let awaits = |(_, stream): &(usize, &Stream)| !stream.has_started();
-        let awaiting = streams.iter().enumerate().filter(awaits);
+        let is_waiting = |(_, stream): &(usize, &Stream)| !stream.has_started();
+        let waiting = streams.iter().enumerate().filter(is_waiting);
         Self {
-            awaiting: awaiting.map(|(index, _)| index).collect(),
+            waiting: waiting.map(|(index, _)| index).collect(),
             due: BinaryHeap::with_capacity(streams.len()),
             streams,
             poller,
-            work,
+            state,
             start_ns,
             progress,
         }
     }
 
-    /// Hands over every message when it is due, until `end` after the barrier has opened, or `stop` is set, or
-    /// nothing is left to do. Then waits for what is still on its way and for the receiver's
-    /// closes, `drain_timeout` in all.
+    /// Writes every message when it is due, until `end` after the barrier's opening, or `stop` is
+    /// set, or all streams are done. Then waits for queued data and for the receiver's closes, at
+    /// most `drain_timeout`.
     pub(super) fn run(
         &mut self,
         end: Option<Duration>,
@@ -73,10 +73,10 @@ impl<'a> Pace<'a> {
                 self.due.clear();
             }
             if stopped || now >= end {
-                // A message that was due before the end is late, and still sent.
+                // A message due before the end is still sent, although late.
                 let over = |stream: &&mut Stream| stopped || !stream.scheduled;
                 let streams = self.streams.iter_mut().filter(over);
-                streams.for_each(|stream| stream.finish(&mut self.work));
+                streams.for_each(|stream| stream.finish(&mut self.state));
             }
             if deadline == u64::MAX && !self.streams.iter().any(Stream::is_active) {
                 deadline = now.saturating_add(ns(drain_timeout));
@@ -87,15 +87,15 @@ impl<'a> Pace<'a> {
             let next = self.due.peek().map_or(u64::MAX, |&Reverse((offset, _))| {
                 self.start_ns.saturating_add(offset)
             });
-            let end_to_come = if now < end { end } else { u64::MAX };
-            let next = next.min(end_to_come).min(self.next_start(now));
+            let next_stop = if now < end { end } else { u64::MAX };
+            let next = next.min(next_stop).min(self.next_start(now));
             self.poll(next.min(deadline).min(now + STOP_CHECK_NS))?;
         }
     }
 
-    /// Hands over the messages that are due by now, in order, but no more than [`BATCH`]. Returns
-    /// the time that it went by last: the clock is read once a message, for a reading can cost as
-    /// much as the rest (in the lab's kernel).
+    /// Writes the messages due by now, in order, but at most [`BATCH`]. Returns the last clock
+    /// reading. The clock is read once per message, because a reading can cost as much as
+    /// everything else (in the lab's kernel).
     fn hand_over(&mut self) -> u64 {
         let mut now = now_ns();
         for done in 0..BATCH {
@@ -117,9 +117,9 @@ impl<'a> Pace<'a> {
                 stream.open(&self.poller, index, now);
                 if stream.has_started() {
                     if stream.source.can_be_late() {
-                        self.work.measured.late_ns.saturating_record(late);
+                        self.state.measured.late_ns.saturating_record(late);
                     }
-                    stream.hand_over(now, &mut self.work);
+                    stream.hand_over(now, &mut self.state);
                     self.progress.fetch_add(1, Ordering::Relaxed);
                 }
                 self.schedule(index, now);
@@ -128,32 +128,33 @@ impl<'a> Pace<'a> {
         now
     }
 
-    /// Starts the streams that are connected, where none of their group is waited for any more.
+    /// Starts connected streams whose group does not wait for others any longer.
     fn start_together(&mut self, now: u64) {
         let since = now.saturating_sub(self.start_ns);
-        let streams = self.awaiting.iter().map(|index| &self.streams[*index]);
-        let awaited = streams.filter(|it| it.awaited_until().is_some_and(|latest| since < latest));
-        let awaited: BTreeSet<usize> = awaited.map(Stream::group).collect();
-        for index in std::mem::take(&mut self.awaiting) {
+        let streams = self.waiting.iter().map(|index| &self.streams[*index]);
+        let waiting_groups =
+            streams.filter(|it| it.wait_deadline().is_some_and(|latest| since < latest));
+        let waiting_groups: BTreeSet<usize> = waiting_groups.map(Stream::group).collect();
+        for index in std::mem::take(&mut self.waiting) {
             let stream = &mut self.streams[index];
-            if !awaited.contains(&stream.group()) && stream.start(since) {
+            if !waiting_groups.contains(&stream.group()) && stream.start(since) {
                 self.schedule(index, now);
             } else if stream.is_open() {
-                self.awaiting.push(index);
+                self.waiting.push(index);
             }
         }
     }
 
-    /// When streams start next though others are not connected.
+    /// Returns when streams start next although others are not connected.
     fn next_start(&self, now: u64) -> u64 {
         let since = now.saturating_sub(self.start_ns);
-        let streams = self.awaiting.iter().map(|index| &self.streams[*index]);
-        let latest = streams.filter_map(Stream::awaited_until);
+        let streams = self.waiting.iter().map(|index| &self.streams[*index]);
+        let latest = streams.filter_map(Stream::wait_deadline);
         let next = latest.filter(|latest| *latest > since).min();
         next.map_or(u64::MAX, |latest| self.start_ns.saturating_add(latest))
     }
 
-    /// Puts a stream's next message among those due, if it is known when.
+    /// Schedules a stream's next message if its time is known.
     fn schedule(&mut self, index: usize, now: u64) {
         let stream = &mut self.streams[index];
         if stream.scheduled || !stream.is_active() {
@@ -166,21 +167,21 @@ impl<'a> Pace<'a> {
                 self.due.push(Reverse((offset, index)));
             }
             Next::Waiting => {}
-            Next::Over => stream.finish(&mut self.work),
+            Next::Over => stream.finish(&mut self.state),
         }
     }
 
     fn poll(&mut self, deadline_ns: u64) -> Result<(), SystemError> {
-        let mut ready = std::mem::take(&mut self.work.ready);
+        let mut ready = std::mem::take(&mut self.state.ready);
         ready.extend(self.poller.wait_until(deadline_ns)?.map(|(index, _)| index));
         for index in ready.drain(..) {
             let now = now_ns();
-            self.streams[index].ready(&mut self.work, self.start_ns);
+            self.streams[index].ready(&mut self.state, self.start_ns);
             if !self.streams[index].scheduled {
                 self.schedule(index, now);
             }
         }
-        self.work.ready = ready;
+        self.state.ready = ready;
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! The first process inside: it makes the place, runs the program, and brings its results out.
+//! The first process inside the kernel: prepares the system, runs the program, and copies its
+//! results out.
 
 mod results;
 
@@ -22,59 +23,59 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{Pid, sethostname};
 use pillion_bpf::host::clock::monotonic;
 
-use super::protocol::{Ending, JOB_FILE, Job, Line, RESULTS, Report};
-use results::Outflow;
+use super::protocol::{ConsoleLine, JOB_FILE, Job, ProgramExit, RESULTS, Report};
+use results::ResultsCopier;
 
-/// Whether this process is the first one of a lab kernel.
+/// Returns true if this process is the first one of a lab kernel.
 #[must_use]
 pub fn is_init() -> bool {
     std::process::id() == 1 && env::args_os().next().is_some_and(|name| name == "/init")
 }
 
-/// Does the work of the first process of a lab kernel, and ends the kernel.
+/// Works as first process of a lab kernel, then powers the kernel off.
 pub fn run_as_init() -> ! {
-    if let Err(reason) = work() {
-        // Shown by the host as the kernel's last words.
+    if let Err(reason) = run_init() {
+        // The host shows this as the kernel's last message.
         let _ = fs::write("/dev/kmsg", format!("<2>pillion: {reason}"));
     }
     loop {
-        // The first process must not end.
+        // The first process must not exit.
         let _ = reboot(RebootMode::RB_POWER_OFF);
     }
 }
 
-/// Makes the place that programs expect, as the first process of any other kernel that starts
-/// from an [`Image`](super::Image): the kernel's file systems, folders to write to, a host name,
-/// the loopback device.
+/// Prepares the system for programs: mounts file systems, sets the host name and brings up the
+/// loopback device. Also for the first process of other kernels that boot from an
+/// [`Image`](super::Image).
 ///
 /// # Errors
-/// What failed, in a line.
-pub fn make_place() -> Result<(), String> {
+/// The error in one line.
+pub fn prepare_guest() -> Result<(), String> {
     mount_all()?;
     prepare_system()
 }
 
-fn work() -> Result<(), String> {
+fn run_init() -> Result<(), String> {
     mount_all()?;
     let reporter = Reporter::start()?;
-    let report = match run() {
-        Ok(ending) => Report::Ended(ending),
+    let report = match run_job() {
+        Ok(ending) => Report::Exited(ending),
         Err(reason) => Report::Failed(reason),
     };
-    reporter.tell(&report)
+    reporter.report(&report)
 }
 
-fn run() -> Result<Ending, String> {
+fn run_job() -> Result<ProgramExit, String> {
     prepare_system()?;
     let job = fs::read(JOB_FILE).map_err(|error| format!("{JOB_FILE}: {error}"))?;
     let job: Job = serde_json::from_slice(&job).map_err(|error| format!("{JOB_FILE}: {error}"))?;
-    let results = Outflow::begin();
+    let results = ResultsCopier::start();
     let ending = run_program(&job)?;
-    results.map_or(Ok(()), Outflow::finish)?;
+    results.map_or(Ok(()), ResultsCopier::finish)?;
     Ok(ending)
 }
 
-/// File systems, their places and options, and whether a kernel without them will do.
+/// File system types, mount points, options, and whether the file system is required.
 const MOUNTS: [(&str, &str, Option<&str>, bool); 11] = [
     ("proc", "/proc", None, true),
     ("sysfs", "/sys", None, true),
@@ -89,10 +90,10 @@ const MOUNTS: [(&str, &str, Option<&str>, bool); 11] = [
     ("debugfs", "/sys/kernel/debug", None, false),
 ];
 
-/// Mounts the kernel's file systems, and those that hold what is written.
+/// Mounts the kernel's file systems, and tmpfs for written files.
 fn mount_all() -> Result<(), String> {
     for (kind, path, options, needed) in MOUNTS {
-        // Only /dev/pts is not there yet.
+        // Only /dev/pts does not exist yet.
         let _ = fs::create_dir(path);
         match mount(Some(kind), path, Some(kind), MsFlags::empty(), options) {
             Err(Errno::ENODEV | Errno::ENOENT) if !needed => {}
@@ -103,10 +104,10 @@ fn mount_all() -> Result<(), String> {
     Ok(())
 }
 
-/// Limit of open files: as many as thousands of streams take.
+/// Limit of open files, enough for thousands of streams.
 const FILES: u64 = 1 << 20;
 
-/// Names the host, and brings up its loopback device.
+/// Sets the host name and the limit of open files, and brings up the loopback device.
 fn prepare_system() -> Result<(), String> {
     sethostname("pillion").map_err(|errno| format!("set the host's name: {errno}"))?;
     fs::write("/proc/sys/fs/nr_open", FILES.to_string())
@@ -123,8 +124,8 @@ fn prepare_system() -> Result<(), String> {
     }
 }
 
-/// Runs the job's program until it ends, and then ends whatever it left running.
-fn run_program(job: &Job) -> Result<Ending, String> {
+/// Runs the job's program until it exits, then kills all remaining processes.
+fn run_program(job: &Job) -> Result<ProgramExit, String> {
     let mut child = Command::new(&job.program)
         .args(&job.arguments)
         .env_clear()
@@ -136,29 +137,32 @@ fn run_program(job: &Job) -> Result<Ending, String> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| format!("{}: {error}", job.program))?;
-    // Lines directly would be terminals to the program, and change what it writes.
+    // A console as output would be a terminal to the program and change its output format.
     let copies = [
-        pass_on(child.stdout.take(), Line::Output)?,
-        pass_on(child.stderr.take(), Line::Errors)?,
+        forward(child.stdout.take(), ConsoleLine::Output)?,
+        forward(child.stderr.take(), ConsoleLine::Errors)?,
     ];
-    let over = Arc::new(AtomicBool::new(false));
+    let timed_out = Arc::new(AtomicBool::new(false));
     if let Some(limit) = job.time_limit {
-        stop_after(limit, Arc::clone(&over));
+        kill_after(limit, Arc::clone(&timed_out));
     }
     let status = wait(&child)?;
-    end_all();
+    kill_all();
     for copy in copies {
         let _ = copy.join();
     }
-    Ok(if over.load(Ordering::Relaxed) {
-        Ending::TimeLimit
+    Ok(if timed_out.load(Ordering::Relaxed) {
+        ProgramExit::TimeLimit
     } else {
         status
     })
 }
 
-fn pass_on(from: Option<impl Read + Send + 'static>, line: Line) -> Result<JoinHandle<()>, String> {
-    let mut to = open(line)?;
+fn forward(
+    from: Option<impl Read + Send + 'static>,
+    line: ConsoleLine,
+) -> Result<JoinHandle<()>, String> {
+    let mut to = open_line(line)?;
     Ok(thread::spawn(move || {
         if let Some(mut from) = from {
             let _ = io::copy(&mut from, &mut to);
@@ -166,29 +170,29 @@ fn pass_on(from: Option<impl Read + Send + 'static>, line: Line) -> Result<JoinH
     }))
 }
 
-fn stop_after(limit: Duration, over: Arc<AtomicBool>) {
+fn kill_after(limit: Duration, timed_out: Arc<AtomicBool>) {
     thread::spawn(move || {
         thread::sleep(limit);
-        over.store(true, Ordering::Relaxed);
-        end_all();
+        timed_out.store(true, Ordering::Relaxed);
+        kill_all();
     });
 }
 
-/// Ends every process but this one.
-fn end_all() {
+/// Kills every process except this one.
+fn kill_all() {
     let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
 }
 
-/// Waits for the program, and for orphans meanwhile.
-fn wait(child: &Child) -> Result<Ending, String> {
+/// Waits for the program, and reaps orphans meanwhile.
+fn wait(child: &Child) -> Result<ProgramExit, String> {
     let child = Pid::from_raw(child.id().cast_signed());
     loop {
         match waitpid(None, None) {
             Ok(WaitStatus::Exited(process, status)) if process == child => {
-                return Ok(Ending::Exited(status));
+                return Ok(ProgramExit::Exited(status));
             }
             Ok(WaitStatus::Signaled(process, signal, _)) if process == child => {
-                return Ok(Ending::Killed(signal as i32));
+                return Ok(ProgramExit::Killed(signal as i32));
             }
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(format!("wait for the program: {errno}")),
@@ -196,28 +200,28 @@ fn wait(child: &Child) -> Result<Ending, String> {
     }
 }
 
-/// Tells the host how far the work is.
+/// Sends reports to the host.
 #[derive(Clone)]
 pub struct Reporter(Arc<Mutex<File>>);
 
-/// Virtual time between two reports of it: cheap, and the same in every run.
-const BEAT: Duration = Duration::from_secs(1);
+/// Virtual time between two reports of it: cheap, and equal in every run.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Reporter {
-    /// Starts to tell the time.
+    /// Starts to report the virtual time.
     pub fn start() -> Result<Self, String> {
-        let teller = Self(Arc::new(Mutex::new(open(Line::Reports)?)));
-        let beating = teller.clone();
+        let reporter = Self(Arc::new(Mutex::new(open_line(ConsoleLine::Reports)?)));
+        let heartbeat = reporter.clone();
         thread::spawn(move || {
-            while beating.tell(&Report::Reached(monotonic())).is_ok() {
-                thread::sleep(BEAT);
+            while heartbeat.report(&Report::VirtualTime(monotonic())).is_ok() {
+                thread::sleep(REPORT_INTERVAL);
             }
         });
-        Ok(teller)
+        Ok(reporter)
     }
 
     /// Sends a report to the host.
-    pub fn tell(&self, report: &Report) -> Result<(), String> {
+    pub fn report(&self, report: &Report) -> Result<(), String> {
         let mut line = serde_json::to_vec(report).map_err(|error| error.to_string())?;
         line.push(b'\n');
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -225,15 +229,16 @@ impl Reporter {
     }
 }
 
-/// Opens a line to the host, as one that changes nothing of what it carries.
-pub fn open(line: Line) -> Result<File, String> {
+/// Opens a console to the host in raw mode, so that it does not change the data.
+pub fn open_line(line: ConsoleLine) -> Result<File, String> {
     let failed = |error: String| format!("{}: {error}", line.device());
     let file = File::options()
         .write(true)
         .open(line.device())
         .map_err(|error| failed(error.to_string()))?;
-    let mut manner = tcgetattr(file.as_fd()).map_err(|errno| failed(errno.to_string()))?;
-    cfmakeraw(&mut manner);
-    tcsetattr(file.as_fd(), SetArg::TCSANOW, &manner).map_err(|errno| failed(errno.to_string()))?;
+    let mut termios = tcgetattr(file.as_fd()).map_err(|errno| failed(errno.to_string()))?;
+    cfmakeraw(&mut termios);
+    tcsetattr(file.as_fd(), SetArg::TCSANOW, &termios)
+        .map_err(|errno| failed(errno.to_string()))?;
     Ok(file)
 }
