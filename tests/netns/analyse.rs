@@ -54,7 +54,7 @@ fn list_shows_endpoints_times_and_counts_per_direction() {
     assert_eq!(connection["opened_by"], "192.0.2.1:40000");
     assert_eq!(connection["to"], "198.51.100.1:80");
     assert_eq!(
-        (&connection["begin_s"], &connection["duration_s"]),
+        (&connection["start_s"], &connection["duration_s"]),
         (&json!(0.0), &json!(0.55))
     );
     assert_eq!(connection["handshake"], "completed");
@@ -95,7 +95,7 @@ fn explain_shows_packets_and_times_of_lost_range() {
     let files = trace_arguments(folder.path());
     let timeline = analyse_json(&files, &["--explain", "1:150"]);
     assert_eq!(
-        (&timeline["begin"], &timeline["end"]),
+        (&timeline["start"], &timeline["end"]),
         (&json!(101), &json!(201))
     );
     let events = timeline["events"].as_array().unwrap();
@@ -117,7 +117,7 @@ fn explain_shows_packets_and_times_of_lost_range() {
             (130.0, "acked")
         ]
     );
-    assert_eq!(timeline["events"][0]["fate"], "lost");
+    assert_eq!(timeline["events"][0]["disposition"], "lost");
     assert_eq!(timeline["events"][1]["copy"], "bundled");
     assert_eq!(timeline["application_latency_ms"], 80.0);
     let raw = INITIAL.wrapping_add(150);
@@ -132,8 +132,8 @@ fn explain_shows_ranges_blocked_by_lost_range() {
     let folder = tempfile::tempdir().unwrap();
     let files = trace_arguments(folder.path());
     let lost = analyse_json(&files, &["--explain", "1:301"]);
-    let waited = json!([{"begin": 401, "end": 501, "ms": 140.0}]);
-    assert_eq!(lost["waited_behind"], waited);
+    let waited = json!([{"start": 401, "end": 501, "ms": 140.0}]);
+    assert_eq!(lost["blocked_ranges"], waited);
     let blocked = analyse_json(&files, &["--explain", "1:401"]);
     assert_eq!(blocked["waited_for"], 301);
     assert_eq!(blocked["events"][0]["packet"], 10, "in the client's trace");
@@ -226,7 +226,7 @@ fn single_receiver_side_trace_is_recognised() {
     let folder = tempfile::tempdir().unwrap();
     let files = trace_arguments(folder.path());
     let server = [files[0].clone(), files[3].clone()];
-    let receiver_side = "seems to have been taken at the receiver";
+    let receiver_side = "was probably taken at the receiver";
     for (files, expected) in [(&server[..], true), (&files[..2], false), (&files, false)] {
         let text = stdout(&analyse(files, &[]));
         assert_eq!(text.contains(receiver_side), expected, "{text}");
@@ -244,7 +244,7 @@ fn tables_and_report_are_written_with_summary() {
     let paths = [&tables, &report].map(|path| path.to_str().unwrap());
     let output = analyse(
         &files,
-        &["--csv", paths[0], "--report", paths[1], "--slice", "0.1"],
+        &["--csv-dir", paths[0], "--html", paths[1], "--slice", "0.1s"],
     );
     assert!(output.status.success(), "{}", stderr(&output));
     let table = |name: &str| fs::read_to_string(tables.join(name)).expect(name);
@@ -263,7 +263,7 @@ fn tables_and_report_are_written_with_summary() {
             .contains("192.0.2.1:40000"),
         "{connections}"
     );
-    assert!(table("slices.csv").starts_with("scope,name,direction,begin_s,"));
+    assert!(table("slices.csv").starts_with("scope,name,direction,start_s,"));
     let html = fs::read_to_string(&report).unwrap();
     for shown in [
         "client.pcap and server.pcap",
@@ -290,7 +290,7 @@ fn time_range_is_selected_by_seconds_or_date_of_sender_clock() {
             assert_eq!(list[0]["there"]["packets"], 2, "{from}: {list}");
             assert_eq!(list[0]["back"]["packets"], 1, "{from}: {list}");
             // The connection started before the range, and its start is still read.
-            assert_eq!(list[0]["begin_s"], 0.0);
+            assert_eq!(list[0]["start_s"], 0.0);
         }
     }
 }
@@ -301,15 +301,15 @@ fn analyse_rejects_invalid_options() {
     let files = trace_arguments(folder.path());
     for (options, message) in [
         (&["--percentiles", "50,101"][..], "from 0 to 100"),
-        (&["--slice", "0"], "at least"),
+        (&["--slice", "0s"], "at least"),
         (&["--from", "noon"], "2026-11-21T22:49:11Z"),
         (&["--group", "web"], "NAME=CONDITION"),
         (
             &["--group", "a=:1", "--group", "a=:2"],
-            "two groups are called `a`",
+            "duplicate --group `a`",
         ),
-        (&["--optimum", "web=10k"], "no --group is called `web`"),
-        (&["--optimum", "fast"], "no rate in bit/s"),
+        (&["--optimum", "web=10k"], "unknown group `web`"),
+        (&["--optimum", "fast"], "expected bit/s"),
         (&["--nat", "one"], "203.0.113.9=10.0.0.7"),
         (&["--list", "--explain", "1:1"], "cannot be used with"),
     ] {
@@ -341,8 +341,8 @@ fn explain_rejects_missing_byte_or_connection() {
     for (target, message) in [
         ("1:501", "it shows bytes 1 to 500"),
         ("1:back:1", "it shows none"),
-        ("2:1", "--list shows 1"),
-        ("one:1", "names no byte"),
+        ("2:1", "the trace has 1"),
+        ("one:1", "invalid byte"),
     ] {
         let output = analyse(&files, &["--explain", target]);
         assert_eq!(output.status.code(), Some(2), "{target}");
@@ -364,7 +364,9 @@ fn unknown_connection_number_is_rejected() {
         assert_eq!(output.status.code(), Some(2), "{output_options:?}");
         let message = stderr(&output);
         assert!(
-            message.contains("no connection has the number 9"),
+            message.contains(
+                "--connection: no connection with the number 9; --list shows the numbers"
+            ),
             "{message}"
         );
         // A connection that exists but is excluded by another condition is not missing.
@@ -400,13 +402,13 @@ fn file_that_is_no_trace_is_rejected() {
     let path = folder.path().join("notes.txt");
     let file = path.to_str().unwrap();
     for (test_data, message) in [
-        (&b""[..], "is empty; check that the capture ran"),
+        (&b""[..], "is empty: check that the capture ran"),
         (b"Dear diary", "is not a packet trace"),
     ] {
         fs::write(&path, test_data).unwrap();
         let output = lab(&["analyse", file, "--list"]);
         assert_eq!(output.status.code(), Some(2));
-        let expected = format!("pillion-lab: {file}: {message}");
+        let expected = format!("pillion-lab: error: {file}: {message}");
         assert!(
             stderr(&output).starts_with(&expected),
             "{}",
@@ -430,7 +432,7 @@ fn packets_left_out_of_counts_are_reported() {
         let output = analyse(&["analyse".into(), path.display().to_string()], options);
         let message = stderr(&output);
         assert!(
-            message.contains("13 were captured too short for the TCP header")
+            message.contains("packets were truncated within the TCP header")
                 && message.contains("tcpdump -s 128"),
             "{options:?}: {message}"
         );
@@ -442,7 +444,7 @@ fn analyse_rejects_options_without_effect() {
     let folder = tempfile::tempdir().unwrap();
     let files = trace_arguments(folder.path());
     for (options, expected) in [
-        (&["--list", "--slice", "0.1"][..], "--slice"),
+        (&["--list", "--slice", "0.1s"][..], "--slice"),
         (&["--list", "--percentiles", "50"], "--percentiles"),
         (&["--list", "--group", "a=:80"], "--group"),
         (&["--explain", "1:1", "--port", "80"], "--port"),

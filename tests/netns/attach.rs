@@ -54,9 +54,9 @@ pub fn send(pair: &HostPair, port: u16, seconds: &str) -> Child {
         "--streams",
         "2",
         "--itt",
-        "10",
+        "10ms",
         "--duration",
-        seconds,
+        &format!("{seconds}s"),
     ];
     lab_in(&pair.sender.namespace, &arguments)
         .stdout(Stdio::null())
@@ -176,7 +176,7 @@ fn dry_run_prints_plan_and_exits() {
         "192.0.2.0/24",
         "--nodelay",
         "--rto-min",
-        "62.5",
+        "62.5ms",
     ];
     let output = pillion_in(&pair.sender.namespace, &arguments)
         .output()
@@ -190,7 +190,7 @@ fn dry_run_prints_plan_and_exits() {
     let (_, options_line) = text.split_once("\nwith ").expect("the bundling options");
     assert!(
         options_line
-            .starts_with("--nodelay --rto-min 62.5 --thin dpifl:10 --rtt min --level fixed"),
+            .starts_with("--nodelay --rto-min 62.5ms --thin dpifl:10 --thin-rtt min --level fixed"),
         "{options_line}"
     );
 }
@@ -203,12 +203,19 @@ fn governor_thread_has_only_cap_bpf() {
         .spawn()
         .unwrap();
     await_attached(attach.id());
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", attach.id())).unwrap();
-    let statuses: Vec<_> = tasks
-        .map(|task| std::fs::read_to_string(task.unwrap().path().join("status")).unwrap())
-        .filter(|status| status.starts_with("Name:\tgovernor\n"))
-        .collect();
+    let governors = || -> Vec<String> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", attach.id())).unwrap();
+        tasks
+            .filter_map(|task| fs::read_to_string(task.unwrap().path().join("status")).ok())
+            .filter(|status| status.starts_with("Name:\tgovernor\n"))
+            .collect()
+    };
     let bpf = format!("CapPrm:\t{:016x}\n", caps::Capability::CAP_BPF.bitmask());
+    // The thread sets its name and drops its capabilities once it is scheduled.
+    eventually("the governor has dropped its capabilities", || {
+        governors().iter().any(|status| status.contains(&bpf))
+    });
+    let statuses = governors();
     assert_eq!(statuses.len(), 1);
     assert!(statuses[0].contains(&bpf), "{}", statuses[0]);
     kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();

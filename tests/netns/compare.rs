@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use pillion_lab::records::Writer;
-use pillion_lab::traffic::{Measured, Record};
+use pillion_lab::traffic::{LatencyKind, Record};
 use serde_json::{Value, json};
 
 use crate::common::*;
@@ -40,7 +40,7 @@ fn write_run_without(failed: u32, folder: &Path, base_ms: f64, seed: u32) {
     let forward = json!({"queue_dropped": 5, "queue_passed": 195, "lost": 5, "delivered": 190});
     let backward = json!({"queue_dropped": 0, "lost": 0, "delivered": 100});
     let summary = json!({"groups": [group], "forward": forward, "backward": backward,
-        "doubts": []});
+        "warnings": []});
     write("summary.json", &summary);
     let sent = |stream| {
         json!({"stream": stream, "messages": MESSAGES, "retransmissions": 1, "bytes_retrans": 100,
@@ -56,7 +56,7 @@ fn write_run_without(failed: u32, folder: &Path, base_ms: f64, seed: u32) {
     );
     let arrived = (0..STREAMS * MESSAGES).filter(|number| number % STREAMS >= failed);
     let records = arrived.map(|number| Record {
-        measured: Measured::Delivery,
+        measured: LatencyKind::Delivery,
         stream: number % STREAMS,
         sequence: number / STREAMS,
         size: 100,
@@ -115,14 +115,14 @@ fn missing_messages_are_reported_with_latencies() {
     let experiment = store.path().join("loss/2026-01-01T00-00-00Z");
     write_run_without(3, &experiment.join("plain,seed=1"), 120.0, 1);
     fs::write(experiment.join("experiment.toml"), "").unwrap();
-    let expected = "thin: 50 of 200 messages received, 3 of 4 streams failed; delivery latency is \
-                that of the messages received";
+    let expected = "thin: 50 of 200 messages received, 3 of 4 streams failed; delivery latency covers \
+                only received messages";
     let report = store.path().join("report.html");
     let report = report.to_str().unwrap();
     for arguments in [
         &["show", "loss"][..],
         &["show", "loss/2026-01-01T00-00-00Z/plain,seed=1"],
-        &["compare", "loss", "--report", report],
+        &["compare", "loss", "--html", report],
     ] {
         let shown = stdout(&lab_with_store(&store, arguments));
         assert!(shown.contains(expected), "{arguments:?}: {shown}");
@@ -141,7 +141,7 @@ fn compare_pairs_variants_with_baseline_by_seed() {
     let store = store();
     let report = store.path().join("report.html");
     let report = report.to_str().unwrap();
-    let json = lab_with_store(&store, &["compare", "loss", "--json", "--report", report]);
+    let json = lab_with_store(&store, &["compare", "loss", "--json", "--html", report]);
     assert!(json.status.success(), "{}", stderr(&json));
     let compared: Value = serde_json::from_slice(&json.stdout).expect("JSON");
     assert_eq!(compared["baseline"], "plain");

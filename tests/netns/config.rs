@@ -98,7 +98,7 @@ impl Stream {
         await_listening(&pair.receiver.namespace, port);
         let mut send = pair.sender.namespace.command(program);
         send.args(["traffic", "send", "--to", &address, "--streams", "1"]);
-        send.args(["--itt", "10", "--duration", "60"]);
+        send.args(["--itt", "10ms", "--duration", "60s"]);
         let sender = start(send);
         Self {
             port,
@@ -151,8 +151,8 @@ fn first_matching_rule_decides() {
     let pair = clean_pair();
     let attach = AttachWithRules::start(
         &pair,
-        "[[rule]]\nmode = \"leave-alone\"\nremote-ports = \"7110-7112\"\n\
-         [[rule]]\npeers = \"10.77.0.0/24\"\ndirection = \"connect\"\nthin = \"always\"\n",
+        "[[rule]]\nmode = \"never\"\nremote-port = \"7110-7112\"\n\
+         [[rule]]\npeer = \"10.77.0.0/24\"\ndirection = \"connect\"\nthin = \"always\"\n",
     );
     let (excluded, bundled) = (Stream::start(&pair, 7111), Stream::start(&pair, 7113));
     bundled.wait_for_bundles(50);
@@ -222,7 +222,7 @@ fn cgroup_rule_covers_descendant_cgroups() {
 fn reload_changes_options_and_preserves_counters() {
     needs_root!();
     let pair = clean_pair();
-    let rules = |limit| format!("[[rule]]\nports = 7121\nthin = \"always\"\nmax-packets = {limit}");
+    let rules = |limit| format!("[[rule]]\nport = 7121\nthin = \"always\"\nmax-packets = {limit}");
     let mut attach = AttachWithRules::start(&pair, &rules(1));
     let stream = Stream::start(&pair, 7121);
     let one = stream.wait_for_bundles(100);
@@ -241,20 +241,26 @@ fn reload_changes_options_and_preserves_counters() {
 fn reload_reports_keys_that_need_restart() {
     needs_root!();
     let pair = clean_pair();
-    let rules = |output_keys: &str| format!("{output_keys}[[rule]]\nports = 7171\n");
-    let mut attach = AttachWithRules::start(&pair, &rules("totals-every = 3600\n"));
+    let rules = |output_keys: &str| format!("{output_keys}[[rule]]\nport = 7171\n");
+    let mut attach = AttachWithRules::start(&pair, &rules("log-totals = \"1h\"\n"));
     let reloaded = "pillion: reloaded FILE: 1 rule; 0 connections covered";
     let restart_line = |keys: &str| {
-        format!("pillion: changes of {keys} take a new start; until then all is told as before")
+        let (it, value) = match keys.contains(',') {
+            true => ("them", "values"),
+            false => ("it", "value"),
+        };
+        format!(
+            "pillion: warning: {keys} changed: restart pillion to apply {it} (still using the old {value})"
+        )
     };
     for (output_keys, changed) in [
-        ("totals-every = 3600\n", None),
+        ("log-totals = \"1h\"\n", None),
         // The command line takes precedence over this key.
-        ("totals-every = 3600\nstats = \"/nonexistent\"\n", None),
-        ("totals-every = 60\n", Some("`totals-every`")),
+        ("log-totals = \"1h\"\nstats = \"/nonexistent\"\n", None),
+        ("log-totals = \"1m\"\n", Some("`log-totals`")),
         (
-            "metrics = \"127.0.0.1:9273\"\n",
-            Some("`metrics`, `totals-every`"),
+            "metrics = \"127.0.0.1:29473\"\n",
+            Some("`log-totals`, `metrics`"),
         ),
     ] {
         assert_eq!(attach.reload(&rules(output_keys)), reloaded);
@@ -269,7 +275,7 @@ fn reload_reports_keys_that_need_restart() {
 fn reload_drops_unmatched_and_adopts_matching_connections() {
     needs_root!();
     let pair = clean_pair();
-    let rules = |port| format!("[[rule]]\nthin = \"always\"\nports = {port}\n");
+    let rules = |port| format!("[[rule]]\nthin = \"always\"\nport = {port}\n");
     let mut attach = AttachWithRules::start(&pair, &rules(7131));
     let (first, second) = (Stream::start(&pair, 7131), Stream::start(&pair, 7132));
     first.wait_for_bundles(20);
@@ -286,48 +292,48 @@ fn reload_drops_unmatched_and_adopts_matching_connections() {
 fn reload_sets_tcp_options_on_existing_connections() {
     needs_root!();
     let pair = clean_pair();
-    let rules = |options: &str| format!("[[rule]]\nports = \"7161-7162\"\n{options}");
+    let rules = |options: &str| format!("[[rule]]\nport = \"7161-7162\"\n{options}");
     let mut attach = AttachWithRules::start(&pair, &rules("thin = \"always\"\n"));
     let stream = Stream::start(&pair, 7161);
     stream.wait_for_bundles(20);
-    assert_eq!(stream.flow().unwrap()["companions"], Value::Null);
-    let companions = "linear-timeouts = true\nrto-min = 120\ncongestion = \"reno\"\n";
-    let line = attach.reload(&rules(companions));
+    assert_eq!(stream.flow().unwrap()["tcp_options"], Value::Null);
+    let tcp_options = "linear-timeouts = true\nrto-min = \"120ms\"\ncongestion = \"reno\"\n";
+    let line = attach.reload(&rules(tcp_options));
     assert_eq!(line, "pillion: reloaded FILE: 1 rule; 1 connection covered");
     let expected = json!({
         "linear_timeouts": true,
         "rto_min_us": 120_000,
         "congestion": "reno",
     });
-    assert_eq!(stream.flow().unwrap()["companions"], expected);
-    assert!(stdout(&pillion(&["flows"])).contains("linear-timeouts rto-min=120 congestion=reno"));
-    let line = attach.reload(&rules("mode = \"companions\"\nuser-timeout = 30000\n"));
+    assert_eq!(stream.flow().unwrap()["tcp_options"], expected);
+    assert!(stdout(&pillion(&["flows"])).contains("linear-timeouts rto-min=120ms congestion=reno"));
+    let line = attach.reload(&rules("mode = \"tcp-options\"\nuser-timeout = \"30s\"\n"));
     assert_eq!(line, "pillion: reloaded FILE: 1 rule; 1 connection covered");
     assert_eq!(stream.flow(), None, "no longer bundled");
     drop(stream);
     let stats = attach.stop();
-    assert_eq!(stats["companions_set"]["user_timeout"], 1);
-    assert_eq!(stats["companions_set"]["linear_timeouts"], 1);
-    assert_eq!(stats["companions_refused"], Value::Null);
+    assert_eq!(stats["tcp_options_set"]["user_timeout"], 1);
+    assert_eq!(stats["tcp_options_set"]["linear_timeouts"], 1);
+    assert_eq!(stats["tcp_options_refused"], Value::Null);
 }
 
 #[test]
 fn reload_keeps_old_rules_on_error() {
     needs_root!();
     let pair = clean_pair();
-    let mut attach = AttachWithRules::start(&pair, "[[rule]]\nthin = \"always\"\nports = 7141\n");
+    let mut attach = AttachWithRules::start(&pair, "[[rule]]\nthin = \"always\"\nport = 7141\n");
     let stream = Stream::start(&pair, 7141);
     stream.wait_for_bundles(20);
-    let line = attach.reload("[[rule]]\nports = 70000\nprot = 1\n");
+    let line = attach.reload("[[rule]]\nport = 70000\nprot = 1\n");
     assert!(
-        line.starts_with("FILE:2:9: `70000`; expected a port"),
+        line.starts_with("FILE:2:8: `70000`; expected a port"),
         "{line}"
     );
     let line = attach.line();
     assert!(line.starts_with("FILE:3:1: unknown key `prot`; "), "{line}");
     assert_eq!(
         attach.line(),
-        "pillion: FILE not reloaded: the old rules hold"
+        "pillion: error: FILE not reloaded: the old rules stay in force; fix the file and reload"
     );
     stream.wait_for_bundles(20);
     let status = || {
@@ -335,7 +341,7 @@ fn reload_keeps_old_rules_on_error() {
             .output()
             .unwrap()
     };
-    let reload_failed = "fails: the file of the rules was not reloaded, and the old ones hold";
+    let reload_failed = "fails: the rules file was not reloaded; the old rules stay in force";
     eventually("status reports the failed reload", || {
         stdout(&status()).contains(reload_failed)
     });
@@ -343,12 +349,12 @@ fn reload_keeps_old_rules_on_error() {
     let report = stdout(&status());
     let mut last_errors = report.lines().filter(|line| line.contains("last error, "));
     let last = last_errors.next().unwrap_or_else(|| panic!("{report}"));
-    assert!(last.contains(":2:9: `70000`"), "{report}");
+    assert!(last.contains(":2:8: `70000`"), "{report}");
     assert!(
-        last.ends_with("not reloaded: the old rules hold"),
+        last.ends_with("not reloaded: the old rules stay in force; fix the file and reload"),
         "{report}"
     );
-    let line = attach.reload("[[rule]]\nthin = \"always\"\nports = 7141\n");
+    let line = attach.reload("[[rule]]\nthin = \"always\"\nport = 7141\n");
     assert!(line.starts_with("pillion: reloaded FILE"), "{line}");
     eventually("status reports success", || status().status.success());
     drop(stream);
@@ -373,23 +379,26 @@ fn check(text: &str) -> (Option<i32>, String, String) {
 
 #[test]
 fn check_config_reports_rule_count_or_all_errors() {
-    let valid = check("[[rule]]\nports = 1\n[[rule]]\n");
+    let valid = check("[[rule]]\nport = 1\n[[rule]]\n");
     let expected = "no mistake: would bundle by 2 rules of FILE\n".to_owned();
     assert_eq!(valid, (Some(0), expected, String::new()));
-    let (code, output, mistakes) = check("[[rule]]\nports = 0\n[[rule]]\nuid = \"root\"\n");
+    let (code, output, mistakes) = check("[[rule]]\nport = 0\n[[rule]]\nuid = \"root\"\n");
     assert_eq!((code, &output[..]), (Some(2), ""));
     let starts: Vec<_> = mistakes
         .lines()
         .filter_map(|line| line.split_once(": "))
         .map(|(start, _)| start)
         .collect();
-    assert_eq!(starts, ["FILE:2:9", "FILE:4:7"]);
+    assert_eq!(starts, ["FILE:2:8", "FILE:4:7"]);
 }
 
 #[test]
 fn example_rules_are_valid() {
     needs_root!();
-    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/pillion.toml");
+    let example = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/rules.toml"
+    );
     let output = pillion(&["attach", "--config", example, "--check-config"]);
     assert!(output.status.success(), "{}", stderr(&output));
 }
@@ -420,15 +429,22 @@ fn rules_from_standard_input_cannot_be_reloaded() {
         .spawn()
         .unwrap();
     let mut rules = attach.stdin.take().unwrap();
-    rules.write_all(b"[[rule]]\nports = 7001\n").unwrap();
+    rules.write_all(b"[[rule]]\nport = 7001\n").unwrap();
     drop(rules);
     let mut log = BufReader::new(attach.stderr.take().unwrap()).lines();
     let mut line = || log.next().unwrap().unwrap();
     assert!(line().starts_with("pillion: bundling by 1 rule of standard input"));
     let pid = Pid::from_raw(attach.id().cast_signed());
     kill(pid, Signal::SIGHUP).unwrap();
-    assert!(line().contains("standard input: only a regular file can be read again"));
-    assert!(line().contains("not reloaded: the old rules hold"));
+    assert_eq!(
+        line(),
+        "standard input: only a regular file can be reloaded; replace it by one"
+    );
+    assert_eq!(
+        line(),
+        "pillion: error: standard input not reloaded: the old rules stay in force; fix the file \
+         and reload"
+    );
     kill(pid, Signal::SIGTERM).unwrap();
     assert!(attach.wait().unwrap().success());
 }

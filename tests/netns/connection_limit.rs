@@ -22,6 +22,10 @@ use crate::devices::Attach;
 use crate::handover::exits_successfully;
 use crate::namespaces::{NetnsName, Sleeper};
 
+/// Log line of a process that reaches its connection limit.
+const LIMIT_REACHED: &str = "warning: connection limit reached (--max-connections, or half of it \
+                             for one user): further connections are not bundled";
+
 /// Starts pillion on loopback and waits until it has adopted existing connections. A single user
 /// may take half of the slots.
 fn attach(namespace: &Namespace, arguments: &[&str]) -> Child {
@@ -88,10 +92,7 @@ fn connection_over_limit_stays_plain_until_slot_is_free() {
     });
     drop(third);
     let log = stop(attach).join("\n");
-    assert!(
-        log.contains("more connections than --max-connections allows"),
-        "{log}"
-    );
+    assert!(log.contains(LIMIT_REACHED), "{log}");
 }
 
 #[test]
@@ -100,15 +101,15 @@ fn full_and_free_slots_are_logged_once_each() {
     let namespace = namespace_with_loopback();
     let mut attach = attach(&namespace, &["--all", "--max-connections", "8"]);
     let mut log = BufReader::new(attach.stderr.take().unwrap()).lines();
-    let mut expect_log = |what: &str| {
+    let mut expect_log = |expected: &str| {
         let line = log.find(|line| !line.as_ref().unwrap().contains("bundling all"));
         let line = line.unwrap().unwrap();
-        assert!(line.contains(what), "{line}");
+        assert_eq!(line, format!("pillion: {expected}"));
     };
     let connections = connect(&namespace, 5);
-    expect_log("others stay plain");
+    expect_log(LIMIT_REACHED);
     drop(connections);
-    expect_log("there is room for all");
+    expect_log("connection limit no longer reached");
     kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert!(attach.wait().unwrap().success());
 }
@@ -142,9 +143,8 @@ fn excluded_connections_take_no_slots() {
     let listener = namespace.enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
     let excluded = listener.as_ref().unwrap().local_addr().unwrap();
     let port = excluded.port();
-    let text = format!(
-        "[[rule]]\nmode = \"leave-alone\"\nports = [{port}]\n[[rule]]\nmode = \"bundle\"\n"
-    );
+    let text =
+        format!("[[rule]]\nmode = \"never\"\nport = [{port}]\n[[rule]]\nmode = \"bundle\"\n");
     fs::write(&rules, text).unwrap();
     let rules = rules.to_str().unwrap();
     let attach = attach(&namespace, &["--config", rules, "--max-connections", "8"]);
@@ -202,7 +202,13 @@ fn opt_out_works_without_free_slot() {
 fn tcp_option_set_by_application_holds_while_slots_are_full() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let options = ["--all", "--user-timeout", "5000", "--max-connections", "4"];
+    let options = [
+        "--all",
+        "--user-timeout",
+        "5000ms",
+        "--max-connections",
+        "4",
+    ];
     let attach = attach(&namespace, &options);
     let connections = connect(&namespace, 1);
     let own = &connections[0].0;
@@ -219,7 +225,13 @@ fn tcp_option_set_by_application_holds_while_slots_are_full() {
 fn late_adoption_preserves_tcp_option_set_by_application() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let options = ["--all", "--user-timeout", "5000", "--max-connections", "4"];
+    let options = [
+        "--all",
+        "--user-timeout",
+        "5000ms",
+        "--max-connections",
+        "4",
+    ];
     let attach = attach(&namespace, &options);
     let first = connect(&namespace, 1);
     let late = connect(&namespace, 1);
@@ -242,7 +254,13 @@ fn new_namespace_gets_tcp_options_without_free_slot() {
     let suffix = format!("-places-{}", std::process::id());
     let _first_name = NetnsName::assign_with_suffix(&sleepers[0], &suffix);
     let pattern = format!("pillion-test-*{suffix}");
-    let options = ["--all", "--user-timeout", "5000", "--max-connections", "4"];
+    let options = [
+        "--all",
+        "--user-timeout",
+        "5000ms",
+        "--max-connections",
+        "4",
+    ];
     let options = [&options, ["--netns", &pattern].as_slice()].concat();
     let attach = attach(&own, &options);
     let _full = connect(&first, 1);
@@ -254,7 +272,7 @@ fn new_namespace_gets_tcp_options_without_free_slot() {
     });
     assert_eq!(bundled_flows(&second), 0);
     let log = self::stop(attach).join("\n");
-    assert!(log.contains("others stay plain"), "{log}");
+    assert!(log.contains(LIMIT_REACHED), "{log}");
 }
 
 #[test]
@@ -373,12 +391,16 @@ fn run_without_slots_leaves_other_connections_alone() {
         "--max-connections",
         "2",
         "--user-timeout",
-        "55555",
+        "55555ms",
     ];
     let mut run = pillion_in(&namespace, &options);
     let output = run.args(["--", "bash", "-c", &script]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stderr(&output).contains("more connections than --max-connections allows"));
+    assert!(
+        stderr(&output).contains(LIMIT_REACHED),
+        "{}",
+        stderr(&output)
+    );
     for end in [&others[0].0, &others[0].1] {
         assert_eq!(getsockopt(end, TcpUserTimeout).unwrap(), 0);
     }

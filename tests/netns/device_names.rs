@@ -73,7 +73,7 @@ fn device_is_found_by_non_utf8_names_and_printed_escaped() {
     assert_eq!(output.status.code(), Some(2));
     let message = stderr(&output);
     assert!(
-        message.contains(r"no network device `B\xfd` here; there are: "),
+        message.contains(r"no network device `B\xfd`; available: "),
         "{message}"
     );
     assert!(message.contains(r"B\xfc"), "{message}");
@@ -97,25 +97,19 @@ fn devices_are_followed_despite_non_utf8_names() {
     ip(&hosts, "link property add dev a1 altname", b"other-\xff");
     hosts.ip("link add w0 type veth peer name w1");
     hosts.ip("link set w0 up");
-    attach.expect_line(&format!(
-        "w0 in {} has come: bundling there, too",
-        sleeper.pid()
-    ));
+    attach.expect_line(&format!("attached to w0 in {}", sleeper.pid()));
     ip(&hosts, "link set w1 name", LATIN_1);
     ip(&hosts, "link set up dev", LATIN_1);
-    attach.expect_line(&format!(
-        r"B\xfc in {} has come: bundling there, too",
-        sleeper.pid()
-    ));
+    attach.expect_line(&format!(r"attached to B\xfc in {}", sleeper.pid()));
     // The other namespace is released as usual.
     name.delete();
-    attach.expect_line(&format!("network namespace {} has gone", name.0));
+    attach.expect_line(&format!("detached from network namespace {}", name.0));
     eventually("its links are detached", || attach.links() == links);
     hosts.ip("link delete w0");
     let mut removed = [attach.next_line(), attach.next_line()];
     removed.sort();
     let pid = sleeper.pid();
-    let expected = [r"B\xfc", "w0"].map(|name| format!("pillion: {name} in {pid} has gone"));
+    let expected = [r"B\xfc", "w0"].map(|name| format!("pillion: detached from {name} in {pid}"));
     assert_eq!(removed, expected);
     attach.stop();
 }

@@ -201,7 +201,7 @@ fn new_device_is_attached_until_removed() {
     let links = attach.links();
     hosts.join("v0");
     hosts.ip("link set v0 up");
-    attach.expect_line("v0 has come: bundling there, too");
+    attach.expect_line("attached to v0");
     assert_eq!(attach.links(), links + 2);
     hosts.send_over("v0", 50);
     // A device that is briefly down remains the same device.
@@ -211,7 +211,7 @@ fn new_device_is_attached_until_removed() {
     // Gives pillion time to notice the new name.
     thread::sleep(Duration::from_millis(200));
     hosts.ip("link delete w0");
-    attach.expect_line("w0 has gone");
+    attach.expect_line("detached from w0");
     assert_eq!(attach.links(), links);
     let stats = attach.stop();
     assert_eq!(stats["connections"], 1);
@@ -227,14 +227,14 @@ fn device_name_follows_whichever_device_has_it() {
     hosts.ip("link set v0 up");
     hosts.ip("link set a0 down");
     hosts.ip("link set a0 name b0");
-    attach.expect_line("a0 has gone");
+    attach.expect_line("detached from a0");
     hosts.ip("link set v0 down");
     hosts.ip("link set v0 name a0");
-    attach.expect_line("a0 has come: bundling there, too");
+    attach.expect_line("attached to a0");
     hosts.ip("link delete a0");
-    attach.expect_line("a0 has gone");
+    attach.expect_line("detached from a0");
     hosts.join("a0");
-    attach.expect_line("a0 has come: bundling there, too");
+    attach.expect_line("attached to a0");
     hosts.ip("link set a0 up");
     hosts.send_over("a0", 50);
     assert_eq!(attach.stop()["new_bytes"], 5000);
@@ -258,7 +258,7 @@ fn check_lists_devices_and_warns_of_shapers_before_bundling() {
     let bucket = "tbf rate 1mbit burst 5kb latency 50ms";
     tc(&format!("qdisc add dev a0 root {bucket}"));
     let report = check();
-    let warning = "warning  shaper          tbf on a0 takes a packet's length before the bundle";
+    let warning = "warning  shaper          tbf on a0 counts a packet's length without its bundle";
     assert!(report.contains("a0 (Ethernet)"), "{report}");
     assert!(report.contains(warning), "{report}");
     // Apply the remedy that the warning names.
@@ -278,10 +278,7 @@ fn run_attaches_new_device() {
         .output()
         .unwrap();
     let log = stderr(&output);
-    assert!(
-        log.starts_with("pillion: v0 has come: bundling there, too\n"),
-        "{log}"
-    );
+    assert!(log.starts_with("pillion: attached to v0\n"), "{log}");
 }
 
 #[test]
@@ -308,7 +305,7 @@ fn tunnel_traffic_is_counted_inside_tunnel_only() {
     hosts.send_over("t0", 50);
     let stats = attach.stop();
     assert_eq!(stats["new_bytes"], 5000);
-    assert!(stats["outcomes"]["not_plain_ip"].is_null(), "{stats}");
+    assert!(stats["outcomes"]["unparsed_ip"].is_null(), "{stats}");
 }
 
 #[test]

@@ -136,8 +136,11 @@ fn closed_connection_is_listed_with_final_counters() {
     assert_eq!(flow["data_packets"], 1);
     assert_eq!(flow["process"], Value::Null);
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
-    let closed_at = flow["closed_at"].as_u64().unwrap();
-    assert!((now - 60..=now).contains(&closed_at), "{closed_at} {now}");
+    let closed_at_s = flow["closed_at_s"].as_u64().unwrap();
+    assert!(
+        (now - 60..=now).contains(&closed_at_s),
+        "{closed_at_s} {now}"
+    );
     let listed = pillion_in(&attach.namespace, &["flows", "--json"]);
     let live = { listed }.output().unwrap();
     let live: Vec<Value> = serde_json::from_slice(&live.stdout).unwrap();

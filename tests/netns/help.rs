@@ -1,6 +1,7 @@
 //! Help and manual pages.
 
 use std::fs::{self, File};
+use std::path::Path;
 use std::process::Command;
 
 use crate::common::*;
@@ -15,10 +16,24 @@ fn help_write_error_is_failure() {
         let message = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert!(
-            message.starts_with("pillion: write to standard output: "),
+            message.starts_with("pillion: error: write to standard output: "),
             "{message}"
         );
     }
+}
+
+#[test]
+fn cli_reference_page_is_current() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let programs = Path::new(PILLION).parent().unwrap();
+    let mut generator = Command::new(root.join("scripts/reference"));
+    let output = generator.arg(programs).output().unwrap();
+    let page = fs::read_to_string(root.join("docs/reference/cli.md")).unwrap();
+    assert!(
+        output.status.success() && page == stdout(&output),
+        "run `scripts/reference target/debug > docs/reference/cli.md`: {}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -47,7 +62,7 @@ fn lab_subcommands_are_reported_not_run() {
     ] {
         let output = pillion(words);
         assert_eq!(output.status.code(), Some(2), "{words:?}");
-        assert_eq!(stderr(&output), format!("pillion: {expected}\n"));
+        assert_eq!(stderr(&output), format!("pillion: error: {expected}\n"));
     }
     let help = stdout(&lab(&["--help"]));
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
@@ -62,7 +77,7 @@ fn lab_subcommands_are_reported_not_run() {
         let message = stderr(&pillion(&[name]));
         assert_eq!(
             message,
-            format!("pillion: `pillion {name}` is `pillion-lab {name}`\n")
+            format!("pillion: error: `pillion {name}` is `pillion-lab {name}`\n")
         );
     }
     let unknown = pillion(&["nonsense"]);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::net::if_::if_nametoindex;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_tests::{Growth, detach_link};
+use pillion_tests::{SegmentPadder, detach_link};
 
 use crate::common::*;
 use crate::devices::{Attach, Hosts};
@@ -180,7 +180,7 @@ fn clsact_with_ingress_qdisc_is_reported_once_and_retried() {
     thread::sleep(Duration::from_millis(3500));
     assert_eq!(tc_state(&hosts, "a0"), before);
     tc(&hosts, "qdisc delete dev a0 ingress");
-    attach.expect_line("a0 has come: bundling there, too");
+    attach.expect_line("attached to a0");
     assert!(tc_state(&hosts, "a0").contains("pillion_egress:["));
     attach.stop();
 }
@@ -191,12 +191,12 @@ fn removed_filters_are_restored() {
     let hosts = Hosts::create();
     let mut attach = Attach::start(&hosts, &["--hook", "clsact"]);
     tc(&hosts, "qdisc delete dev a0 clsact");
-    attach.expect_line("a0: pillion's filters were removed; trying again");
-    attach.expect_line("a0 has come: bundling there, too");
+    attach.expect_line("warning: a0: pillion\'s filters were removed; retrying");
+    attach.expect_line("attached to a0");
     assert!(tc_state(&hosts, "a0").contains("pillion_egress:["));
     tc(&hosts, "filter delete dev a1 egress");
-    attach.expect_line("a1: pillion's filters were removed; trying again");
-    attach.expect_line("a1 has come: bundling there, too");
+    attach.expect_line("warning: a1: pillion\'s filters were removed; retrying");
+    attach.expect_line("attached to a1");
     let after = tc_state(&hosts, "a1");
     for program in ["pillion_egress:[", "pillion_dsack:["] {
         assert_eq!(after.matches(program).count(), 1, "{after}");
@@ -217,7 +217,7 @@ fn detached_programs_are_attached_again() {
     detached.retain(|link| detach_link(*link));
     assert!(detached.len() > 5, "{detached:?} of {before:?}");
     // Links are detached one by one; pillion may check in between.
-    attach.wait_for_line("pillion's programs were detached from the cgroup; trying again");
+    attach.wait_for_line("warning: pillion\'s programs were detached from the cgroup; retrying");
     attach.wait_for_line("attached to the cgroup again");
     let all_restored = || {
         let links = attach.link_ids();
@@ -346,7 +346,11 @@ fn clsact_removed_during_start_is_created_again() {
 fn full_tcx_device_is_reported_with_remedy() {
     needs_root!();
     let hosts = Hosts::create();
-    let fill = || (0..63).map(|_| Growth::begin("a0", 0)).collect::<Vec<_>>();
+    let fill = || {
+        (0..63)
+            .map(|_| SegmentPadder::begin("a0", 0))
+            .collect::<Vec<_>>()
+    };
     let _full = hosts.near.enter(fill).unwrap();
     let attach = |hook| {
         let arguments = ["attach", "--dev", "a0", "--hook", hook];
@@ -356,7 +360,11 @@ fn full_tcx_device_is_reported_with_remedy() {
     let output = attach("tcx").wait_with_output().unwrap();
     let message = stderr(&output);
     assert!(
-        message.contains("a0: as many programs stand at it as the kernel takes"),
+        message.contains(
+            "pillion: error: a0: the kernel's limit of 63 programs for each direction is reached; \
+             detach one (`bpftool net` lists them), leave the device out with --dev, or use --hook \
+             clsact"
+        ),
         "{message}"
     );
     assert_eq!(output.status.code(), Some(1));

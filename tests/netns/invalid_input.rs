@@ -4,7 +4,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
-use pillion_bpf::Companion;
+use pillion_bpf::TcpOption;
 
 use crate::common::*;
 
@@ -32,7 +32,7 @@ fn unknown_device_is_reported_with_existing_devices() {
     ] {
         let message = rejection(arguments);
         assert!(
-            message.starts_with("pillion: no network device `nosuch0` here; there are: "),
+            message.starts_with("pillion: error: no network device `nosuch0`; available: "),
             "{message}"
         );
         assert!(message.contains("lo"), "{message}");
@@ -65,7 +65,11 @@ fn unknown_namespace_is_reported_with_existing_namespaces() {
     let (_, existing) = message
         .split_once("no network namespace `no-such-namespace`: give a name under /run/netns (")
         .unwrap_or_else(|| panic!("{message}"));
-    assert!(existing.starts_with("there: "), "{message}");
+    assert!(existing.starts_with("available: "), "{message}");
+    assert!(
+        existing.ends_with(") or a file such as /proc/PID/ns/net"),
+        "{message}"
+    );
     // The kernel assigns no PID this high.
     assert!(attach("4194305").contains("no network namespace `4194305`"));
     assert!(attach("/no/such/file").contains("no network namespace `/no/such/file`"));
@@ -76,7 +80,7 @@ fn file_that_is_no_namespace_is_rejected() {
     needs_root!();
     for file in ["/dev/null", "/proc/self/ns/pid"] {
         let message = rejection(&["attach", "--all", "--netns", file]);
-        let expected = format!("pillion: {file} is no network namespace");
+        let expected = format!("pillion: error: {file} is not a network namespace");
         assert!(message.starts_with(&expected), "{message}");
     }
 }
@@ -103,8 +107,8 @@ fn invalid_option_values_are_reported() {
         ("--max-packets", "-1"),
         ("--max-packets", "4294967295"),
         ("--max-bytes", "1"),
-        ("--rto-min", "0"),
-        ("--delack-max", "200.5"),
+        ("--rto-min", "0ms"),
+        ("--delack-max", "200.5ms"),
         ("--user-timeout", "soon"),
         ("--congestion", "sixteen-letters-"),
     ] {
@@ -118,21 +122,27 @@ fn invalid_option_values_are_reported() {
 
 #[test]
 fn attach_rejects_options_without_effect() {
-    let message = rejection(&["attach", "--all", "--target", "1"]);
+    let message = rejection(&["attach", "--all", "--target", "1%"]);
     assert_eq!(
         message,
-        "pillion: --target is for --level adaptive: give that, too, or leave it out"
+        "pillion: error: --target needs --level adaptive: add that, or remove --target"
     );
     assert!(rejection(&["attach", "--all", "--netns", ""]).contains("no network namespace ``"));
 }
 
 #[test]
 fn invalid_sample_intervals_are_rejected() {
-    for interval in ["0", "0.5", "86400001", "99999999999999999999", "NaN"] {
+    for interval in [
+        "0ms",
+        "0.5ms",
+        "86400001ms",
+        "99999999999999999999ms",
+        "NaN",
+    ] {
         let message = lab_rejection(&["sockets", "--interval", interval]);
-        assert!(message.contains("milliseconds, 1 to 86400000"), "{message}");
+        assert!(message.contains("invalid "), "{message}");
     }
-    let message = lab_rejection(&["sockets", "--interval", "20000", "--duration", "1"]);
+    let message = lab_rejection(&["sockets", "--interval", "20000ms", "--duration", "1s"]);
     assert!(
         message.contains("--duration of 1s is shorter than the --interval of 20s"),
         "{message}"
@@ -146,7 +156,10 @@ fn dry_run_rejects_rules_beyond_table_capacity() {
     arguments.extend(ports.iter().map(String::as_str));
     let message = rejection(&arguments);
     assert!(
-        message.contains("the rules take 65 rows of 64"),
+        message.ends_with(
+            "the rules require 65 rows, but the kernel's table has 64: one for each combination of \
+             a rule's ports and peers; join neighbouring ports into ranges, and peers into networks"
+        ),
         "{message}"
     );
 }
@@ -167,11 +180,11 @@ fn unknown_congestion_control_is_reported_with_available_ones() {
 
 #[test]
 fn attach_that_excludes_all_connections_is_rejected() {
-    let message = rejection(&["attach", "--dev", "lo", "--otherwise", "leave-alone"]);
+    let message = rejection(&["attach", "--dev", "lo", "--default-mode", "never"]);
     assert_eq!(
         message,
-        "pillion: --otherwise leave-alone leaves all alone: choose connections with --port, --peer, \
-         --cgroup or --container"
+        "pillion: error: --default-mode never without a selection covers nothing: select connections with \
+         --port, --peer, --cgroup or --container"
     );
 }
 
@@ -185,28 +198,28 @@ fn lab_rejects_invalid_values() {
     let to = ["traffic", "send", "--to", "127.0.0.1:9"];
     let size = lab_rejection(&[&to[..], &["--size", "0.5"]].concat());
     assert!(
-        size.contains("give 1 to"),
+        size.ends_with("invalid message size 0.5 B: expected 1 to 1048576 B"),
         "the least size is named: {size}"
     );
-    assert!(lab_rejection(&[&to[..], &["--itt", "0"]].concat()).contains("above 0"));
-    assert!(lab_rejection(&[&to[..], &["--itt", "0.0005"]].concat()).contains("1 us"));
-    let think = lab_rejection(&[&to[..], &["--think", "5"]].concat());
+    assert!(lab_rejection(&[&to[..], &["--itt", "0ms"]].concat()).contains("above 0"));
+    assert!(lab_rejection(&[&to[..], &["--itt", "0.0005ms"]].concat()).contains("1 us"));
+    let think = lab_rejection(&[&to[..], &["--think", "5ms"]].concat());
     assert!(think.contains("--kind request-response"), "{think}");
     lab_rejection(&[&to[..], &["--streams", "0"]].concat());
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.html");
-    let demo = ["demo", "--report", report.to_str().unwrap(), "--loss"];
-    for loss in ["101", "200"] {
-        assert!(lab_rejection(&[&demo[..], &[loss]].concat()).contains("per cent, 0 to 100"));
+    let demo = ["demo", "--html", report.to_str().unwrap(), "--loss"];
+    for loss in ["101%", "200%"] {
+        assert!(lab_rejection(&[&demo[..], &[loss]].concat()).contains("expected 0% to 100%"));
     }
-    for rtt in ["1e9", "1e99", "-1"] {
+    for rtt in ["1e9ms", "1e99ms", "-1ms"] {
         let message = lab_rejection(&["demo", &format!("--rtt={rtt}")]);
-        assert!(message.contains("milliseconds, 0 to 120000"), "{message}");
+        assert!(message.contains("invalid "), "{message}");
     }
     let store = folder.path().to_str().unwrap();
     let unknown_run = lab_rejection(&["compare", "--store", store, "loss"]);
     assert!(
-        unknown_run.contains("loss: no experiment or run"),
+        unknown_run.contains("unknown experiment or run `loss`"),
         "{unknown_run}"
     );
 }
@@ -225,7 +238,7 @@ fn unwritable_stats_file_is_rejected_before_command_starts() {
     ]);
     assert_ne!(output.status.code(), Some(0));
     assert_eq!(stdout(&output), "");
-    assert!(stderr(&output).starts_with("pillion: write --stats /nonexistent/stats: "));
+    assert!(stderr(&output).starts_with("pillion: error: write --stats /nonexistent/stats: "));
 }
 
 #[test]
@@ -252,7 +265,7 @@ fn demo_without_privilege_fails_and_writes_nothing() {
     needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.html");
-    let arguments = ["demo", "--report", report.to_str().unwrap()];
+    let arguments = ["demo", "--html", report.to_str().unwrap()];
     let output = unprivileged(PILLION_LAB, &arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
@@ -272,7 +285,7 @@ fn dry_run_fails_where_attach_fails() {
     assert!(stderr(&output).contains("CAP_BPF"), "{}", stderr(&output));
     let output = pillion(&[&dry_run[..], &["--stats", "/nonexistent/stats"]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
-    assert!(stderr(&output).starts_with("pillion: write --stats /nonexistent/stats: "));
+    assert!(stderr(&output).starts_with("pillion: error: write --stats /nonexistent/stats: "));
     let folder = tempfile::tempdir().unwrap();
     let stats = folder.path().join("stats");
     let output = pillion(&[&dry_run[..], &["--stats", stats.to_str().unwrap()]].concat());
@@ -280,7 +293,9 @@ fn dry_run_fails_where_attach_fails() {
     assert!(!stats.exists(), "a dry run writes nothing");
     let output = pillion(&[&dry_run[..], &["--metrics", "unix:/nonexistent/metrics"]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
-    assert!(stderr(&output).starts_with("pillion: serve --metrics unix:/nonexistent/metrics: "));
+    assert!(
+        stderr(&output).starts_with("pillion: error: serve --metrics unix:/nonexistent/metrics: ")
+    );
 }
 
 #[test]
@@ -291,18 +306,18 @@ fn dash_is_rejected_as_output_file() {
             PILLION,
             &["attach", "--dry-run", "--all", "--stats", "-"][..],
         ),
-        (PILLION, &["advise", "--duration", "1", "--html", "-"]),
+        (PILLION, &["advise", "--duration", "1s", "--html", "-"]),
         (
             PILLION,
-            &["advise", "--duration", "1", "--write-config", "-"],
+            &["advise", "--duration", "1s", "--write-config", "-"],
         ),
-        (PILLION_LAB, &["sockets", "--duration", "1", "--csv", "-"]),
+        (PILLION_LAB, &["sockets", "--duration", "1s", "--csv", "-"]),
     ] {
         let output = output(program, results);
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         let line = stderr(&output);
         assert!(
-            line.contains(" -: is no name of a file here; /dev/stdout"),
+            line.contains(" -: expected a file name; use /dev/stdout"),
             "{line}"
         );
     }
@@ -324,11 +339,11 @@ fn check_without_privilege_reports_missing_and_fails() {
     needs_root!();
     let privileged = pillion(&["check"]);
     assert!(privileged.status.success(), "{}", stdout(&privileged));
-    for companion in Companion::ALL {
+    for tcp_option in TcpOption::ALL {
         let report = stdout(&privileged);
         let mut lines = report
             .lines()
-            .filter(|line| line.contains(companion.name()));
+            .filter(|line| line.contains(tcp_option.name()));
         assert!(lines.any(|line| !line.contains("refused")), "{report}");
     }
     let output = unprivileged(PILLION, &["check"]).output().unwrap();
@@ -396,7 +411,7 @@ fn experiment_from_pipe_is_rejected() {
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(
-        message.contains("/dev/stdin: its runs are kept under"),
+        message.contains("/dev/stdin: runs are stored under the file's name; give a regular file"),
         "{message}"
     );
 }
@@ -413,14 +428,16 @@ fn invalid_run_folders_are_rejected() {
     for nameless in ["..", "/"] {
         let message = message(nameless);
         assert!(
-            message.contains(&format!("--folder {nameless} has no name")),
+            message.ends_with(&format!(
+                "--folder {nameless} does not end in a name for the run; give another folder"
+            )),
             "{message}"
         );
     }
     let existing = folder.path().to_str().unwrap();
     let message = message(existing);
     assert!(
-        message.contains("something else is there, which is never overwritten"),
+        message.contains("the folder has other files, which are never overwritten"),
         "{message}"
     );
     assert!(file.is_file());

@@ -27,11 +27,11 @@ loss = 3
 congestion = "reno"
 [group.thin]
 streams = 4
-itt = "20:2"
+itt = "20ms:2ms"
 size = 120
 [group.bundled]
 streams = 4
-itt = "20:2"
+itt = "20ms:2ms"
 size = 120
 bundle = { thin = "dpifl:10", max-packets = 1, reaction = "cwr" }
 [group.greedy]
@@ -66,7 +66,7 @@ fn failure(folder: &Path, output: &Output) -> String {
     assert_eq!(line.lines().count(), 1, "{line}");
     assert!(!folder.join("made").exists());
     let broken = fs::read_to_string(folder.join("made.broken/broken")).unwrap();
-    assert_eq!(line, format!("pillion-lab: {broken}"));
+    assert_eq!(line, format!("pillion-lab: error: {broken}"));
     broken
 }
 
@@ -90,16 +90,16 @@ fn traces_queue_path_and_records_of_run_agree() {
     let folder = tempfile::tempdir().unwrap();
     let run_folder = run_experiment(folder.path(), RUN);
     let summary = read_json(&run_folder.join("summary.json"));
-    assert_eq!(summary["doubts"], serde_json::json!([]));
+    assert_eq!(summary["warnings"], serde_json::json!([]));
     let count = |way: &str, what: &str| summary[way][what].as_u64().unwrap();
     assert!(count("forward", "queue_dropped") > 0 && count("forward", "lost") > 0);
     assert_eq!(
         count("forward", "delivered"),
-        count("forward", "trace_behind")
+        count("forward", "trace_after")
     );
     assert_eq!(
         count("backward", "delivered"),
-        count("backward", "trace_behind")
+        count("backward", "trace_after")
     );
 
     let version = read_json(&run_folder.join("manifest.json"))["version"].clone();
@@ -138,7 +138,7 @@ fn traces_queue_path_and_records_of_run_agree() {
 
     let again = run_one(folder.path(), RUN).0.output().unwrap();
     assert!(
-        stderr(&again).contains("made: it is there already"),
+        stderr(&again).contains("made: the folder exists"),
         "{}",
         stderr(&again)
     );
@@ -163,7 +163,7 @@ fn missing_kernel_mechanism_is_reported_with_remedy() {
     assert_eq!(output.status.code(), Some(2));
     let message = failure(folder.path(), &output);
     assert!(
-        message.contains("is without the mechanism rto-restart (net.ipv4.tcp_rto_restart)"),
+        message.contains("lacks the mechanism rto-restart (net.ipv4.tcp_rto_restart)"),
         "{message}"
     );
     assert!(message.contains("then `--engine virtual`"), "{message}");
@@ -204,13 +204,13 @@ loss = [1, 20, 21, 22, 150]
 [path.back]
 loss = "gilbert-elliott:4:30:90"
 [defaults]
-itt = "20:2"
+itt = "20ms:2ms"
 size = 120
 [group.near]
 streams = 2
 [group.remote]
 streams = 2
-rtt = "100+80"
+rtt = "100ms+80ms"
 [measure]
 queue = false
 "#;
@@ -325,15 +325,15 @@ fn demo_at_5_percent_loss_has_p97_far_below_plain_tcp() {
     let output = lab(&[
         "demo",
         "--duration",
-        "8",
+        "8s",
         "--loss",
-        "5",
+        "5%",
         "--max-packets",
         "0",
         "--reaction",
         "none",
         "--json",
-        "--report",
+        "--html",
         report.to_str().unwrap(),
     ]);
     assert!(output.status.success(), "{}", stderr(&output));

@@ -136,7 +136,7 @@ fn killed_run_hides_dsacks_of_bundles_in_flight() {
     needs_root!();
     let pair = clean_pair();
     let receiver = receive(&pair, 7001);
-    let command = "traffic send --to 10.77.0.2:7001 --streams 2 --itt 10 --duration 4";
+    let command = "traffic send --to 10.77.0.2:7001 --streams 2 --itt 10ms --duration 4s";
     let mut run = pillion_in(&pair.sender.namespace, &["run", "--", PILLION_LAB]);
     let run = run.args(command.split(' ')).stdout(Stdio::null());
     let run = run.spawn().expect("pillion runs");

@@ -55,9 +55,9 @@ fn hidden_losses_are_found_and_reduce_window() {
         "--streams",
         "10",
         "--itt",
-        "15:2",
+        "15ms:2ms",
         "--duration",
-        "8",
+        "8s",
         "--congestion",
         "reno",
     ];
@@ -69,9 +69,9 @@ fn hidden_losses_are_found_and_reduce_window() {
 
     let stats = read_json(&stats);
     let count = |name: &str| stats[name].as_u64().unwrap();
-    let lost = pair.path.ledger().forward.lost.packets;
-    let (found, reports) = (count("hidden_losses"), count("dsacks_hidden"));
-    let saved = Duration::from_micros(count("saved_us"));
+    let lost = pair.path.stats().forward.lost.packets;
+    let (found, reports) = (count("hidden_losses"), count("dsacks_removed"));
+    let saved = Duration::from_micros(count("time_saved_us"));
     println!("{lost} packets lost; {stats}");
     assert!(lost > 150, "{lost} packets lost");
     assert!(found * 2 > lost, "of {lost} losses, {found} were found");
@@ -133,10 +133,10 @@ fn bundled_retransmissions_repair_losses_on_very_lossy_path() {
         .expect("a receiver");
     let folder = tempfile::tempdir().expect("a folder");
     let stats = folder.path().join("stats.json");
-    let run = "run --published --thin always --max-packets 0 --retransmissions --stats";
+    let run = "run --published --thin always --max-packets 0 --bundle-retransmissions --stats";
     let run: Vec<_> = run.split(' ').collect();
-    let send = "traffic send --to 10.77.0.2:7777 --streams 10 --itt exponential:30 --duration 3 \
-                --congestion reno --drain-timeout 120";
+    let send = "traffic send --to 10.77.0.2:7777 --streams 10 --itt exponential:30ms --duration 3s \
+                --congestion reno --drain-timeout 120s";
     let sent = pillion_in(sender, &run)
         .arg(&stats)
         .args(["--", PILLION_LAB])
@@ -151,7 +151,12 @@ fn bundled_retransmissions_repair_losses_on_very_lossy_path() {
     println!("{stats}");
     let bundled = stats["outcomes"]["retransmission_bundled"].as_u64();
     assert!(bundled.expect("a count") > 5);
-    assert!(stats["repaired_along"].as_u64().expect("a count") > 5);
+    assert!(
+        stats["piggyback_repaired_segments"]
+            .as_u64()
+            .expect("a count")
+            > 5
+    );
     assert_eq!(stats["acks_dropped"], 0);
     assert_eq!(netstat(sender, "TCPDSACKUndo"), 0);
 }
@@ -194,7 +199,7 @@ fn run_filtered(filtered: bool, loss: f64) -> (Value, u64) {
     let folder = tempfile::tempdir().expect("a folder");
     let stats = folder.path().join("stats.json");
     let send =
-        "traffic send --to 10.77.0.2:7777 --itt 20 --size 100 --duration 15 --congestion reno";
+        "traffic send --to 10.77.0.2:7777 --itt 20ms --size 100 --duration 15s --congestion reno";
     let sent = pillion_in(sender, &["run", "--stats"])
         .arg(&stats)
         .args(["--", PILLION_LAB])
@@ -204,7 +209,7 @@ fn run_filtered(filtered: bool, loss: f64) -> (Value, u64) {
     assert!(sent.status.success(), "{}", stderr(&sent));
     let received = receiver.wait().expect("the receiver");
     assert!(received.success(), "every byte is verified");
-    let lost = pair.path.ledger().forward.lost.packets;
+    let lost = pair.path.stats().forward.lost.packets;
     let stats = read_json(&stats);
     println!("filtered: {filtered}; {lost} packets lost; {stats}");
     (stats, lost)

@@ -88,7 +88,7 @@ fn manager_is_notified_of_ready_watchdog_reload_and_stop() {
     let (manager, namespace) = (Manager::new(), namespace_with_loopback());
     let folder = tempfile::tempdir().unwrap();
     let rules = folder.path().join("rules.toml");
-    fs::write(&rules, "[[rule]]\nports = 7001\n").unwrap();
+    fs::write(&rules, "[[rule]]\nport = 7001\n").unwrap();
     let config = ["attach", "--dev", "lo", "--config", rules.to_str().unwrap()];
     let mut service = manager.start(&namespace, &config);
     let ready = manager.wait_for("READY=1");
@@ -98,7 +98,7 @@ fn manager_is_notified_of_ready_watchdog_reload_and_stop() {
     );
     assert!(ready.contains("STATUS=bundling by 1 rule of "), "{ready}");
     manager.wait_for("WATCHDOG=1");
-    fs::write(&rules, "[[rule]]\nports = 7001\n[[rule]]\n").unwrap();
+    fs::write(&rules, "[[rule]]\nport = 7001\n[[rule]]\n").unwrap();
     signal(&service, Signal::SIGHUP);
     assert!(manager.wait_for("RELOADING=1").contains("MONOTONIC_USEC="));
     assert!(manager.wait_for("READY=1").contains("by 2 rules"));
@@ -115,12 +115,12 @@ fn wait_mode_waits_for_device_and_reports_it() {
     let mut service = manager.start(&namespace, &wait);
     let waits = manager.wait_for("READY=1");
     assert!(
-        waits.contains("STATUS=waits: no network device `late0`"),
+        waits.contains("STATUS=waiting: no network device `late0`"),
         "{waits}"
     );
     let mut log = BufReader::new(service.stderr.take().unwrap()).lines();
     let mut line = || log.next().unwrap().unwrap();
-    assert!(line().starts_with("pillion: waits: no network device `late0`"));
+    assert!(line().starts_with("pillion: waiting: no network device `late0`"));
     let ip = |words: &str| {
         let mut ip = namespace.command("ip");
         assert!(ip.args(words.split(' ')).status().unwrap().success());
@@ -133,7 +133,7 @@ fn wait_mode_waits_for_device_and_reports_it() {
             .contains("bundling all connections on late0")
     );
     ip("link del late0");
-    manager.wait_for("STATUS=bundling all connections, once a device is up");
+    manager.wait_for("STATUS=bundling all connections when a device is up");
     signal(&service, Signal::SIGTERM);
     assert!(service.wait().unwrap().success());
 
@@ -141,7 +141,7 @@ fn wait_mode_waits_for_device_and_reports_it() {
         &namespace,
         &["attach", "--all", "--wait", "--dev", "never0"],
     );
-    manager.wait_for("STATUS=waits: ");
+    manager.wait_for("STATUS=waiting: ");
     signal(&service, Signal::SIGTERM);
     assert!(service.wait().unwrap().success());
 }
@@ -176,7 +176,7 @@ fn waiting_process_reloads_rules_and_refuses_handover() {
     let file = rules.to_str().unwrap();
     let arguments = ["attach", "--wait", "--dev", "lo", "--config", file];
     let mut service = manager.start(&namespace, &arguments);
-    manager.wait_for("STATUS=waits: no network namespace");
+    manager.wait_for("STATUS=waiting: no network namespace");
     let mut log = BufReader::new(service.stderr.take().unwrap()).lines();
     let mut expect_log = |what: &str| {
         let mut lines = log.by_ref().map(Result::unwrap);
@@ -185,24 +185,24 @@ fn waiting_process_reloads_rules_and_refuses_handover() {
             "never logged: {what}"
         );
     };
-    expect_log("waits: no network namespace `pillion-test-tpyo`");
+    expect_log("waiting: no network namespace `pillion-test-tpyo`");
     signal(&service, Signal::SIGUSR2);
-    expect_log("no successor: it waits");
+    expect_log("hand-over failed: pillion still waits");
     fs::write(&rules, "netns = 3.5").unwrap();
     signal(&service, Signal::SIGHUP);
     manager.wait_for("RELOADING=1");
-    expect_log("not reloaded: the old rules hold");
+    expect_log("not reloaded: the old rules stay in force");
     manager.wait_for("READY=1");
-    expect_log("waits: no network namespace `pillion-test-tpyo`");
+    expect_log("waiting: no network namespace `pillion-test-tpyo`");
     let text = format!(
-        "netns = \"/proc/{}/ns/net\"\ntotals-every = 60\n[[rule]]\n[[rule]]\n",
+        "netns = \"/proc/{}/ns/net\"\nlog-totals = \"1m\"\n[[rule]]\n[[rule]]\n",
         sleeper.pid()
     );
     fs::write(&rules, text).unwrap();
     signal(&service, Signal::SIGHUP);
     manager.wait_for("RELOADING=1");
     expect_log("rules.toml: 2 rules");
-    expect_log("changes of `totals-every` take a new start");
+    expect_log("`log-totals` changed: restart pillion to apply it");
     expect_log(&format!(
         "bundling by 2 rules of {file} on lo in /proc/{}/ns/net",
         sleeper.pid()
@@ -230,8 +230,8 @@ fn number_in_wait_mode_is_namespace_name_not_pid() {
         let manager = Manager::new();
         let arguments = [&["attach", "--wait", "--dev", "own0"], options].concat();
         let mut service = manager.start(&own, &arguments);
-        let waits = manager.wait_for("STATUS=waits: ");
-        let expected = format!("waits: no network namespace `{number}`");
+        let waits = manager.wait_for("STATUS=waiting: ");
+        let expected = format!("waiting: no network namespace `{number}`");
         assert!(waits.contains(&expected), "{waits}");
         let name = NetnsName(number.clone());
         NetnsName::attach(&name.0, &sleeper.pid());
@@ -258,7 +258,7 @@ fn sighup_without_rules_file_does_not_stop_service() {
     );
     signal(&service, Signal::SIGHUP);
     let line = log.next().unwrap().unwrap();
-    assert!(line.contains("nothing to read again"), "{line}");
+    assert!(line.contains("SIGHUP ignored"), "{line}");
     signal(&service, Signal::SIGTERM);
     assert!(service.wait().unwrap().success());
 }

@@ -158,13 +158,16 @@ fn devices_beyond_file_limit_are_attached_once_possible() {
     create_pairs(&namespace, 40);
     let folder = tempfile::tempdir().unwrap();
     let rules = folder.path().join("rules.toml");
-    std::fs::write(&rules, "[[rule]]\nports = 7777\n").unwrap();
+    std::fs::write(&rules, "[[rule]]\nport = 7777\n").unwrap();
     let options = ["attach", "--config", rules.to_str().unwrap()];
     let attach = with_file_limit(pillion_in(&namespace, &options), 128, 128);
     let mut attach = Attach::spawn(attach, folder);
     assert!(attach.next_line().contains("bundling by 1 rule"));
     let log = attach.next_line();
-    assert!(log.contains("128 files may be open at once"), "{log}");
+    assert!(
+        log.contains("the limit of open files is 128 (raise the hard limit: "),
+        "{log}"
+    );
     let links = attach.links();
     assert!((20..160).contains(&links), "{links}");
     // A reload needs descriptors as well.
@@ -176,7 +179,9 @@ fn devices_beyond_file_limit_are_attached_once_possible() {
     ip_batch(&namespace, "link delete a0\nlink delete a1\n");
     let removed: Vec<_> = (0..4).map(|_| attach.next_line()).collect();
     assert!(
-        removed.iter().all(|line| line.ends_with(" has gone")),
+        removed
+            .iter()
+            .all(|line| line.starts_with("pillion: detached from ")),
         "{removed:?}"
     );
     eventually("other devices are attached", || attach.links() == links);
@@ -214,17 +219,17 @@ fn devices_of_one_namespace_do_not_starve_another() {
     // Lines about new devices and about the limit come in any order.
     loop {
         let log = attach.next_line();
-        if log.contains("no more than ") {
-            assert!(log.contains(&format!(" in {greedy_pid} ")), "{log}");
+        if log.contains(" attached to at most ") {
+            assert!(log.contains(&format!(" in {greedy_pid}: ")), "{log}");
             break;
         }
-        assert!(log.contains("has come: bundling there, too"), "{log}");
+        assert!(log.starts_with("pillion: attached to "), "{log}");
     }
     ip_batch(
         &modest,
         "link add n0 type veth peer name n1\nlink set n0 up\n",
     );
-    let expected = format!("pillion: n0 in {modest_pid} has come: bundling there, too");
+    let expected = format!("pillion: attached to n0 in {modest_pid}");
     loop {
         let log = attach.next_line();
         if log == expected {

@@ -146,16 +146,13 @@ fn namespace_name_follows_whichever_namespace_has_it() {
     let mut attach = Attach::start_in(&own, &options);
     let links = attach.links();
     name.delete();
-    attach.expect_line(&format!("network namespace {} has gone", name.0));
+    attach.expect_line(&format!("detached from network namespace {}", name.0));
     assert_eq!(attach.links(), links - 4);
     NetnsName::attach(&name.0, &sleepers[1].pid());
-    attach.expect_line(&format!(
-        "network namespace {} has come: bundling there, too",
-        name.0
-    ));
-    attach.expect_line(&format!("a0 in {} has come: bundling there, too", name.0));
+    attach.expect_line(&format!("attached to network namespace {}", name.0));
+    attach.expect_line(&format!("attached to a0 in {}", name.0));
     hosts[1].join("v0");
-    attach.expect_line(&format!("v0 in {} has come: bundling there, too", name.0));
+    attach.expect_line(&format!("attached to v0 in {}", name.0));
     hosts[1].ip("link set v0 up");
     hosts[1].send_over("v0", 50);
     let stats = attach.stop();
@@ -181,7 +178,7 @@ fn namespace_of_pid_is_released_when_process_exits() {
     let mut attach = Attach::start_in(&own, &["--netns", &pid]);
     let links = attach.links();
     drop(sleeper);
-    attach.expect_line(&format!("network namespace {pid} has gone"));
+    attach.expect_line(&format!("detached from network namespace {pid}"));
     assert_eq!(attach.links(), links - 2);
     eventually("the namespace and v0 are destroyed", || {
         !stdout(&ip(&own, "link show")).contains("v0")
@@ -304,7 +301,7 @@ fn reload_switches_to_other_namespaces() {
     reload(&attach);
     let log = attach.next_line();
     assert!(
-        log.contains("not reloaded: the old rules hold: no network namespace"),
+        log.contains("not reloaded: the old rules stay in force: no network namespace"),
         "{log}"
     );
     assert!(is_covered(&streams[0]) && !is_covered(&streams[1]));
@@ -316,13 +313,8 @@ fn reload_switches_to_other_namespaces() {
     reload(&attach);
     attach.expect_line(&format!("reloaded {name}: 1 rule; 2 connections covered"));
     let destination = format!("network namespace {}", names[1].0);
-    attach.expect_line(&format!(
-        "bundling in {destination} now, and no longer elsewhere"
-    ));
-    attach.expect_line(&format!(
-        "lo in {} has come: bundling there, too",
-        names[1].0
-    ));
+    attach.expect_line(&format!("now bundling only in {destination}"));
+    attach.expect_line(&format!("attached to lo in {}", names[1].0));
     assert!(!is_covered(&streams[0]) && is_covered(&streams[1]));
     // A connection in the namespace that is no longer covered.
     let [mut near, mut far] = connect_loopback(&hosts[0]);
@@ -355,7 +347,7 @@ fn reload_that_adds_namespaces_requires_restart() {
     kill(pid, Signal::SIGHUP).unwrap();
     let log = attach.next_line();
     assert!(
-        log.contains("not reloaded") && log.contains("a new start"),
+        log.contains("not reloaded") && log.contains("need a restart"),
         "{log}"
     );
     attach.stop_without_stats();

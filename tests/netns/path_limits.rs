@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::TcpCongestion;
-use pillion_bpf::Outcome::{Bundled, Paced};
+use pillion_bpf::Outcome::{Bundled, PacingLimit};
 use pillion_lab::path::{Direction, PathConfig};
 use pillion_tests::{HostPair, set_option, sysctl};
 
@@ -111,11 +111,11 @@ fn bundles_do_not_exceed_pacing_rate() {
         read_to_end,
     );
     assert!(outcome.received == data, "after {:?}", started.elapsed());
-    let volume = pair.path.ledger().forward.received;
+    let volume = pair.path.stats().forward.received;
     let rate = (volume.bytes - ETHERNET * volume.packets) as f64 / outcome.sent;
     let counters = outcome.counters.expect("a bundler");
     println!("{rate:.0} bytes a second, {:?}", counters.outcomes);
     // One bundle may leave before the limit is known to be reached.
     assert!(rate < f64::from(RATE) * 1.05, "{rate:.0} bytes a second");
-    assert!(counters.of(Bundled) > 0 && counters.of(Paced) > 0);
+    assert!(counters.of(Bundled) > 0 && counters.of(PacingLimit) > 0);
 }

@@ -79,7 +79,7 @@ impl QueueProbe {
         let stderr = process.stderr.take().unwrap();
         BufReader::new(stderr).read_line(&mut line).unwrap();
         assert!(
-            line.starts_with("pillion-lab: watching the queue of v0"),
+            line.starts_with("pillion-lab: recording the queue of v0"),
             "{line}"
         );
         Self(process)
@@ -107,7 +107,7 @@ fn count(value: &Value) -> u64 {
 }
 
 /// Checks a count. On some virtual machines the kernel's tracepoints lose a few events in a
-/// thousand (docs/queue.md); the count may be lower, but never higher.
+/// thousand (docs/lab/queue.md); the count may be lower, but never higher.
 fn assert_nearly(measured: &Value, all: u64) {
     let measured = count(measured);
     assert!(
@@ -155,7 +155,7 @@ fn probe_counts_match_qdisc_counters() {
         assert_eq!(stream["source"], "10.79.0.1:7000");
     }
 
-    let again = lab(&["queue", "--from", file, "--json"]);
+    let again = lab(&["queue", "--read", file, "--json"]);
     let again: Value = serde_json::from_slice(&again.stdout).unwrap();
     assert_eq!(again, summary);
 }
@@ -177,7 +177,7 @@ fn packet_file_is_replaced_only_when_complete() {
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
     assert_eq!(std::fs::read_to_string(file).unwrap(), packets);
     // Input and output may be the same file.
-    let again = lab(&["queue", "--from", file, "--csv", file]);
+    let again = lab(&["queue", "--read", file, "--csv", file]);
     assert!(again.status.success(), "{}", stderr(&again));
     assert_eq!(std::fs::read_to_string(file).unwrap(), packets);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -186,8 +186,8 @@ fn packet_file_is_replaced_only_when_complete() {
 #[test]
 fn invalid_device_or_packet_file_is_rejected_in_one_line() {
     for arguments in [
-        &["queue", "--from", "/proc/mounts"][..],
-        &["queue", "--from", "/no/such/file"],
+        &["queue", "--read", "/proc/mounts"][..],
+        &["queue", "--read", "/no/such/file"],
         &["queue", "nosuch0"],
     ] {
         let output = lab(arguments);
@@ -200,13 +200,13 @@ fn invalid_device_or_packet_file_is_rejected_in_one_line() {
 fn escape_sequences_of_packet_file_are_not_printed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("packets.csv");
-    let header = "arrived_ns,left_ns,fate,reason,protocol,source,destination,seq,payload_bytes,\
+    let header = "arrived_ns,left_ns,disposition,reason,protocol,source,destination,seq,payload_bytes,\
                    tcp_flags,size_bytes,counted_bytes,segments,queue,found_packets,found_bytes,\
-                   behind_packets,behind_bytes";
+                   remaining_packets,remaining_bytes";
     let dropped = "1,2,dropped,\u{1b}[2J,6,10.0.0.1:1,10.0.0.2:2,0,0,0,74,74,1,0,0,0,0,0";
     std::fs::write(&file, format!("{header}\n{dropped}\n")).unwrap();
-    let output = lab(&["queue", "--from", file.to_str().unwrap()]);
+    let output = lab(&["queue", "--read", file.to_str().unwrap()]);
     let text = stdout(&output);
-    assert!(text.contains("why dropped: ?[2J 1"), "{text:?}");
+    assert!(text.contains("drop reasons: ?[2J 1"), "{text:?}");
     assert!(!text.contains('\u{1b}'), "{text:?}");
 }

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use pillion_tests::{leave_scaling_ratio_alone, set_option, tcp_info};
+use pillion_tests::{disable_scaling_ratio_clamp, set_option, tcp_info};
 
 use crate::common::*;
 use crate::devices::{Attach, Hosts};
@@ -105,7 +105,7 @@ fn stream_all(hosts: &Hosts, listener: TcpListener) {
 fn stream_with_bundling(hosts: &Hosts, device: &str, listener: TcpListener) {
     let options = ["--max-packets", "0", "--dev", device];
     for host in [&hosts.near, &hosts.far] {
-        host.enter(leave_scaling_ratio_alone).unwrap();
+        host.enter(disable_scaling_ratio_clamp).unwrap();
     }
     let attach = Attach::start(hosts, &options);
     stream_all(hosts, listener);

@@ -36,7 +36,7 @@ fn missing_command_exits_127_and_non_executable_126() {
     assert_eq!(missing.status.code(), Some(127));
     assert_eq!(
         stderr(&missing),
-        "pillion: no-such-command: command not found\n"
+        "pillion: error: no-such-command: command not found\n"
     );
     let folder = pillion_in(&namespace, &["run", "--dev", "lo", "--", "/tmp"])
         .output()
@@ -142,7 +142,7 @@ fn user_option_sets_user_of_command() {
     assert_eq!(unknown.status.code(), Some(2));
     assert_eq!(
         stderr(&unknown),
-        "pillion: --user: there is no user `no-such-user`\n"
+        "pillion: error: --user: no such user: `no-such-user`\n"
     );
 }
 
@@ -164,7 +164,7 @@ fn only_connections_of_command_descendants_are_bundled() {
     );
     let receiver = receiver.stdout(Stdio::piped()).spawn().unwrap();
     let sender = format!(
-        "{PILLION_LAB} traffic send --to 10.77.0.2:7777 --streams 2 --itt 10 --duration 2 --seed"
+        "{PILLION_LAB} traffic send --to 10.77.0.2:7777 --streams 2 --itt 10ms --duration 2s --seed"
     );
     let mut foreign = pair.sender.namespace.command("sh");
     let mut foreign = foreign
@@ -227,12 +227,12 @@ fn tcp_options_are_set_for_command_and_reported_at_exit() {
     let output = pillion_in(&pair.sender.namespace, &["run", "--linear-timeouts"])
         .args(["--nodelay", "--congestion", "reno", "--", PILLION_LAB])
         .args(["traffic", "send", "--to", "10.77.0.2:7003"])
-        .args(["--streams", "2", "--itt", "10", "--duration", "0.5"])
+        .args(["--streams", "2", "--itt", "10ms", "--duration", "0.5s"])
         .output()
         .unwrap();
     assert!(receiver.wait().unwrap().success());
     let message = stderr(&output);
     assert!(message.starts_with("pillion: 2 connections, "), "{message}");
-    let expected = "; companions set: linear time-outs 2, nodelay 2, congestion control 2\n";
+    let expected = "; TCP options set: linear time-outs 2, nodelay 2, congestion control 2\n";
     assert!(message.ends_with(expected), "{message}");
 }

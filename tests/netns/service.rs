@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_bpf::{Counters, Kind, Outcome};
+use pillion_bpf::{Counters, Outcome, StatisticKind};
 use pillion_lab::Namespace;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -103,7 +103,7 @@ fn metrics_equal_stats_file() {
     let service = ServiceGuard::start(&pair.sender.namespace, &options);
     let before = scrape(&socket);
     assert_eq!(
-        value(&before, "pillion_segments_total{outcome=\"bundled\"}"),
+        value(&before, "pillion_data_segments_total{outcome=\"bundled\"}"),
         0.0
     );
     send_to(&pair, &[7001]);
@@ -115,13 +115,19 @@ fn metrics_equal_stats_file() {
     let count = |value: &Value| value.as_u64().unwrap_or(0) as f64;
     for outcome in Outcome::ALL {
         let name = serde_json::to_value(outcome).unwrap();
-        let sample = format!("pillion_segments_total{{outcome={name}}}");
+        let sample = match outcome {
+            Outcome::UnparsedIp => "pillion_unparsed_packets_total".to_owned(),
+            Outcome::Retransmission | Outcome::RetransmissionBundled => {
+                format!("pillion_retransmitted_segments_total{{outcome={name}}}")
+            }
+            _ => format!("pillion_data_segments_total{{outcome={name}}}"),
+        };
         let expected = count(&stats_json["outcomes"][name.as_str().unwrap()]);
         assert_eq!(value(&metrics, &sample), expected, "{sample}");
     }
     for statistic in Counters::STATISTICS
         .iter()
-        .filter(|it| it.kind == Kind::Counter)
+        .filter(|it| it.kind == StatisticKind::Counter)
     {
         let sample = format!("pillion_{}_total", statistic.name);
         assert_eq!(
@@ -130,9 +136,9 @@ fn metrics_equal_stats_file() {
             "{sample}"
         );
     }
-    let saved = value(&metrics, "pillion_saved_seconds");
+    let saved = value(&metrics, "pillion_time_saved_seconds");
     assert!(
-        (saved * 1e6 - count(&stats_json["saved_us"])).abs() < 1.0,
+        (saved * 1e6 - count(&stats_json["time_saved_us"])).abs() < 1.0,
         "{saved}"
     );
     assert_eq!(value(&metrics, "pillion_connections_total"), 2.0);
@@ -140,15 +146,15 @@ fn metrics_equal_stats_file() {
         value(&metrics, "pillion_device_attached{device=\"tap0\"}"),
         1.0
     );
-    assert_eq!(value(&metrics, "pillion_failing"), 0.0);
+    assert_eq!(value(&metrics, "pillion_active_failures"), 0.0);
 }
 
 #[test]
 fn metrics_conform_to_openmetrics() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let service = ServiceGuard::start(&namespace, &["--dev", "lo", "--metrics", "127.0.0.1:9273"]);
-    let connect = || TcpStream::connect("127.0.0.1:9273");
+    let service = ServiceGuard::start(&namespace, &["--dev", "lo", "--metrics", "127.0.0.1:29473"]);
+    let connect = || TcpStream::connect("127.0.0.1:29473");
     let reach = || namespace.enter(connect).unwrap();
     let metrics = metrics(reach);
     assert!(metrics.ends_with("# EOF\n"), "{metrics}");
@@ -231,7 +237,7 @@ fn stale_socket_is_replaced_but_other_file_is_not() {
     let output = pillion_in(&namespace, &arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stderr(&output).contains("something else than a socket"),
+        stderr(&output).contains("not a socket"),
         "{}",
         stderr(&output)
     );
@@ -253,7 +259,9 @@ fn socket_served_by_other_process_is_left_alone() {
     });
     assert_eq!(second.0.wait().unwrap().code(), Some(1));
     let text = io::read_to_string(second.0.stderr.take().unwrap()).unwrap();
-    assert!(text.contains("another process serves there"), "{text}");
+    let refused = "in use by another process; choose another path";
+    let expected = format!("pillion: error: serve --metrics {endpoint}: {refused}\n");
+    assert_eq!(text, expected);
     scrape(&socket);
     first.stop();
     assert!(!socket.exists());
@@ -306,8 +314,8 @@ fn status_shows_waiting_process() {
     let mut waiting = attach.stderr(Stdio::null()).spawn().unwrap();
     eventually("status names the device", || {
         let (code, text) = status(&namespace);
-        let waits = "note: waits: no network device `late0`";
-        code == Some(1) && text.contains("  not at work yet\n") && text.contains(waits)
+        let waits = "note: waiting: no network device `late0`";
+        code == Some(1) && text.contains("  not ready yet\n") && text.contains(waits)
     });
     signal(&waiting, Signal::SIGTERM);
     assert!(waiting.wait().unwrap().success());
@@ -333,7 +341,7 @@ fn status_reports_health_by_text_and_exit_status() {
     );
     assert!(text.contains("  attached to tap0\n"), "{text}");
     assert!(
-        text.contains("  covers 0 connections now, 0 since it began\n"),
+        text.contains("  covers 0 connections now, 0 since the start\n"),
         "{text}"
     );
 
@@ -362,7 +370,7 @@ fn status_reports_health_by_text_and_exit_status() {
     );
     eventually("status reports the missing device", || {
         let (code, text) = status(namespace);
-        code == Some(1) && text.contains("attached to no device")
+        code == Some(1) && text.contains("not attached to any device")
     });
     service.stop();
 }
@@ -393,7 +401,7 @@ fn status_is_refused_to_other_users() {
 fn totals_are_logged_at_requested_interval() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let mut service = ServiceGuard::start(&namespace, &["--dev", "lo", "--totals-every", "1"]);
+    let mut service = ServiceGuard::start(&namespace, &["--dev", "lo", "--log-totals", "1s"]);
     let log = BufReader::new(service.0.stderr.take().unwrap()).lines();
     let totals = log
         .map_while(Result::ok)
@@ -417,7 +425,7 @@ fn status_reports_unresponsive_process() {
     signal(Signal::SIGSTOP);
     let (code, text) = status(&namespace);
     assert_eq!(code, Some(1), "{text}");
-    let silent = format!("process {pid} does not answer");
+    let silent = format!("process {pid} does not respond");
     assert!(
         text.contains(&silent) && !text.contains("no `pillion attach`"),
         "{text}"

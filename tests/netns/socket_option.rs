@@ -157,7 +157,7 @@ fn attach_without_rules_bundles_only_requesting_sockets() {
             let flows: Vec<Value> = serde_json::from_slice(&flows.stdout).expect("JSON");
             let mut flows = flows.iter();
             let flow = flows.find(|flow| flow["peer"] == "10.77.0.2:7001");
-            requested_by = flow.map_or(Value::Null, |flow| flow["wanted_by"].clone());
+            requested_by = flow.map_or(Value::Null, |flow| flow["requested_by"].clone());
             flow.is_some()
         });
         requested_by
@@ -197,7 +197,7 @@ fn traffic_streams_can_request_and_decline_bundling() {
             "--to",
             "10.77.0.2:7002",
         ];
-        let writes = ["--itt", "15", "--messages", "50"];
+        let writes = ["--itt", "15ms", "--messages", "50"];
         let arguments = [&run[..], options, &send, &writes, switch].concat();
         let sent = pillion_in(&pair.sender.namespace, &arguments).output();
         assert!(sent.as_ref().unwrap().status.success(), "{sent:?}");
@@ -225,8 +225,8 @@ fn c_header_matches_rust_definitions() {
         };
     }
     let offsets = offsets! {
-        segments bundled new_bytes redundant_bytes hidden_losses repaired_bytes reactions saved_us
-        standing last rule in_flight level max_packets max_bytes mode
+        segments bundled new_bytes redundant_bytes hidden_losses repaired_bytes reactions time_saved_us
+        state last rule in_flight level max_packets max_bytes mode
     };
     let size = ("sizeof(struct pillion_stats)", size_of::<option::Stats>());
     let options = [

@@ -32,9 +32,9 @@ fn samples_have_fixed_times_and_match_final_counters() {
     let sample = [
         "sockets",
         "--interval",
-        "50",
+        "50ms",
         "--duration",
-        "4",
+        "4s",
         "--port",
         "7001",
         "--json",
@@ -49,9 +49,9 @@ fn samples_have_fixed_times_and_match_final_counters() {
         "--streams",
         "2",
         "--itt",
-        "10",
+        "10ms",
         "--duration",
-        "2",
+        "2s",
         "--json",
     ];
     let mut sender = lab_in(&pair.sender.namespace, &send);
@@ -121,7 +121,7 @@ fn samples_have_fixed_times_and_match_final_counters() {
 fn signal_stops_sampler_between_samples() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let mut sampler = lab_in(&namespace, &["sockets", "--interval", "86400000"])
+    let mut sampler = lab_in(&namespace, &["sockets", "--interval", "86400000ms"])
         .spawn()
         .unwrap();
     let pid = Pid::from_raw(sampler.id().cast_signed());

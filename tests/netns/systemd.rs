@@ -141,11 +141,7 @@ fn systemd_starts_reloads_hands_over_and_stops_service() {
         return;
     }
     let pair = clean_pair();
-    let systemd = Systemd::boot(
-        &pair,
-        &format!("{OUTPUT_KEYS}[[rule]]\nports = 7001\n"),
-        &[],
-    );
+    let systemd = Systemd::boot(&pair, &format!("{OUTPUT_KEYS}[[rule]]\nport = 7001\n"), &[]);
     within(Duration::from_secs(30), "the service is active", || {
         let log = systemd.log();
         assert!(!log.contains("pillion: open"), "{log}");
@@ -170,12 +166,15 @@ fn systemd_starts_reloads_hands_over_and_stops_service() {
     let scraped = systemd.run(&["curl", "-s", "--unix-socket", "/run/pillion/metrics", url]);
     if scraped.status.success() {
         let metrics = stdout(&scraped);
-        assert!(metrics.contains("\npillion_devices 1.0\n"), "{metrics}");
+        assert!(
+            metrics.contains("\npillion_attached_devices 1.0\n"),
+            "{metrics}"
+        );
     }
 
     fs::write(
         systemd.rules(),
-        format!("{OUTPUT_KEYS}[[rule]]\nports = 7001\n[[rule]]\nports = 7002\n"),
+        format!("{OUTPUT_KEYS}[[rule]]\nport = 7001\n[[rule]]\nport = 7002\n"),
     )
     .unwrap();
     assert!(
@@ -189,7 +188,7 @@ fn systemd_starts_reloads_hands_over_and_stops_service() {
     });
 
     let rules = fs::read_to_string(systemd.rules()).unwrap();
-    fs::write(systemd.rules(), "[[rule]]\nports = 70000\n").unwrap();
+    fs::write(systemd.rules(), "[[rule]]\nport = 70000\n").unwrap();
     let refused = systemd.run(&["systemctl", "reload", "pillion"]);
     assert!(!refused.status.success());
     assert_eq!(systemd.show("ActiveState"), "active");
@@ -207,7 +206,7 @@ fn systemd_starts_reloads_hands_over_and_stops_service() {
     assert!(output.status.success(), "{}", stderr(&output));
     eventually("the new process is the main process", || {
         let now = systemd.show("MainPID");
-        now != pid && now != "0" && systemd.log().contains("its successor is at work")
+        now != pid && now != "0" && systemd.log().contains("hand-over complete")
     });
     assert_eq!(systemd.show("ActiveState"), "active");
     assert_eq!(systemd.show("NRestarts"), "0");
@@ -241,7 +240,7 @@ fn systemd_gives_up_on_persistent_error() {
         ("StartLimitBurst=300", "StartLimitBurst=3"),
         ("RestartSec=2", "RestartSec=100ms"),
     ];
-    let systemd = Systemd::boot(&pair, "[[rule]]\nports = 70000\n", &fewer);
+    let systemd = Systemd::boot(&pair, "[[rule]]\nport = 70000\n", &fewer);
     within(Duration::from_secs(30), "the service has failed", || {
         systemd.show("ActiveState") == "failed"
     });

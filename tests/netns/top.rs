@@ -91,7 +91,7 @@ impl TerminalSession {
     fn start(namespace: &Namespace, more: &[&str]) -> Self {
         let pty = openpty(Some(&size(120, 30)), None).unwrap();
         let before = tcgetattr(&pty.slave).unwrap();
-        let mut top = pillion_in(namespace, &["top", "--interval", "100"]);
+        let mut top = pillion_in(namespace, &["top", "--interval", "100ms"]);
         top.args(more);
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
         top.stdin(end()).stdout(end()).stderr(end());
@@ -188,7 +188,7 @@ fn top_shows_connections_and_restores_terminal() {
     terminal.wait_shown("bundled:");
     terminal.set_size(90, 40);
     terminal.press(b"?");
-    terminal.wait_shown("sooner bundles had them there than retransmissions would");
+    terminal.wait_shown("time that bundles saved compared to retransmissions");
     terminal.press(b" q");
     terminal.wait_exit();
 }
@@ -206,7 +206,7 @@ fn key_pressed_during_resize_is_handled() {
         terminal.set_size(columns, 40);
         terminal.press(b"?");
         terminal.send_signal(Signal::SIGCONT);
-        let help = "sooner bundles had them there than retransmissions would";
+        let help = "time that bundles saved compared to retransmissions";
         terminal.wait_shown(help);
         terminal.press(b" ");
         terminal.wait_hidden(help);
@@ -247,7 +247,7 @@ fn exit_status_on_terminal_close(is_controlling: bool) -> Option<i32> {
     let terminal = options.open(ptsname_r(&screen).unwrap()).unwrap();
     // SAFETY: it sets the size of a terminal that is open.
     unsafe { resize(screen.as_raw_fd(), &size(120, 30)) }.unwrap();
-    let mut top = pillion_in(&namespace, &["top", "--interval", "100"]);
+    let mut top = pillion_in(&namespace, &["top", "--interval", "100ms"]);
     let end = || Stdio::from(terminal.try_clone().unwrap());
     top.stdin(end()).stdout(end()).stderr(end());
     // SAFETY: between fork and exec only system calls are made.
@@ -300,7 +300,7 @@ fn batch_output_is_text_or_json() {
     needs_root!();
     let bundled = BundledConnection::start();
     let batch = |arguments: &[&str]| {
-        let mut all = vec!["top", "--batch", "--rounds", "2", "--interval", "10"];
+        let mut all = vec!["top", "--batch", "--iterations", "2", "--interval", "10ms"];
         all.extend(arguments);
         let output = pillion_in(&bundled.namespace, &all).output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
@@ -331,7 +331,7 @@ fn batch_exits_when_reader_closes_pipe() {
     needs_root!();
     for format in [&[][..], &["--json"]] {
         let namespace = namespace_with_loopback();
-        let mut top = pillion_in(&namespace, &["top", "--batch", "--interval", "50"]);
+        let mut top = pillion_in(&namespace, &["top", "--batch", "--interval", "50ms"]);
         let mut top = top.args(format).stdout(Stdio::piped()).spawn().unwrap();
         let mut byte = [0];
         top.stdout.take().unwrap().read_exact(&mut byte).unwrap();

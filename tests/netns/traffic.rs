@@ -42,9 +42,9 @@ fn messages_are_received_verified_and_recorded() {
         "--streams",
         "5",
         "--itt",
-        "10:1",
+        "10ms:1ms",
         "--duration",
-        "1",
+        "1s",
         "--size",
         "64",
     ];
@@ -85,11 +85,11 @@ fn datagrams_are_sent_at_rate_and_verified() {
         "--streams",
         "2",
         "--rate",
-        "1",
+        "1mbit",
         "--size",
         "500",
         "--duration",
-        "1",
+        "1s",
     ];
     let sent = lab(&[&send[..], &options].concat());
     assert!(sent.status.success(), "{}", stderr(&sent));
@@ -102,7 +102,7 @@ fn datagrams_are_sent_at_rate_and_verified() {
 
 #[test]
 fn unreachable_receiver_is_named() {
-    let output = lab(&["traffic", "send", "--to", "127.0.0.1:1", "--duration", "1"]);
+    let output = lab(&["traffic", "send", "--to", "127.0.0.1:1", "--duration", "1s"]);
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
     assert!(message.contains("127.0.0.1:1"), "{message}");
@@ -159,7 +159,7 @@ fn writes_of_traced_connection_are_replayed() {
     let other = lab(&[&replay[..], &["--connection", "2"]].concat());
     assert_eq!(other.status.code(), Some(2));
     let expected = format!(
-        "pillion-lab: {file}: no connection 2 with data; choose one with --connection N, of\n1: 192.0"
+        "pillion-lab: error: {file}: no connection 2 with data: select one with --connection N, of\n1: 192.0"
     );
     assert!(stderr(&other).starts_with(&expected), "{}", stderr(&other));
     let list = folder.path().join("writes.csv");
@@ -173,11 +173,11 @@ fn writes_of_traced_connection_are_replayed() {
     ];
     let refused = lab(&[&list[..], &["--to", &address]].concat());
     assert_eq!(refused.status.code(), Some(2));
-    assert!(stderr(&refused).contains("leave out --connection"));
+    assert!(stderr(&refused).contains("remove --connection"));
     let invalid = lab(&["traffic", "replay", PILLION_LAB, "--to", &address]);
     assert_eq!(invalid.status.code(), Some(2));
     let message = stderr(&invalid);
-    assert!(message.contains("neither a packet trace"), "{message}");
+    assert!(message.contains("expected a packet trace"), "{message}");
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn profiles_are_listed_and_unknown_profile_is_rejected() {
         "nope",
     ]);
     assert_eq!(unknown.status.code(), Some(2));
-    assert!(stderr(&unknown).contains("no profile `nope`; there are: anarchy-online, "));
+    assert!(stderr(&unknown).contains("unknown profile `nope`; known: anarchy-online, "));
 }
 
 #[test]
@@ -219,10 +219,7 @@ itt = 50
     let file = file.to_str().unwrap();
     let checked = lab(&["traffic", "send", "--config", file, "--check-config"]);
     assert!(checked.status.success(), "{}", stderr(&checked));
-    assert_eq!(
-        stdout(&checked),
-        "no mistake: would send 3 streams in 2 groups\n"
-    );
+    assert_eq!(stdout(&checked), "valid: 3 streams in 2 groups\n");
     let (child, address) = receiver(&["--streams", "3"]);
     let sent = lab(&[
         "traffic", "send", "--to", &address, "--config", file, "--json",
@@ -258,7 +255,7 @@ fn killed_receiver_breaks_all_streams_and_is_reported() {
     let (mut child, address) = receiver(&[]);
     let sender = Command::new(PILLION_LAB)
         .args(["traffic", "send", "--to", &address, "--streams", "3"])
-        .args(["--itt", "20", "--duration", "60"])
+        .args(["--itt", "20ms", "--duration", "60s"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -271,7 +268,7 @@ fn killed_receiver_breaks_all_streams_and_is_reported() {
     let message = stderr(&sent);
     assert_eq!(sent.status.code(), Some(1), "{message}");
     assert!(
-        message.ends_with("pillion-lab: 3 of 3 streams broke\n"),
+        message.ends_with("pillion-lab: warning: 3 of 3 streams failed\n"),
         "{message}"
     );
     assert!(message.contains("the receiver"), "{message}");
@@ -294,7 +291,7 @@ fn socket_option_without_attach_is_error() {
     let output = lab_in(&namespace, &arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
-    let expected = "pillion-lab: pillion's socket option PILLION_BUNDLE: ENOPROTOOPT";
+    let expected = "pillion-lab: error: pillion's socket option PILLION_BUNDLE: ENOPROTOOPT";
     assert!(message.starts_with(expected), "{message}");
     assert!(message.contains("start `pillion attach`"), "{message}");
     assert_eq!(message.lines().count(), 1, "{message}");

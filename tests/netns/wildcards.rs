@@ -37,7 +37,7 @@ impl TestCgroup {
         let port = listener.local_addr().unwrap().port();
         let procs_file = self.0.join("cgroup.procs");
         let script = format!(
-            "echo 0 > {} && exec {PILLION_LAB} traffic send --to localhost:{port} --itt 10 --duration 60",
+            "echo 0 > {} && exec {PILLION_LAB} traffic send --to localhost:{port} --itt 10ms --duration 60s",
             procs_file.display()
         );
         let mut send = namespace.command("sh");
@@ -81,18 +81,18 @@ fn cgroup_pattern_covers_new_cgroups_and_reports_no_match() {
         let command = pillion_in(&namespace, &arguments);
         let mut attach = Attach::spawn(command, tempfile::tempdir().unwrap());
         assert!(attach.next_line().starts_with("pillion: bundling "));
-        let unmatched = format!("rule 1: no cgroup is called {pattern}");
-        attach.expect_line(&format!("covers nothing: {unmatched}"));
+        let unmatched = format!("rule 1 covers nothing: no cgroup named {pattern}");
+        attach.expect_line(&format!("warning: {unmatched}"));
         assert_eq!(status(&namespace)["notes"][0], unmatched);
         let groups = ["a", "b"].map(|it| TestCgroup::create(&format!("coming-{id}-{it}")));
-        attach.expect_line(&format!("no longer: covers nothing: {unmatched}"));
+        attach.expect_line(&format!("resolved: {unmatched}"));
         let other = TestCgroup::create(&format!("other-{id}"));
         let streams = [&groups[0], &groups[1], &other].map(|it| it.stream(&namespace));
         eventually("only the matching cgroups are covered", || {
-            status(&namespace)["connections"] == 2
+            status(&namespace)["active_connections"] == 2
         });
         drop(groups);
-        attach.expect_line(&format!("covers nothing: {unmatched}"));
+        attach.expect_line(&format!("warning: {unmatched}"));
         assert_eq!(status(&namespace)["notes"][0], unmatched);
         drop(other);
         for (mut child, _) in streams {
@@ -123,13 +123,14 @@ fn rule_follows_cgroups_while_another_rule_exceeds_capacity() {
             .next_line()
             .starts_with("pillion: bundling by 2 rules")
     );
-    let some = "some of its cgroups, for all rules together may name 8192";
-    let warning = attach.next_line();
-    assert!(warning.contains(&format!("rule 1: {some}")), "{warning}");
+    attach.expect_line(
+        "warning: rule 1: matches only some of its cgroups, because all rules together are limited \
+         to 8192; name a cgroup above them",
+    );
     let second = create("few", 1);
     let (mut child, listener) = second.stream(&namespace);
     eventually("the new cgroup is covered", || {
-        status(&namespace)["connections"] == 1
+        status(&namespace)["active_connections"] == 1
     });
     drop((second, listener));
     let _ = child.wait();
@@ -166,11 +167,14 @@ fn advise_observes_only_matching_new_cgroup() {
     }
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["connections"], 1, "{report:#}");
-    let warning = stderr(&output);
-    assert!(
-        warning.contains(&format!("no cgroup is called {cgroup}")),
-        "{warning}"
-    );
+    let log = stderr(&output);
+    let unmatched = format!("rule 1 covers nothing: no cgroup named {cgroup}");
+    for line in [
+        format!("pillion: warning: {unmatched}\n"),
+        format!("pillion: resolved: {unmatched}\n"),
+    ] {
+        assert!(log.contains(&line), "{log}");
+    }
 }
 
 #[test]
@@ -179,27 +183,26 @@ fn namespace_pattern_attaches_and_detaches_namespaces() {
     let own = namespace_with_loopback();
     let options = ["--dev", "lo", "--netns", "pillion-test-*-coming"];
     let mut attach = Attach::start_in(&own, &options);
-    attach.expect_line("covers nothing: no network namespace pillion-test-*-coming is there");
+    attach.expect_line(
+        "warning: no network namespace pillion-test-*-coming exists: nothing is covered there",
+    );
     let namespace = namespace_with_loopback();
     let sleeper = Sleeper::of(&namespace);
     let name = NetnsName::assign_with_suffix(&sleeper, "-coming");
-    attach.expect_line(&format!(
-        "network namespace {} has come: bundling there, too",
-        name.0
-    ));
+    attach.expect_line(&format!("attached to network namespace {}", name.0));
     let log = [attach.next_line(), attach.next_line()];
-    let lo = format!("pillion: lo in {} has come: bundling there, too", name.0);
+    let lo = format!("pillion: attached to lo in {}", name.0);
     assert!(log.contains(&lo), "{log:?}");
     let group = TestCgroup::create(&format!("coming-{}", sleeper.pid()));
     let stream = group.stream(&namespace);
     eventually("the connection is covered", || {
-        status(&own)["connections"] != 0
+        status(&own)["active_connections"] != 0
     });
     drop(group);
     drop(stream);
     name.delete();
     let log = [attach.next_line(), attach.next_line()];
-    let gone = format!("pillion: network namespace {} has gone", name.0);
+    let gone = format!("pillion: detached from network namespace {}", name.0);
     assert!(log.contains(&gone), "{log:?}");
     eventually("its devices are released", || {
         status(&own)["devices"]
@@ -224,7 +227,9 @@ fn namespace_name_before_its_mount_is_no_failure() {
         first.starts_with("pillion: bundling all connections on "),
         "{first}"
     );
-    attach.expect_line("covers nothing: no network namespace pillion-test-*-nascent is there");
+    attach.expect_line(
+        "warning: no network namespace pillion-test-*-nascent exists: nothing is covered there",
+    );
     // Like `ip netns add`, but slowly.
     fs::create_dir_all("/run/netns").unwrap();
     let mut options = OpenOptions::new();
@@ -233,7 +238,7 @@ fn namespace_name_before_its_mount_is_no_failure() {
     thread::sleep(Duration::from_millis(2500));
     let status = status(&own);
     fs::remove_file(&file).unwrap();
-    assert_eq!(status["failing"], Value::Array(Vec::new()), "{status}");
+    assert_eq!(status["failures"], Value::Array(Vec::new()), "{status}");
     attach.stop_without_stats();
 }
 
@@ -250,20 +255,20 @@ fn reload_error_while_waiting_is_in_status_once_ready() {
     let own = namespace_with_loopback();
     let command = pillion_in(&own, &[&["attach"], &arguments[..]].concat());
     let mut attach = Attach::spawn(command, tempfile::tempdir().unwrap());
-    while !attach.next_line().contains("waits: no network namespace") {}
+    while !attach.next_line().contains("waiting: no network namespace") {}
     fs::write(&file, "netns = 3.5").unwrap();
     let pid = Pid::from_raw(attach.process.id().cast_signed());
     kill(pid, Signal::SIGHUP).unwrap();
     while !attach
         .next_line()
-        .contains("not reloaded: the old rules hold")
+        .contains("not reloaded: the old rules stay in force")
     {}
     NetnsName::attach(&name, &sleeper.pid());
     let _name = NetnsName(name);
     while !attach.next_line().contains("bundling by 1 rule") {}
     let mut failures = String::new();
     eventually("the connection is listed", || {
-        failures = status(&own)["failing"].to_string();
+        failures = status(&own)["failures"].to_string();
         failures.contains("not reloaded")
     });
     attach.stop_without_stats();
@@ -284,18 +289,20 @@ fn restricted_cgroup_namespace_is_reported() {
     let mount = pillion_bpf::cgroup2_mount().unwrap();
     let script = format!(
         "echo 0 > {procs_file}/cgroup.procs && exec unshare --cgroup --mount sh -c \
-         'umount -l {mount} && mount -t cgroup2 none {mount} && exec {PILLION} attach --all --dev lo --user-timeout 5000'",
+         'umount -l {mount} && mount -t cgroup2 none {mount} && exec {PILLION} attach --all --dev lo --user-timeout 5000ms'",
         procs_file = group.0.display(),
         mount = mount.display(),
     );
     let mut shell = namespace.command("sh");
     shell.args(["-c", &script]);
     let mut attach = Attach::spawn(shell, tempfile::tempdir().unwrap());
-    let log = [attach.next_line(), attach.next_line()].join("\n");
-    assert!(
-        log.contains("only sockets of this container are seen"),
-        "{log}"
+    let log = [attach.next_line(), attach.next_line()];
+    let restricted = format!(
+        "pillion: warning: only sockets of this container are visible, because {} is a part of the \
+         host's cgroups: to cover others, give it the host's cgroup namespace and /sys/fs/cgroup",
+        mount.display()
     );
+    assert!(log.contains(&restricted), "{log:?}");
     let notes = status(&namespace)["notes"][0].to_string();
     assert!(notes.contains("cgroup namespace"), "{notes}");
     for end in &foreign {

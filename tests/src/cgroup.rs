@@ -7,36 +7,36 @@ use libbpf_sys::bpf_link_create;
 
 use crate::programs::{detach_link, load_constant, own_fd};
 
-/// Cgroups (v2) one below the other, below the one that the tests are in. The calling thread
-/// is in the innermost, and so are the sockets that it makes, until this is dropped.
-pub struct Nested {
-    own: PathBuf,
+/// Nested cgroups (v2) below the cgroup of the tests. Until this is dropped, the calling thread and
+/// its sockets are in the innermost one.
+pub struct NestedCgroups {
+    original: PathBuf,
     levels: Vec<PathBuf>,
 }
 
-/// A program of somebody else's at a cgroup; it is detached when this is dropped.
-pub struct Beside {
+/// Cgroup program of another party; detached on drop.
+pub struct ForeignProgram {
     _link: OwnedFd,
 }
 
-impl Nested {
-    /// Makes so many cgroups one below the other, and enters the innermost.
+impl NestedCgroups {
+    /// Creates `depth` nested cgroups and enters the innermost.
     ///
     /// # Panics
-    /// When the kernel has no cgroup v2, or allows no threads in cgroups of their own.
+    /// If the kernel lacks cgroup v2 or threaded cgroups.
     #[must_use]
     pub fn enter(depth: usize) -> Self {
-        let own = own_cgroup();
+        let original = own_cgroup();
         let name = format!("wire-{}", nix::unistd::gettid());
         let mut nested = Self {
             levels: Vec::new(),
-            own: own.clone(),
+            original: original.clone(),
         };
-        let mut path = own.join(name);
+        let mut path = original.join(name);
         for _ in 0..depth {
             fs::create_dir(&path).expect("a cgroup");
             nested.levels.push(path.clone());
-            fs::write(path.join("cgroup.type"), "threaded").expect("one for threads");
+            fs::write(path.join("cgroup.type"), "threaded").expect("a threaded cgroup");
             path.push("inner");
         }
         let innermost = nested.levels.last().expect("one at least");
@@ -44,21 +44,21 @@ impl Nested {
         nested
     }
 
-    /// The path of one of the cgroups, the outermost being 0.
+    /// Returns the path of a cgroup; 0 is the outermost.
     #[must_use]
     pub fn level(&self, level: usize) -> &Path {
         &self.levels[level]
     }
 
-    /// Attaches a program to one of the cgroups that gives each packet that leaves the same
-    /// outcome: 1 keeps it, 3 keeps it and tells TCP of congestion.
+    /// Attaches a program to a cgroup that returns the same value for each outgoing packet: 1
+    /// passes it, 3 passes it and signals congestion to TCP.
     ///
     /// # Panics
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     #[must_use]
-    pub fn attach(&self, level: usize, outcome: i32) -> Beside {
+    pub fn attach(&self, level: usize, outcome: i32) -> ForeignProgram {
         let cgroup = File::open(self.level(level)).expect("the cgroup");
-        let program = at_egress(outcome);
+        let program = load_program(outcome);
         // SAFETY: two file descriptors, and no options.
         let link = unsafe {
             bpf_link_create(
@@ -68,68 +68,68 @@ impl Nested {
                 std::ptr::null(),
             )
         };
-        Beside {
+        ForeignProgram {
             _link: own_fd(link),
         }
     }
 
-    /// Attaches a program to one of the cgroups such that nobody else can attach there or below.
+    /// Attaches a program to a cgroup exclusively: no other program can attach there or below.
     ///
     /// # Panics
-    /// When the kernel refuses.
-    pub fn attach_alone(&self, level: usize) {
-        self.alone(level, libbpf_sys::BPF_CGROUP_INET_EGRESS);
+    /// If the kernel refuses.
+    pub fn attach_exclusive(&self, level: usize) {
+        self.attach_exclusive_for(level, libbpf_sys::BPF_CGROUP_INET_EGRESS);
     }
 
-    /// Detaches what this process has at one of the cgroups for packets that arrive.
+    /// Detaches this process's ingress programs from a cgroup.
     ///
     /// # Panics
-    /// When the kernel refuses, or nothing is there.
-    pub fn detach_arrivals(&self, level: usize) {
+    /// If the kernel refuses, or nothing is attached.
+    pub fn detach_ingress(&self, level: usize) {
         let links = self.links(level, libbpf_sys::BPF_CGROUP_INET_INGRESS);
         assert!(!links.is_empty(), "nothing is attached");
         assert!(links.into_iter().all(detach_link));
     }
 
-    /// The same as [`Self::attach_alone`], for packets that arrive.
+    /// Like [`Self::attach_exclusive`], for ingress.
     ///
     /// # Panics
-    /// When the kernel refuses.
-    pub fn take_arrivals(&self, level: usize) {
-        self.alone(level, libbpf_sys::BPF_CGROUP_INET_INGRESS);
+    /// If the kernel refuses.
+    pub fn attach_exclusive_ingress(&self, level: usize) {
+        self.attach_exclusive_for(level, libbpf_sys::BPF_CGROUP_INET_INGRESS);
     }
 
-    /// The links of this process at one of the cgroups, by their ids.
+    /// Returns the ids of this process's links at a cgroup.
     fn links(&self, level: usize, kind: u32) -> Vec<u32> {
         let cgroup = fs::metadata(self.level(level)).expect("the cgroup").ino();
-        let known = fs::read_dir("/proc/self/fdinfo").expect("what is open");
-        let texts = known.filter_map(|file| fs::read_to_string(file.ok()?.path()).ok());
+        let descriptors = fs::read_dir("/proc/self/fdinfo").expect("open descriptors");
+        let texts = descriptors.filter_map(|file| fs::read_to_string(file.ok()?.path()).ok());
         let value = |text: &str, key: &str| {
             let value = text.lines().find_map(|line| line.strip_prefix(key));
             value.and_then(|value| value.trim().parse::<u64>().ok())
         };
-        let is_there = |text: &String| {
+        let is_attached = |text: &String| {
             value(text, "cgroup_id:") == Some(cgroup)
                 && value(text, "attach_type:") == Some(kind.into())
         };
-        let there = texts.filter(is_there);
-        let ids = there.filter_map(|text| u32::try_from(value(&text, "link_id:")?).ok());
+        let attached = texts.filter(is_attached);
+        let ids = attached.filter_map(|text| u32::try_from(value(&text, "link_id:")?).ok());
         ids.collect()
     }
 
-    fn alone(&self, level: usize, kind: u32) {
+    fn attach_exclusive_for(&self, level: usize, kind: u32) {
         let cgroup = File::open(self.level(level)).expect("the cgroup");
-        // SAFETY: two file descriptors and integers. It ends with the cgroup.
+        // SAFETY: two file descriptors and integers. The attachment ends with the cgroup.
         let result = unsafe {
-            libbpf_sys::bpf_prog_attach(at_egress(1).as_raw_fd(), cgroup.as_raw_fd(), kind, 0)
+            libbpf_sys::bpf_prog_attach(load_program(1).as_raw_fd(), cgroup.as_raw_fd(), kind, 0)
         };
         assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
     }
 }
 
-impl Drop for Nested {
+impl Drop for NestedCgroups {
     fn drop(&mut self) {
-        let _ = fs::write(self.own.join("cgroup.threads"), "0");
+        let _ = fs::write(self.original.join("cgroup.threads"), "0");
         for level in self.levels.iter().rev() {
             let _ = fs::remove_dir(level);
         }
@@ -139,17 +139,17 @@ impl Drop for Nested {
 fn own_cgroup() -> PathBuf {
     let mount = pillion_bpf::cgroup2_mount().expect("cgroup v2");
     let memberships = fs::read_to_string("/proc/thread-self/cgroup").expect("memberships");
-    let own = memberships
+    let original = memberships
         .lines()
         .find_map(|line| line.strip_prefix("0::/"));
-    mount.join(own.expect("one of version 2"))
+    mount.join(original.expect("a cgroup of version 2"))
 }
 
-fn at_egress(outcome: i32) -> OwnedFd {
+fn load_program(outcome: i32) -> OwnedFd {
     load_constant(
         libbpf_sys::BPF_PROG_TYPE_CGROUP_SKB,
         libbpf_sys::BPF_CGROUP_INET_EGRESS,
-        c"beside",
+        c"foreign",
         outcome,
     )
 }

@@ -1,17 +1,17 @@
-//! Two hosts with a path of their own between them.
+//! Two hosts with a dedicated path between them.
 
 use std::net::Ipv4Addr;
 
 use pillion_lab::Namespace;
 use pillion_lab::path::{Path, PathConfig, Tap};
-use pillion_lab::testbed::speak_ipv4_alone;
+use pillion_lab::testbed::disable_ipv6;
 
-/// A sender and a receiver with a path of their own between them.
+/// Sender and receiver with a dedicated path between them.
 #[derive(Debug)]
 pub struct HostPair {
-    /// The host that the data comes from.
+    /// The host that sends data.
     pub sender: Host,
-    /// The host that the data goes to.
+    /// The host that receives data.
     pub receiver: Host,
     /// The path between the two hosts.
     pub path: Path,
@@ -26,11 +26,11 @@ pub struct Host {
     pub address: Ipv4Addr,
 }
 
-/// The name of the device of every host.
+/// Name of every host's device.
 const DEVICE: &str = "tap0";
 
 impl HostPair {
-    /// Makes both hosts, and the path.
+    /// Creates both hosts and the path.
     #[must_use]
     pub fn create(path: &PathConfig) -> Self {
         let (sender, sender_tap) = Host::create(1);
@@ -45,27 +45,27 @@ impl HostPair {
 }
 
 impl Host {
-    /// Makes host 1 or 2 of a pair; the path's end is to be given the tap. Hardware addresses are
-    /// set by hand, so that no neighbour has to be asked for and no question can get lost.
+    /// Creates host 1 or 2 of a pair, and the tap for the path's end. Static hardware addresses
+    /// avoid neighbour discovery, whose packets could get lost.
     fn create(number: u8) -> (Self, Tap) {
         let namespace = Namespace::create().expect("a namespace; it needs root");
         let tap = namespace.enter(|| {
-            speak_ipv4_alone().expect("IPv6 off");
+            disable_ipv6().expect("IPv6 off");
             Tap::open(DEVICE).expect("a TAP device")
         });
         let host = Self {
             namespace,
             address: address(number),
         };
-        let (own, hardware) = (host.address, hardware_address(number));
+        let (own_address, hardware) = (host.address, hardware_address(number));
         let peer = 3 - number;
-        let (other, its_hardware) = (address(peer), hardware_address(peer));
+        let (other, peer_hardware) = (address(peer), hardware_address(peer));
         for command in [
             "link set lo up".to_owned(),
             format!("link set {DEVICE} address {hardware}"),
             format!("link set {DEVICE} up"),
-            format!("address add {own}/24 dev {DEVICE}"),
-            format!("neighbour add {other} lladdr {its_hardware} dev {DEVICE}"),
+            format!("address add {own_address}/24 dev {DEVICE}"),
+            format!("neighbour add {other} lladdr {peer_hardware} dev {DEVICE}"),
         ] {
             host.ip(&command);
         }
@@ -75,8 +75,8 @@ impl Host {
     fn ip(&self, command: &str) {
         let words: Vec<&str> = command.split(' ').collect();
         let output = self.namespace.run("ip", &words, "").expect("ip runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "ip {command}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "ip {command}: {message}");
     }
 }
 

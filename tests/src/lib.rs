@@ -1,5 +1,5 @@
-//! The wire: a real TCP socket at one end of a TAP device, and a scripted peer at the
-//! other, which checks every segment to the byte.
+//! Test harness: a real TCP socket at one end of a TAP device, and a scripted peer at the other,
+//! which checks every byte of every segment.
 //!
 //! ```text
 //! test --write--> socket --segment--> [bundler] --> tap0 --> Peer --verified--> Script
@@ -7,42 +7,43 @@
 //!                    +------------------- ACK -----------------+
 //! ```
 //!
-//! [`Setup`] says what a test needs, [`Setup::run`] makes it in a network namespace of its
-//! own, [`Wire`] is what the test talks to. Sequence numbers in scripts are relative: `1`
-//! is the first byte of the stream, `1:101` the first hundred.
+//! [`Setup`] describes the connection, [`Setup::run`] creates it in its own network namespace, and
+//! tests use [`Wire`] to control it. Sequence numbers in scripts are relative: `1` is the first
+//! byte of the stream, `1:101` the first hundred.
 //!
-//! Apart from all that stand [`HostPair`], [`load_verdict()`], [`tfrc`], [`samples`] and [`faults()`].
+//! [`HostPair`], [`load_verdict()`], [`tfrc`], [`samples`] and [`faults()`] are independent of
+//! that.
 //!
-//! All helpers panic when something is not as it should be: they run in tests alone.
+//! All helpers panic on errors, because only tests use them.
 
-mod beside;
 mod cgroup;
-pub mod documented;
+pub mod doc_commands;
 mod faults;
 mod host_pair;
 mod netns;
+mod other_traffic;
 mod peer;
-mod play;
 mod programs;
 pub mod referee;
 pub mod samples;
 mod segment;
 mod setup;
 mod socket;
+mod steps;
 mod tap;
 pub mod tfrc;
 mod wire;
 
-/// A library that, preloaded into a process (`LD_PRELOAD`), interrupts each of its threads by a signal
-/// every few milliseconds, all the time.
+/// Path of a library for `LD_PRELOAD` that interrupts each thread of a process with a signal every
+/// few milliseconds.
 pub const SIGNAL_STORM: &str = concat!(env!("OUT_DIR"), "/signal_storm.so");
 
-pub use beside::{Packet, Router};
-pub use cgroup::{Beside, Nested};
+pub use cgroup::{ForeignProgram, NestedCgroups};
 pub use faults::faults;
 pub use host_pair::{Host, HostPair};
-pub use netns::{isolated, leave_scaling_ratio_alone, netstat, sysctl};
-pub use programs::{Answers, Growth, States, detach_link, load_verdict};
+pub use netns::{disable_scaling_ratio_clamp, isolated, netstat, sysctl};
+pub use other_traffic::{Packet, Router};
+pub use programs::{OptionHandler, SegmentPadder, StateCounter, detach_link, load_verdict};
 pub use setup::{Bundler, Ip, Opening, Setup, unlimited};
 pub use socket::{disconnect, segment_overhead, set_option, tcp_info};
 pub use tap::{Checksums, Link};

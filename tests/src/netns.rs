@@ -6,11 +6,11 @@ use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
 
-/// Runs a test in a thread with a network namespace of its own, which has no name and
-/// ends with the thread. Without root, prints that the test was left out.
+/// Runs a test in a thread with its own unnamed network namespace, which ends with the thread.
+/// Without root, prints that the test was skipped.
 ///
 /// # Panics
-/// With what `test` panics with, or when the namespace cannot be had.
+/// If `test` panics, or the namespace cannot be created.
 pub fn isolated(test: impl FnOnce() + Send) {
     let name = thread::current().name().unwrap_or("a test").to_owned();
     if !nix::unistd::Uid::effective().is_root() {
@@ -19,7 +19,7 @@ pub fn isolated(test: impl FnOnce() + Send) {
     }
     let inside = || {
         unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
-        leave_scaling_ratio_alone();
+        disable_scaling_ratio_clamp();
         test();
     };
     thread::scope(|scope| {
@@ -33,12 +33,12 @@ pub fn isolated(test: impl FnOnce() + Send) {
     });
 }
 
-/// Makes the calling thread's network namespace in the lab kernel like those in other kernels,
-/// which leave it to the bundler that receivers' windows stay sane.
+/// Disables the lab kernel's clamp of the scaling ratio in the calling thread's network namespace.
+/// Other kernels have no clamp: there the bundler must keep receive windows correct.
 ///
 /// # Panics
-/// When the kernel refuses it.
-pub fn leave_scaling_ratio_alone() {
+/// If the kernel refuses.
+pub fn disable_scaling_ratio_clamp() {
     let clamp = "net.ipv4.tcp_clamp_scaling_ratio";
     if fs::exists(path_of(clamp)).expect("/proc/sys") {
         sysctl(clamp, "0");
@@ -48,7 +48,7 @@ pub fn leave_scaling_ratio_alone() {
 /// Sets a sysctl of the calling thread's network namespace.
 ///
 /// # Panics
-/// When the kernel does not know it or refuses the value.
+/// If the sysctl does not exist or rejects the value.
 pub fn sysctl(name: &str, value: &str) {
     if let Err(error) = fs::write(path_of(name), value) {
         panic!("sysctl {name}={value}: {error}");
@@ -59,10 +59,10 @@ fn path_of(sysctl: &str) -> String {
     format!("/proc/sys/{}", sysctl.replace('.', "/"))
 }
 
-/// One of the counters that `nstat` shows as `TcpExt`, of the calling thread's namespace.
+/// Returns a `TcpExt` counter (as in `nstat`) of the calling thread's namespace.
 ///
 /// # Panics
-/// When the kernel has no such counter.
+/// If the kernel has no such counter.
 #[must_use]
 pub fn netstat(name: &str) -> u64 {
     let text = fs::read_to_string("/proc/thread-self/net/netstat").expect("counters");
@@ -75,30 +75,33 @@ pub fn netstat(name: &str) -> u64 {
     value.parse().expect("a number")
 }
 
-/// Gives commands to `ip`, one on each line.
+/// Runs `ip` commands, one per line.
 pub(crate) fn ip(commands: &str) {
     batch("ip", commands);
 }
 
-/// Gives a command to `ip`. False if this kernel was built without what it asks for.
+/// Runs an `ip` command. Returns false if this kernel lacks the feature.
 pub(crate) fn ip_if_supported(command: &str) -> bool {
     let output = run("ip", command);
-    let said = String::from_utf8_lossy(&output.stderr);
-    let lacking = ["not supported", "not enabled in this kernel"];
-    let supported = !lacking.iter().any(|what| said.contains(what));
-    assert!(output.status.success() || !supported, "{said}on {command}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let unsupported = ["not supported", "not enabled in this kernel"];
+    let supported = !unsupported.iter().any(|text| stderr.contains(text));
+    assert!(
+        output.status.success() || !supported,
+        "{stderr}on {command}"
+    );
     supported
 }
 
-/// Gives commands to `tc`, one on each line.
+/// Runs `tc` commands, one per line.
 pub(crate) fn tc(commands: &str) {
     batch("tc", commands);
 }
 
 fn batch(tool: &str, commands: &str) {
     let output = run(tool, commands);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}on one of:\n{commands}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}on one of:\n{commands}");
 }
 
 fn run(tool: &str, commands: &str) -> Output {

@@ -3,24 +3,23 @@ use std::time::{Duration, Instant};
 
 use etherparse::{TcpHeader, TcpOptionElement};
 
-use crate::segment::{self, Segment, frame, put_destination_options};
+use crate::segment::{self, Segment, frame, insert_destination_options};
 use crate::setup::{Ip, Setup};
 use crate::tap::{LOCAL_MAC, PEER_MAC, Tap};
 
-/// The peer's port as a rule, and the one that a passive socket listens on.
+/// Default port of the peer, and the port that a passive socket listens on.
 pub(crate) const PEER_PORT: u16 = 7777;
 pub(crate) const LISTENING_PORT: u16 = 8888;
 
-/// How long the peer waits for something: longer than any stall of a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time that the peer waits: longer than any stall of a busy machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 const WINDOW_SCALE: u8 = 7;
 
-/// Two NOPs, which precede timestamps and SACK, so that their values are aligned (RFC 7323,
-/// appendix A).
+/// Two NOPs before timestamps and SACK align their values (RFC 7323, appendix A).
 const ALIGNMENT: [TcpOptionElement; 2] = [TcpOptionElement::Noop, TcpOptionElement::Noop];
 
-/// The other host: a TCP endpoint that does only what a test tells it to.
+/// Scripted TCP endpoint of the other host.
 pub(crate) struct Peer {
     tap: Tap,
     ip: Ip,
@@ -31,20 +30,20 @@ pub(crate) struct Peer {
     multipath: bool,
     spoofed_syns: u16,
     ecn: bool,
-    /// The peer's own port.
+    /// The peer's port.
     pub port: u16,
-    /// The kernel's port, known from the handshake on.
+    /// The kernel's port, known after the handshake.
     kernel_port: u16,
     /// The kernel's initial sequence number.
     isn: u32,
     /// The peer's next sequence number.
     next: u32,
-    /// The peer's clock, and the kernel's as it is echoed, for timestamps.
+    /// The peer's timestamp clock, and the kernel's timestamp to echo.
     clock: u32,
     pub echo: u32,
-    /// What is echoed stays what it is.
-    pub holds_echo: bool,
-    /// The window field of every segment but SYNs.
+    /// Keeps the echoed timestamp unchanged.
+    pub hold_echo: bool,
+    /// Window field of all segments except SYNs.
     window: u16,
 }
 
@@ -69,19 +68,19 @@ impl Peer {
             next: 0x7000_0000,
             clock: 0,
             echo: 0,
-            holds_echo: false,
+            hold_echo: false,
             window: u16::MAX,
         }
     }
 
-    /// Takes a connection in, `rtt` after it is asked for.
+    /// Accepts a connection, `rtt` after the SYN.
     pub fn accept(&mut self, rtt: Duration) {
-        self.await_syn();
+        self.wait_for_syn();
         thread::sleep(rtt);
         self.send_syn(Some(1), &[], &[]);
         let ack = loop {
-            let segment = self.read(PATIENCE).expect("an ACK of the SYN-ACK");
-            // A busy machine may have made it so late that the kernel asked again.
+            let segment = self.read(TIMEOUT).expect("an ACK of the SYN-ACK");
+            // On a busy machine the answer may be so late that the kernel repeated its SYN.
             if !segment.header.syn {
                 break segment;
             }
@@ -90,22 +89,25 @@ impl Peer {
         assert_eq!(ack.header.acknowledgment_number, self.next);
     }
 
-    /// Takes a connection in that may begin with data, which it returns, and takes in or
-    /// not; gives a Fast Open cookie.
-    pub fn accept_data(&mut self, taken: bool) -> Vec<u8> {
+    /// Accepts a connection whose SYN may carry data, and sends a Fast Open cookie. Returns the
+    /// data, which is acknowledged if `accept_payload`.
+    pub fn accept_data(&mut self, accept_payload: bool) -> Vec<u8> {
         const KIND: u8 = 34;
         let cookie = [KIND, 10, 1, 2, 3, 4, 5, 6, 7, 8];
-        let syn = self.await_syn();
-        let length = if taken { syn.payload.len() as u32 } else { 0 };
+        let syn = self.wait_for_syn();
+        let length = if accept_payload {
+            syn.payload.len() as u32
+        } else {
+            0
+        };
         self.send_syn(Some(1 + length), &cookie, &[]);
         syn.payload
     }
 
-    /// Opens a connection; the last ACK of the handshake goes out `rtt` after the SYN-ACK
-    /// is in.
+    /// Opens a connection and sends the last ACK of the handshake `rtt` after the SYN-ACK.
     pub fn connect(&mut self, rtt: Duration) {
-        self.begin(&[]);
-        self.flood(self.kernel_port, self.spoofed_syns);
+        self.start_connection(&[]);
+        self.flood_syns(self.kernel_port, self.spoofed_syns);
         if self.spoofed_syns > 0 {
             self.forge_syn();
         }
@@ -116,8 +118,8 @@ impl Peer {
         self.acknowledge(1, &[]);
     }
 
-    /// Sends SYNs with MPTCP from other ports, and drops the answers.
-    pub fn flood(&self, port: u16, syns: u16) {
+    /// Sends SYNs with MPTCP from other ports and drops the answers.
+    pub fn flood_syns(&self, port: u16, syns: u16) {
         const FIRST_PORT: u16 = 20_000;
         for number in 0..syns {
             let source = FIRST_PORT + number;
@@ -129,8 +131,7 @@ impl Peer {
         }
     }
 
-    /// Sends a SYN without MPTCP as somebody else would in this connection's name, without its sequence
-    /// number.
+    /// Sends a forged SYN of this connection without MPTCP and with a wrong sequence number.
     fn forge_syn(&self) {
         let forged = self.next.wrapping_add(1_000_000);
         let mut header = TcpHeader::new(self.port, self.kernel_port, forged, self.window);
@@ -139,25 +140,25 @@ impl Peer {
         while self.tap.read(Duration::ZERO).is_some() {}
     }
 
-    /// Begins to open a connection by a SYN with data, which has to be taken in; the last
-    /// ACK of the handshake is left to the script.
-    pub fn begin(&mut self, data: &[u8]) {
+    /// Starts a connection with a SYN that may carry data. The script sends the last ACK of the
+    /// handshake.
+    pub fn start_connection(&mut self, data: &[u8]) {
         self.kernel_port = LISTENING_PORT;
         let more = if self.multipath { &MULTIPATH[..] } else { &[] };
         self.send_syn(None, more, data);
-        let syn_ack = self.read(PATIENCE).expect("a SYN-ACK");
+        let syn_ack = self.read(TIMEOUT).expect("a SYN-ACK");
         assert!(syn_ack.header.syn && syn_ack.header.ack, "{syn_ack:?}");
         assert_eq!(syn_ack.header.acknowledgment_number, self.next);
-        self.met(&syn_ack);
+        self.store_handshake(&syn_ack);
     }
 
-    /// The next segment of this connection, or `None` when none comes in time.
+    /// Returns the next segment of this connection, or `None` after the timeout.
     pub fn read(&mut self, timeout: Duration) -> Option<Segment> {
         let deadline = Instant::now() + timeout;
         loop {
             let segment = self.receive(deadline.saturating_duration_since(Instant::now()))?;
             if segment.header.source_port == self.kernel_port {
-                if !self.holds_echo {
+                if !self.hold_echo {
                     self.echo = segment.timestamp().unwrap_or(0);
                 }
                 return Some(segment);
@@ -165,60 +166,59 @@ impl Peer {
         }
     }
 
-    /// The next frame of any kind.
+    /// Returns the next frame of any kind.
     pub fn frame(&mut self, timeout: Duration) -> Option<Vec<u8>> {
         Some(self.tap.read(timeout)?.bytes)
     }
 
-    /// Acknowledges all before `position`, and selectively the ranges given.
+    /// Acknowledges everything before `position`, and selectively the ranges.
     pub fn acknowledge(&mut self, position: u32, ranges: &[(u32, u32)]) {
-        let header = self.acknowledgement(position, ranges);
+        let header = self.ack_header(position, ranges);
         self.write(header, &[]);
     }
 
-    /// Acknowledges all before `position`, behind a header with destination options, in IPv6.
-    pub fn acknowledge_behind_header(&mut self, position: u32) {
-        let header = self.acknowledgement(position, &[]);
+    /// Acknowledges everything before `position`, after an IPv6 header with destination options.
+    pub fn acknowledge_after_header(&mut self, position: u32) {
+        let header = self.ack_header(position, &[]);
         let addresses = (self.ip.peer(), self.ip.local());
         let mut frame = frame([PEER_MAC, LOCAL_MAC], addresses, header, &[]);
-        put_destination_options(&mut frame);
+        insert_destination_options(&mut frame);
         self.tap.write(&frame);
     }
 
-    /// Acknowledges all before `position`, with other options behind the timestamps.
+    /// Acknowledges everything before `position`, with more TCP options after the timestamps.
     pub fn acknowledge_with(&mut self, position: u32, options: &[u8]) {
-        let mut header = self.acknowledgement(position, &[]);
+        let mut header = self.ack_header(position, &[]);
         let options = [header.options.as_slice(), options].concat();
         header.set_options_raw(&options).expect("the options fit");
         self.write(header, &[]);
     }
 
-    /// Has this position of the stream be its first from now on.
-    pub fn count_from(&mut self, position: u32) {
+    /// Makes this position of the stream position 1 from now on.
+    pub fn rebase(&mut self, position: u32) {
         self.isn = self.isn.wrapping_add(position).wrapping_sub(1);
     }
 
-    /// A sequence number of the kernel's stream.
-    pub fn absolute(&self, position: u32) -> u32 {
+    /// Converts a position to a sequence number of the kernel's stream.
+    pub fn sequence_number(&self, position: u32) -> u32 {
         self.isn.wrapping_add(position)
     }
 
-    /// Acknowledges all before `position`, and that a packet bore a mark of congestion.
+    /// Acknowledges everything before `position` and echoes an ECN mark.
     pub fn echo_congestion(&mut self, position: u32) {
-        let mut header = self.acknowledgement(position, &[]);
+        let mut header = self.ack_header(position, &[]);
         header.ece = true;
         self.write(header, &[]);
     }
 
-    /// Sends data that begins `gap` bytes after what was sent before.
+    /// Sends data `gap` bytes after the last byte sent.
     pub fn send(&mut self, position: u32, gap: u32, payload: &[u8]) {
         self.send_with(position, &[], gap, payload);
     }
 
-    /// Sends data that begins `gap` bytes after what was sent before, with ranges acknowledged
-    /// selectively.
+    /// Sends data `gap` bytes after the last byte sent, and acknowledges ranges selectively.
     pub fn send_with(&mut self, position: u32, ranges: &[(u32, u32)], gap: u32, payload: &[u8]) {
-        let mut header = self.acknowledgement(position, ranges);
+        let mut header = self.ack_header(position, ranges);
         header.sequence_number = self.next.wrapping_add(gap);
         header.psh = true;
         self.write(header, payload);
@@ -227,54 +227,54 @@ impl Peer {
         }
     }
 
-    /// Sends so many segments of data, merged into one packet, that all acknowledge all before
-    /// `position` and selectively the ranges given.
+    /// Sends data segments merged into one packet. All of them acknowledge everything before
+    /// `position`, and selectively the ranges.
     pub fn send_merged(&mut self, position: u32, ranges: &[(u32, u32)], segments: u16, bytes: u16) {
-        let mut header = self.acknowledgement(position, ranges);
+        let mut header = self.ack_header(position, ranges);
         header.psh = true;
         let payload = vec![0; usize::from(segments * bytes)];
         let tcp_header = header.header_len();
         let addresses = (self.ip.peer(), self.ip.local());
         let frame = frame([PEER_MAC, LOCAL_MAC], addresses, header, &payload);
-        let begin = frame.len() - payload.len();
+        let payload_offset = frame.len() - payload.len();
         self.tap
-            .write_merged(&frame, [begin - tcp_header, begin], bytes);
+            .write_merged(&frame, [payload_offset - tcp_header, payload_offset], bytes);
         self.next = self.next.wrapping_add(u32::from(segments * bytes));
     }
 
-    /// Closes its sending half, and acknowledges all before `position`.
+    /// Closes the sending half and acknowledges everything before `position`.
     pub fn close(&mut self, position: u32) {
-        let mut header = self.acknowledgement(position, &[]);
+        let mut header = self.ack_header(position, &[]);
         header.fin = true;
         self.write(header, &[]);
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Answers as one without the connection does.
+    /// Sends a reset, like a host without the connection.
     pub fn reset(&mut self) {
-        let mut header = self.acknowledgement(0, &[]);
+        let mut header = self.ack_header(0, &[]);
         (header.ack, header.rst) = (false, true);
         self.write(header, &[]);
     }
 
-    /// Announces room for so many bytes from now on, rounded down to the window's scale.
+    /// Announces a window of `bytes` bytes from now on, rounded down to the window scale.
     pub fn set_window(&mut self, bytes: u16) {
         self.window = bytes >> WINDOW_SCALE;
     }
 
-    /// A sequence number's position in the stream, of which 1 is the first byte's.
+    /// Converts a sequence number to a position in the stream; 1 is the first byte.
     pub fn position(&self, sequence_number: u32) -> u32 {
         sequence_number.wrapping_sub(self.isn)
     }
 
-    /// The acknowledgement number that the kernel should send to the peer.
+    /// Returns the acknowledgement number expected from the kernel.
     pub fn next(&self) -> u32 {
         self.next
     }
 }
 
 impl Peer {
-    /// The next TCP segment of any connection.
+    /// Returns the next TCP segment of any connection.
     fn receive(&mut self, timeout: Duration) -> Option<Segment> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -286,25 +286,25 @@ impl Peer {
         }
     }
 
-    fn await_syn(&mut self) -> Segment {
+    fn wait_for_syn(&mut self) -> Segment {
         let syn = loop {
-            let segment = self.receive(PATIENCE).expect("a SYN");
+            let segment = self.receive(TIMEOUT).expect("a SYN");
             if segment.header.syn {
                 break segment;
             }
         };
-        self.met(&syn);
+        self.store_handshake(&syn);
         syn
     }
 
-    fn met(&mut self, first: &Segment) {
+    fn store_handshake(&mut self, first: &Segment) {
         assert_eq!(first.fault, None, "{first:?}");
         self.kernel_port = first.header.source_port;
         self.isn = first.header.sequence_number;
         self.echo = first.timestamp().unwrap_or(0);
     }
 
-    /// Sends a SYN that may acknowledge, with one more option, and with data.
+    /// Sends a SYN or SYN-ACK with extra options and data.
     fn send_syn(&mut self, acknowledged: Option<u32>, more: &[u8], data: &[u8]) {
         let mut header = self.header(acknowledged.unwrap_or(1));
         header.syn = true;
@@ -317,7 +317,7 @@ impl Peer {
             } else {
                 TcpOptionElement::Noop
             },
-            // Not the end of the options, for more may follow.
+            // A NOP, not the end of the option list, because more options may follow.
             TcpOptionElement::Noop,
             TcpOptionElement::WindowScale(WINDOW_SCALE),
             TcpOptionElement::Noop,
@@ -338,18 +338,19 @@ impl Peer {
         header
     }
 
-    fn acknowledgement(&mut self, position: u32, ranges: &[(u32, u32)]) -> TcpHeader {
+    fn ack_header(&mut self, position: u32, ranges: &[(u32, u32)]) -> TcpHeader {
         let mut header = self.header(position);
         let mut options = self.timestamp_option();
-        let absolute = |(start, end)| (self.isn.wrapping_add(start), self.isn.wrapping_add(end));
+        let sequence_number =
+            |(start, end)| (self.isn.wrapping_add(start), self.isn.wrapping_add(end));
         if let Some((first, more)) = ranges.split_first() {
             let mut others = [None; 3];
             for (other, range) in others.iter_mut().zip(more) {
-                *other = Some(absolute(*range));
+                *other = Some(sequence_number(*range));
             }
             options.extend(ALIGNMENT);
             options.push(TcpOptionElement::SelectiveAcknowledgement(
-                absolute(*first),
+                sequence_number(*first),
                 others,
             ));
         }

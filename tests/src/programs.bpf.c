@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Other people's programs, among which the bundler has to work. */
+/* Programs of other parties, which the bundler must coexist with. */
 #include "vmlinux.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
@@ -24,7 +24,7 @@ const volatile __u32 bytes = 0;
 const volatile __u32 port = 0; /* the peer's */
 const volatile __u32 tags = 0;
 
-/* Stands at a cgroup, and answers a socket option itself. */
+/* Runs at a cgroup and handles a socket option itself. */
 SEC("cgroup/setsockopt")
 int answer(struct bpf_sockopt *ctx)
 {
@@ -34,15 +34,15 @@ int answer(struct bpf_sockopt *ctx)
 }
 
 /*
- * Has segments carry bytes that the receiver has had already, as a bundler
- * does. The stream is nothing but zeroes, which is what a packet grows by, so
- * that no byte has to be moved.
+ * Adds bytes that the receiver has already to a segment, like a bundler. The
+ * whole stream consists of zeroes, and so does the added tail: no byte needs
+ * to be moved.
  */
 SEC("tc")
 int grow(struct __sk_buff *skb)
 {
 	__u8 protocol, words;
-	__be16 was, is;
+	__be16 old_length, new_length;
 	__be32 seq;
 
 	if (skb->protocol != bpf_htons(ETHERTYPE_IPV4) ||
@@ -50,37 +50,40 @@ int grow(struct __sk_buff *skb)
 	    protocol != IPPROTO_TCP ||
 	    bpf_skb_load_bytes(skb, DATA_OFFSET, &words, 1) ||
 	    bpf_skb_load_bytes(skb, SEQUENCE, &seq, sizeof(seq)) ||
-	    bpf_skb_load_bytes(skb, TOTAL_LENGTH, &was, sizeof(was)) ||
+	    bpf_skb_load_bytes(skb, TOTAL_LENGTH, &old_length,
+			       sizeof(old_length)) ||
 	    skb->len == TCP + (words >> 4) * 4)
 		return TCX_NEXT;
-	is = bpf_htons(bpf_ntohs(was) + bytes);
+	new_length = bpf_htons(bpf_ntohs(old_length) + bytes);
 	seq = bpf_htonl(bpf_ntohl(seq) - bytes);
-	/* The TCP checksum is left to a device, and a loopback has none. */
+	/* The TCP checksum is left to the device; loopback verifies none. */
 	if (bpf_skb_change_tail(skb, skb->len + bytes, 0) ||
 	    bpf_skb_store_bytes(skb, SEQUENCE, &seq, sizeof(seq), 0) ||
-	    bpf_skb_store_bytes(skb, TOTAL_LENGTH, &is, sizeof(is), 0) ||
-	    bpf_l3_csum_replace(skb, IP_CHECKSUM, was, is, sizeof(is)))
+	    bpf_skb_store_bytes(skb, TOTAL_LENGTH, &new_length,
+				sizeof(new_length), 0) ||
+	    bpf_l3_csum_replace(skb, IP_CHECKSUM, old_length, new_length,
+				sizeof(new_length)))
 		return TCX_DROP;
 	return TCX_NEXT;
 }
 
-__u64 told = 0;
+__u64 count = 0;
 
-/* Stands at a cgroup, and counts the states it is told of. */
+/* Runs at a cgroup and counts state callbacks. */
 SEC("sockops")
 int note_state(struct bpf_sock_ops *ops)
 {
 	if (ops->op == BPF_SOCK_OPS_STATE_CB &&
 	    bpf_ntohl(ops->remote_port) == port)
-		__sync_fetch_and_add(&told, 1);
+		__sync_fetch_and_add(&count, 1);
 	return 1;
 }
 
 /*
- * Stand in for VLAN devices: packets get tags on their way out, and lose them
- * on their way in. The kernel keeps the tag added last beside the packet, and
- * those before it in the packet's data. The innermost is 802.1Q, as customers'
- * tags are, the others 802.1ad.
+ * Emulate VLAN devices: outgoing packets get tags, incoming packets lose them.
+ * The kernel stores the tag added last in the packet's metadata, and earlier
+ * ones in its data. The innermost tag is 802.1Q (customer), the others are
+ * 802.1ad (service).
  */
 SEC("tc")
 int add_tags(struct __sk_buff *skb)
@@ -93,7 +96,7 @@ int add_tags(struct __sk_buff *skb)
 }
 
 SEC("tc")
-int take_tags(struct __sk_buff *skb)
+int remove_tags(struct __sk_buff *skb)
 {
 	for (__u32 i = 0; i < tags && i < 3; i++)
 		if (bpf_skb_vlan_pop(skb))

@@ -1,5 +1,5 @@
-//! Programs of others, among which the bundler has to work: `programs.bpf.c` in this folder, and some
-//! that return a constant, whatever they are shown.
+//! Programs of other parties next to the bundler: `programs.bpf.c` in this folder, and programs
+//! that return a constant.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -18,7 +18,7 @@ use pillion_bpf::Hook;
 use pillion_bpf::host::interruption::without_signals;
 use skeleton::{ProgramsSkel, ProgramsSkelBuilder};
 
-/// The Rust side of `programs.bpf.c`, generated from its BTF.
+/// Rust side of `programs.bpf.c`, generated from its BTF.
 #[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
 #[allow(clippy::cast_lossless, clippy::semicolon_if_nothing_returned)]
 #[allow(dead_code)]
@@ -26,7 +26,7 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/programs.skel.rs"));
 }
 
-/// Loads those of the tests' programs that have these names, with their constants.
+/// Loads the named programs of `programs.bpf.c` after setting their constants.
 fn load<'a>(
     storage: &'a mut MaybeUninit<OpenObject>,
     names: &[&str],
@@ -39,76 +39,80 @@ fn load<'a>(
     for mut program in open.open_object_mut().progs_mut() {
         program.set_autoload(names.iter().any(|name| program.name() == *name));
     }
-    without_signals(|| open.load()).expect("the kernel takes the tests' programs")
+    without_signals(|| open.load()).expect("the kernel accepts the tests' programs")
 }
 
-/// Has a program see a device's packets, behind those that are attached already, for as long as
-/// what is returned is there; `place` is `BPF_TCX_EGRESS` or `BPF_TCX_INGRESS`.
-fn attach_tcx(program: &OwnedFd, device: &str, place: u32) -> OwnedFd {
+/// Attaches a program to a device, after those attached already, until the returned link is closed;
+/// `hook_point` is `BPF_TCX_EGRESS` or `BPF_TCX_INGRESS`.
+fn attach_tcx(program: &OwnedFd, device: &str, hook_point: u32) -> OwnedFd {
     let index = if_nametoindex(device).expect("the device").cast_signed();
     // SAFETY: a system call on a descriptor and an interface index; no options.
-    let link =
-        unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), index, place, std::ptr::null()) };
+    let link = unsafe {
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), index, hook_point, std::ptr::null())
+    };
     assert!(link >= 0, "the tests' programs attach: {link}");
     // SAFETY: a new descriptor that nobody else owns.
     unsafe { OwnedFd::from_raw_fd(link) }
 }
 
-/// The programs that keep and add VLAN tags, not yet at work.
-pub(crate) struct Tagging {
+/// Programs that add and remove VLAN tags.
+pub(crate) struct VlanTagging {
     device: String,
-    add: OwnedFd,
-    take: OwnedFd,
+    add_program: OwnedFd,
+    remove_program: OwnedFd,
     links: Vec<OwnedFd>,
 }
 
-impl Tagging {
+impl VlanTagging {
     pub fn load(device: &str, tags: usize) -> Self {
         let mut storage = MaybeUninit::uninit();
-        let skel = load(&mut storage, &["add_tags", "take_tags"], |constants| {
+        let skel = load(&mut storage, &["add_tags", "remove_tags"], |constants| {
             constants.tags = tags as u32;
         });
-        let own = |fd: std::os::fd::BorrowedFd| fd.try_clone_to_owned().expect("a descriptor");
+        let clone_fd = |fd: std::os::fd::BorrowedFd| fd.try_clone_to_owned().expect("a descriptor");
         Self {
             device: device.to_owned(),
-            add: own(skel.progs.add_tags.as_fd()),
-            take: own(skel.progs.take_tags.as_fd()),
+            add_program: clone_fd(skel.progs.add_tags.as_fd()),
+            remove_program: clone_fd(skel.progs.remove_tags.as_fd()),
             links: Vec::new(),
         }
     }
 
-    /// Has packets that leave get their tags before any program that is attached later.
-    pub fn begin_egress(&mut self) {
+    /// Adds tags to outgoing packets before any program that is attached later.
+    pub fn attach_egress(&mut self) {
         self.links
-            .extend(attach(&self.add, &self.device, Place::Egress));
+            .extend(attach(&self.add_program, &self.device, HookPoint::Egress));
     }
 
-    /// Has packets that arrive keep their tags for the programs attached before.
-    pub fn begin_ingress(&mut self) {
-        self.links
-            .extend(attach(&self.take, &self.device, Place::Ingress));
+    /// Removes tags of incoming packets after the programs attached before.
+    pub fn attach_ingress(&mut self) {
+        self.links.extend(attach(
+            &self.remove_program,
+            &self.device,
+            HookPoint::Ingress,
+        ));
     }
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum HookPoint {
     Egress,
     Ingress,
 }
 
-/// Attaches a program by the hook that the bundlers take as well, so that the order holds.
-fn attach(program: &OwnedFd, device: &str, place: Place) -> Option<OwnedFd> {
+/// Attaches a program with the same hook as the bundlers, so that their order is fixed.
+fn attach(program: &OwnedFd, device: &str, hook_point: HookPoint) -> Option<OwnedFd> {
     match Hook::of_this_kernel() {
-        Hook::Tcx => Some(attach_tcx(program, device, place.of_tcx())),
+        Hook::Tcx => Some(attach_tcx(program, device, hook_point.tcx_attach_type())),
         Hook::Clsact => {
-            filter(program, device, place);
+            attach_filter(program, device, hook_point);
             None
         }
     }
 }
 
-impl Place {
-    fn of_tcx(self) -> u32 {
+impl HookPoint {
+    fn tcx_attach_type(self) -> u32 {
         match self {
             Self::Egress => libbpf_sys::BPF_TCX_EGRESS,
             Self::Ingress => libbpf_sys::BPF_TCX_INGRESS,
@@ -116,13 +120,13 @@ impl Place {
     }
 }
 
-/// Attaches a program as a filter of clsact; it ends with the device.
-fn filter(program: &OwnedFd, device: &str, place: Place) {
+/// Attaches a program as a clsact filter, which ends with the device.
+fn attach_filter(program: &OwnedFd, device: &str, hook_point: HookPoint) {
     let index = if_nametoindex(device).expect("the device").cast_signed();
-    // Bundlers stand last, in the order in which they came.
-    let (point, priority) = match place {
-        Place::Egress => (TC_EGRESS, 1),
-        Place::Ingress => (TC_INGRESS, 0xffff),
+    // Bundlers run last, in the order of attachment.
+    let (point, priority) = match hook_point {
+        HookPoint::Egress => (TC_EGRESS, 1),
+        HookPoint::Ingress => (TC_INGRESS, 0xffff),
     };
     let mut hook = TcHookBuilder::new(program.as_fd());
     let mut hook = hook.ifindex(index).priority(priority).hook(point);
@@ -130,17 +134,17 @@ fn filter(program: &OwnedFd, device: &str, place: Place) {
     attached.expect("the tests' programs attach");
 }
 
-/// Somebody else's program at a cgroup, until this is dropped: it answers a socket option itself, so
-/// that the kernel hears nothing of it.
-pub struct Answers {
+/// Program of another party at a cgroup, until dropped: it handles a socket option itself and hides
+/// it from the kernel.
+pub struct OptionHandler {
     _link: Link,
 }
 
-impl Answers {
-    /// Answers this option of sockets of this cgroup.
+impl OptionHandler {
+    /// Handles this option of sockets in this cgroup.
     ///
     /// # Panics
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     #[must_use]
     pub fn at(cgroup: &Path, (level, option): (i32, i32)) -> Self {
         let mut storage = MaybeUninit::uninit();
@@ -156,17 +160,17 @@ impl Answers {
     }
 }
 
-/// Segments with payload that leave a device over IPv4 grow, until this is dropped: in front of
-/// their own payload they carry bytes that the receiver has had. All that is sent are zeroes.
-pub struct Growth {
+/// Program that pads IPv4 segments leaving a device, until dropped: bytes that the receiver has
+/// already precede the payload. All data must be zeroes.
+pub struct SegmentPadder {
     _link: OwnedFd,
 }
 
-impl Growth {
-    /// Has segments that leave a device grow by so many bytes.
+impl SegmentPadder {
+    /// Pads segments that leave a device by `bytes` bytes.
     ///
     /// # Panics
-    /// When the kernel refuses, or there is no such device.
+    /// If the kernel refuses, or the device does not exist.
     #[must_use]
     pub fn begin(device: &str, bytes: u32) -> Self {
         let mut storage = MaybeUninit::uninit();
@@ -182,20 +186,20 @@ impl Growth {
     }
 }
 
-/// Somebody else's program at the root cgroup, until this is dropped. It asks for nothing: what it is told
-/// of connections' states, others have asked the kernel for.
-pub struct States {
-    told: MapHandle,
+/// Program of another party at the root cgroup, until dropped. It requests no callbacks itself: it
+/// counts state changes that others requested.
+pub struct StateCounter {
+    count: MapHandle,
     _link: Link,
 }
 
-impl States {
-    /// Counts for connections to peers with this port.
+impl StateCounter {
+    /// Counts for connections to this peer port.
     ///
     /// # Panics
-    /// When the kernel refuses, or has no cgroup v2.
+    /// If the kernel refuses or has no cgroup v2.
     #[must_use]
-    pub fn begin(port: u16) -> Self {
+    pub fn start(port: u16) -> Self {
         let mut storage = MaybeUninit::uninit();
         let skel = load(&mut storage, &["note_state"], |constants| {
             constants.port = port.into();
@@ -204,27 +208,27 @@ impl States {
         let root = File::open(root).expect("the root cgroup");
         let link = skel.progs.note_state.attach_cgroup(root.as_raw_fd());
         Self {
-            told: MapHandle::try_from(&skel.maps.bss).expect("its map"),
+            count: MapHandle::try_from(&skel.maps.bss).expect("its map"),
             _link: link.expect("it is attached"),
         }
     }
 
-    /// How often it was told of a state.
+    /// Returns the number of state changes seen.
     ///
     /// # Panics
-    /// When the kernel refuses.
+    /// If the map cannot be read.
     #[must_use]
-    pub fn told(&self) -> u64 {
-        let told = self.told.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
-        let told = told.expect("a map that can be read").expect("its value");
-        u64::from_ne_bytes(told[..8].try_into().expect("a counter"))
+    pub fn count(&self) -> u64 {
+        let count = self.count.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let count = count.expect("a map that can be read").expect("its value");
+        u64::from_ne_bytes(count[..8].try_into().expect("a counter"))
     }
 }
 
-/// Loads a program of this name that lets sockets of a sockmap have all that they receive.
+/// Loads a program with this name that passes all received data to sockets of a sockmap.
 ///
 /// # Panics
-/// When the kernel refuses.
+/// If the kernel refuses.
 #[must_use]
 pub fn load_verdict(name: &CStr) -> OwnedFd {
     const SK_PASS: i32 = 1;
@@ -270,15 +274,15 @@ pub(crate) fn load_constant(
 
 pub(crate) fn own_fd(fd: i32) -> OwnedFd {
     assert!(fd >= 0, "{}", io::Error::from_raw_os_error(-fd));
-    // SAFETY: it is new, and nobody else's.
+    // SAFETY: it is new, and nothing else owns it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Detaches a link by its id, whoever holds it, as `bpftool link detach` does; false for a kind that
-/// cannot be detached, as an iterator.
+/// Detaches a link by its id, like `bpftool link detach`. Returns false for kinds that cannot be
+/// detached, such as iterators.
 ///
 /// # Panics
-/// When there is no such link.
+/// If there is no such link.
 #[must_use]
 pub fn detach_link(id: u32) -> bool {
     // SAFETY: a plain system call.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Stands at a route, where packets come that a cgroup's programs have let
- * pass, and has the kernel refuse them with an error.
+ * Runs at a route, after the programs of cgroups, and makes the kernel refuse
+ * each packet with an error.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

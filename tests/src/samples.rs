@@ -1,21 +1,21 @@
-//! Reads what a run of the lab has sampled.
+//! Reads samples that a run of the lab stored.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
-/// A line of a file of samples, by column.
-pub type Line = BTreeMap<String, String>;
+/// Row of a sample file, by column.
+pub type Row = BTreeMap<String, String>;
 
-/// Columns that join the samples of a socket and pillion's records of it.
-const MOMENT_AND_ENDS: [&str; 3] = ["at_ns", "local", "peer"];
+/// Columns that join socket samples with pillion's flow records.
+const KEY_COLUMNS: [&str; 3] = ["at_ns", "local", "peer"];
 
-/// Reads the lines of a compressed file of samples.
+/// Reads the rows of a compressed sample file.
 ///
 /// # Panics
-/// If it cannot be read, or if a line has more or fewer columns than the heading.
+/// If the file cannot be read, or a row has more or fewer columns than the heading.
 #[must_use]
-pub fn read(file: &Path) -> Vec<Line> {
+pub fn read(file: &Path) -> Vec<Row> {
     let compressed = File::open(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let text = zstd::decode_all(compressed).expect("zstd");
     let text = String::from_utf8(text).expect("text");
@@ -32,21 +32,21 @@ pub fn read(file: &Path) -> Vec<Line> {
     lines.map(line).collect()
 }
 
-/// Checks the records of the connections that pillion bundled on a host, where there is one such
-/// group, of so many streams: they are of sockets that were sampled at the same moment, they grow,
-/// and they approach the new and redundant bytes that pillion says it sent in all.
+/// Checks the flow records of a host with one bundled group of `streams` streams. They must belong
+/// to sockets sampled at the same moment, grow, and approach pillion's total of new and redundant
+/// bytes.
 ///
 /// # Panics
-/// Where the records are otherwise.
+/// If a record is wrong.
 pub fn assert_flows(run: &Path, host: &str, streams: usize, bytes: [u64; 2]) {
     let sampled = |kind: &str| read(&run.join(format!("{kind}-{host}.csv.zst")));
-    let number = |line: &Line, column: &str| line[column].parse::<u64>().expect(column);
-    let key = |line: &Line| MOMENT_AND_ENDS.map(|column| line[column].clone());
+    let number = |line: &Row, column: &str| line[column].parse::<u64>().expect(column);
+    let key = |line: &Row| KEY_COLUMNS.map(|column| line[column].clone());
     let sockets: Vec<_> = sampled("sockets").iter().map(key).collect();
-    let mut connections: BTreeMap<String, Line> = BTreeMap::new();
+    let mut connections: BTreeMap<String, Row> = BTreeMap::new();
     for line in sampled("flows") {
         assert!(sockets.contains(&key(&line)), "{line:?}");
-        let earlier = connections.insert(line["local"].clone(), line.clone());
+        let previous = connections.insert(line["local"].clone(), line.clone());
         for column in [
             "at_ns",
             "segments",
@@ -54,9 +54,9 @@ pub fn assert_flows(run: &Path, host: &str, streams: usize, bytes: [u64; 2]) {
             "redundant_bytes",
             "hidden_losses",
         ] {
-            let before = earlier
+            let before = previous
                 .as_ref()
-                .map_or(0, |earlier| number(earlier, column));
+                .map_or(0, |previous| number(previous, column));
             assert!(number(&line, column) >= before, "{column}: {line:?}");
         }
     }

@@ -7,72 +7,72 @@ use pillion_bpf::{LossRule, Mode, Observing, Options, Rule, ThinTest};
 use crate::tap::{Checksums, Link};
 use crate::{Wire, isolated};
 
-/// What a test needs of the wire. The defaults are the plainest case: an active open over
-/// IPv4, MSS 1460, no timestamps, time-outs far away, one bundler that takes every stream
-/// for thin and knows no limit.
+/// Configuration of a test connection. The defaults are the simplest case: an active open over
+/// IPv4, MSS 1460, no timestamps, a long RTO, and one bundler without limits that treats every
+/// stream as thin.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// The connection's addresses.
+    /// Addresses of the connection.
     pub ip: Ip,
-    /// What stands before the IP header.
+    /// Link header of packets.
     pub link: Link,
-    /// Who opens the connection.
+    /// Side that opens the connection.
     pub opening: Opening,
-    /// How long the peer lets its part of the handshake wait; below one second, or the kernel
-    /// retransmits its own.
+    /// Delay of the peer's part of the handshake; below one second, otherwise the kernel
+    /// retransmits.
     pub rtt: Duration,
-    /// The kernel's initial sequence number (active open only); `None` for its own choice. The
-    /// stream's first byte has the next one.
+    /// The kernel's initial sequence number (active open only); `None` for a random one. The
+    /// stream's first byte has the next number.
     pub isn: Option<u32>,
-    /// The MSS that the peer announces, in bytes.
+    /// MSS announced by the peer, in bytes.
     pub mss: u16,
-    /// The timestamps option is in use, and takes 12 bytes from the MSS.
+    /// Enables the timestamps option, which takes 12 bytes of the MSS.
     pub timestamps: bool,
-    /// The peer offers selective acknowledgements.
+    /// The peer offers SACK.
     pub sack: bool,
-    /// Both ends sign what they send (TCP MD5; active open only), which takes 20 bytes from
-    /// the MSS. The options of a SYN have no room for timestamps as well.
+    /// Both ends sign their segments (TCP MD5; active open only), which takes 20 bytes of the MSS.
+    /// A SYN has no room for timestamps as well.
     pub signed: bool,
     /// The peer offers MPTCP (RFC 8684; passive open only).
     pub multipath: bool,
-    /// SYNs with MPTCP that a stranger sends to the listener during the handshake.
+    /// Number of spoofed SYNs with MPTCP that the listener receives during the handshake.
     pub spoofed_syns: u16,
     /// Both ends agree on explicit congestion notification (RFC 3168; active open only).
     pub ecn: bool,
-    /// Who computes checksums.
+    /// Where checksums are computed.
     pub checksums: Checksums,
-    /// The shortest retransmission time-out, as the route says; zero if it says none.
+    /// Minimum RTO of the route; zero for the kernel's default.
     pub rto_min: Duration,
-    /// The socket's own wish is to have Nagle's algorithm off.
+    /// Sets TCP_NODELAY on the socket.
     pub nodelay: bool,
-    /// Congestion window to begin with, in segments.
+    /// Initial congestion window, in segments.
     pub initial_window: u32,
-    /// Bundlers are on the bridge above the TAP device as well ([`Checksums::Bridge`]).
+    /// Attaches bundlers to the bridge above the TAP device too ([`Checksums::Bridge`]).
     pub on_bridge: bool,
-    /// The headers behind that of Ethernet, too, arrive in pages of the device's own.
+    /// Headers after the Ethernet header arrive in separate pages.
     pub received_in_pages: bool,
-    /// The cgroup whose connections are bundled; `None` for the root.
+    /// Cgroup whose connections are bundled; `None` for the root.
     pub cgroup: Option<PathBuf>,
-    /// The bundlers that are attached before the connection is opened, in order.
+    /// Bundlers attached before the connection is opened, in order.
     pub bundlers: Vec<Bundler>,
-    /// A governor decides how many segments carry redundancy.
+    /// Enables the governor, which decides how many segments carry redundancy.
     pub governing: bool,
-    /// What the bundlers observe of the connection.
+    /// Observation settings of the bundlers.
     pub observing: Option<Observing>,
-    /// Options of level `IPPROTO_TCP` that the socket has before it connects or listens.
+    /// `IPPROTO_TCP` options set on the socket before it connects or listens.
     pub tcp_options: Vec<(i32, i32)>,
 }
 
-/// A bundler, by the rules for the connections of the test's namespace.
+/// Bundler, defined by its rules for connections of the test's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bundler {
-    /// The rules; the first that matches decides.
+    /// Rules; the first match decides.
     pub rules: Vec<Rule>,
-    /// What becomes of connections that no rule matches.
-    pub otherwise: Mode,
+    /// Mode of connections without a matching rule.
+    pub default_mode: Mode,
 }
 
-/// Addresses of the connection's two endpoints.
+/// Address family of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ip {
     /// IPv4.
@@ -83,7 +83,7 @@ pub enum Ip {
     Mapped,
 }
 
-/// Who opens the connection.
+/// Side that opens the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
     /// The kernel opens the connection.
@@ -108,7 +108,7 @@ impl Default for Setup {
             spoofed_syns: 0,
             ecn: false,
             checksums: Checksums::Kernel,
-            // Near the longest that there is: an emulated machine may take half a minute to load programs.
+            // Close to the maximum: an emulated machine may take half a minute to load programs.
             rto_min: Duration::from_secs(100),
             nodelay: true,
             initial_window: 200,
@@ -124,7 +124,7 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// The default with one bundler, and that bundles with these options.
+    /// Returns the default with a bundler that uses these options.
     #[must_use]
     pub fn bundling(options: Options) -> Self {
         Self {
@@ -133,12 +133,12 @@ impl Setup {
         }
     }
 
-    /// Opens the connection in a network namespace of its own and runs a test on it.
+    /// Runs a test on a connection in its own network namespace.
     pub fn run(self, test: impl FnOnce(&mut Wire) + Send) {
         isolated(|| test(&mut Wire::open(self)));
     }
 
-    /// Runs a test with each kind of socket: of either family, of both, and an accepted one.
+    /// Runs a test with each kind of socket: IPv4, IPv6, mapped, and accepted.
     pub fn run_on_each_socket(self, test: impl Fn(&mut Wire) + Sync) {
         for (ip, opening) in [
             (Ip::V4, Opening::Active),
@@ -157,7 +157,7 @@ impl Setup {
     }
 
     /// Runs a test over IPv4 and IPv6, each without and with timestamps.
-    pub fn run_everywhere(self, test: impl Fn(&mut Wire) + Sync) {
+    pub fn run_on_ip_variants(self, test: impl Fn(&mut Wire) + Sync) {
         for ip in [Ip::V4, Ip::V6] {
             for timestamps in [false, true] {
                 let setup = self.clone();
@@ -173,39 +173,39 @@ impl Setup {
 }
 
 impl Bundler {
-    /// A bundler that bundles every connection with these options.
+    /// Returns a bundler that bundles every connection with these options.
     #[must_use]
     pub fn with(options: Options) -> Self {
-        Self::by(&[Rule::all(options)])
+        Self::with_rules(&[Rule::all(options)])
     }
 
-    /// A bundler whose rules decide, and that bundles no other connection.
+    /// Returns a bundler that bundles only connections that match its rules.
     #[must_use]
-    pub fn by(rules: &[Rule]) -> Self {
+    pub fn with_rules(rules: &[Rule]) -> Self {
         Self {
             rules: rules.to_vec(),
-            otherwise: Mode::LeaveAlone,
+            default_mode: Mode::Never,
         }
     }
 
-    /// A bundler without rules: this becomes of every connection.
+    /// Returns a bundler without rules that applies this mode to every connection.
     #[must_use]
-    pub fn always(otherwise: Mode) -> Self {
+    pub fn with_default(default_mode: Mode) -> Self {
         Self {
             rules: Vec::new(),
-            otherwise,
+            default_mode,
         }
     }
 
-    /// A bundler for which every stream is thin, and all that fits rides along.
+    /// Returns a bundler that treats every stream as thin and bundles everything that fits.
     #[must_use]
     pub fn unlimited() -> Self {
         Self::with(unlimited())
     }
 }
 
-/// Options by which every stream is thin, and all that fits rides along, on any path. The script's
-/// peer may make no reports: nothing is learnt from that.
+/// Returns options that treat every stream as thin and bundle everything that fits, on any path.
+/// The loss rule is not learnt, because scripted peers may omit DSACKs.
 #[must_use]
 pub fn unlimited() -> Options {
     Options {
@@ -219,7 +219,7 @@ pub fn unlimited() -> Options {
 }
 
 impl Ip {
-    /// The address of the kernel's endpoint, as on the wire.
+    /// Returns the kernel's address on the wire.
     pub(crate) fn local(self) -> IpAddr {
         match self {
             Self::V4 | Self::Mapped => [10, 0, 0, 1].into(),
@@ -227,7 +227,7 @@ impl Ip {
         }
     }
 
-    /// The address of the peer's endpoint, as on the wire.
+    /// Returns the peer's address on the wire.
     pub(crate) fn peer(self) -> IpAddr {
         match self {
             Self::V4 | Self::Mapped => [10, 0, 0, 2].into(),
@@ -235,7 +235,7 @@ impl Ip {
         }
     }
 
-    /// An address as a socket of this family wants it.
+    /// Converts an address for a socket of this family.
     pub(crate) fn in_socket(self, address: IpAddr) -> IpAddr {
         match (self, address) {
             (Self::Mapped, IpAddr::V4(address)) => address.to_ipv6_mapped().into(),

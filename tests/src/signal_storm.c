@@ -25,7 +25,7 @@ static void ignore(int signal)
 	(void)signal;
 }
 
-/* SIGXCPU, which `pillion run` does not hold back and pass to its command. */
+/* Uses SIGXCPU, which `pillion run` does not forward to its command. */
 static void interrupt_this_thread(void)
 {
 	struct sigevent event = {
@@ -48,7 +48,7 @@ __attribute__((constructor)) static void start_storm(void)
 {
 	struct sigaction action = {.sa_handler = ignore}; /* no SA_RESTART */
 
-	/* Its waitpid() gives up. */
+	/* Its waitpid() fails with EINTR. */
 	if (!strcmp(program_invocation_short_name, "unshare"))
 		return;
 	if (sigaction(SIGXCPU, &action, NULL))

@@ -1,6 +1,5 @@
-//! The socket under test: made and asked, opened with data (TCP Fast Open, RFC 7413), taken down and
-//! put up again as checkpoints do it (TCP_REPAIR), and held by a write that cannot go on, because a
-//! page of what is to be written is missing.
+//! Operations on the socket under test. It can be opened with data (TCP Fast Open, RFC 7413),
+//! replaced as from a checkpoint (TCP_REPAIR), or held by a write that blocks on a missing page.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -21,12 +20,12 @@ use pillion_bpf::host::interruption::poll;
 use pillion_bpf::host::socket_option;
 
 use crate::netns::ip;
-use crate::peer::PATIENCE;
+use crate::peer::TIMEOUT;
 use crate::segment::content;
 use crate::wire::accept;
 use crate::{Wire, sysctl};
 
-/// Makes a TCP socket that is not yet connected, and never waits.
+/// Creates a non-blocking, unconnected TCP socket.
 pub(crate) fn new(address: IpAddr) -> OwnedFd {
     let family = match address {
         IpAddr::V4(_) => AddressFamily::Inet,
@@ -36,28 +35,28 @@ pub(crate) fn new(address: IpAddr) -> OwnedFd {
     socket(family, SockType::Stream, flags, None).expect("a socket")
 }
 
-/// Begins to connect a socket.
-pub(crate) fn begin(socket: &impl AsRawFd, peer: SocketAddr) {
+/// Starts to connect a socket.
+pub(crate) fn start_connect(socket: &impl AsRawFd, peer: SocketAddr) {
     match connect(socket.as_raw_fd(), &SockaddrStorage::from(peer)) {
         Ok(()) | Err(Errno::EINPROGRESS) => {}
         Err(error) => panic!("connect to {peer}: {error}"),
     }
 }
 
-/// Ends a socket's connection at once, so that the socket can be used for another.
+/// Disconnects a socket immediately, so that it can be used for another connection.
 ///
 /// # Panics
-/// If the kernel refuses it.
+/// If the kernel refuses.
 pub fn disconnect(socket: &TcpStream) {
     // SAFETY: plain integers, for which all zeroes is a value: AF_UNSPEC.
-    let nowhere: libc::sockaddr = unsafe { mem::zeroed() };
-    let length = size_of_val(&nowhere) as libc::socklen_t;
-    // SAFETY: the address lives across the call and has the length stated.
-    let result = unsafe { libc::connect(socket.as_raw_fd(), &raw const nowhere, length) };
+    let unspecified: libc::sockaddr = unsafe { mem::zeroed() };
+    let length = size_of_val(&unspecified) as libc::socklen_t;
+    // SAFETY: the address is valid during the call and has the stated length.
+    let result = unsafe { libc::connect(socket.as_raw_fd(), &raw const unspecified, length) };
     assert_eq!(result, 0, "disconnect: {}", io::Error::last_os_error());
 }
 
-/// Has a socket's connection end at once when it is closed, with nothing left of it in the kernel.
+/// Makes close() abort the connection, so that nothing remains in the kernel.
 pub(crate) fn abort_when_closed(socket: &TcpStream) {
     // A test may have closed it already.
     let _ = setsockopt(
@@ -70,7 +69,7 @@ pub(crate) fn abort_when_closed(socket: &TcpStream) {
     );
 }
 
-/// Makes a socket that listens, one connection at a time.
+/// Creates a listening socket with a backlog of one.
 pub(crate) fn listener(address: SocketAddr) -> TcpListener {
     let socket = new(address.ip());
     bind(socket.as_raw_fd(), &SockaddrStorage::from(address)).expect("bind");
@@ -78,15 +77,14 @@ pub(crate) fn listener(address: SocketAddr) -> TcpListener {
     socket.into()
 }
 
-/// Chooses the initial sequence number of a socket that is not yet connected.
+/// Sets the initial sequence number of an unconnected socket.
 pub(crate) fn set_isn(socket: &impl AsFd, isn: u32) {
-    const OFF_WITHOUT_PROBE: libc::c_int = -1;
-    const SEND_QUEUE: libc::c_int = 2;
+    const TCP_REPAIR_OFF_NO_WP: libc::c_int = -1;
     for (option, value) in [
         (libc::TCP_REPAIR, 1),
-        (libc::TCP_REPAIR_QUEUE, SEND_QUEUE),
+        (libc::TCP_REPAIR_QUEUE, TCP_SEND_QUEUE),
         (libc::TCP_QUEUE_SEQ, isn.cast_signed()),
-        (libc::TCP_REPAIR, OFF_WITHOUT_PROBE),
+        (libc::TCP_REPAIR, TCP_REPAIR_OFF_NO_WP),
     ] {
         set_option(socket, libc::IPPROTO_TCP, option, &i32::to_ne_bytes(value));
     }
@@ -95,48 +93,48 @@ pub(crate) fn set_isn(socket: &impl AsFd, isn: u32) {
 /// Sets a socket option.
 ///
 /// # Panics
-/// When the kernel refuses it.
+/// If the kernel refuses.
 pub fn set_option(socket: impl AsFd, level: i32, option: i32, value: &[u8]) {
     socket_option::set(socket, (level, option), value)
         .unwrap_or_else(|error| panic!("socket option {level}/{option}={value:?}: {error}"));
 }
 
-/// Reads a socket option that is an integer.
+/// Reads an integer socket option.
 pub(crate) fn option(socket: impl AsFd, level: i32, option: i32) -> i32 {
     let value = socket_option::get(socket, (level, option));
     let value = value.unwrap_or_else(|error| panic!("socket option {level}/{option}: {error}"));
     i32::from_ne_bytes(value)
 }
 
-/// Bytes written that are not yet acknowledged.
+/// Returns written bytes that are not yet acknowledged.
 pub(crate) fn unacknowledged(socket: &TcpStream) -> u32 {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: TIOCOUTQ writes one integer, which lives across the call.
+    // SAFETY: TIOCOUTQ writes one integer, which is valid during the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     assert_eq!(result, 0, "TIOCOUTQ: {}", io::Error::last_os_error());
     bytes.cast_unsigned()
 }
 
-/// Bytes written that TCP has not sent yet.
+/// Returns written bytes that TCP has not sent yet.
 pub(crate) fn unsent(socket: &TcpStream) -> u32 {
     /// `SIOCOUTQNSD` of the kernel's `linux/sockios.h`: bytes not sent.
     const SIOCOUTQNSD: libc::Ioctl = 0x894b;
     let mut bytes: libc::c_int = 0;
-    // SAFETY: SIOCOUTQNSD writes one integer, which lives across the call.
+    // SAFETY: SIOCOUTQNSD writes one integer, which is valid during the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCOUTQNSD, &raw mut bytes) };
     assert_eq!(result, 0, "SIOCOUTQNSD: {}", io::Error::last_os_error());
     bytes.cast_unsigned()
 }
 
-/// Segments that the peer acknowledged selectively.
+/// Returns the number of selectively acknowledged segments.
 pub(crate) fn sacked(socket: &TcpStream) -> u32 {
     tcp_info(socket).tcpi_sacked
 }
 
-/// What the kernel says of a connection (`TCP_INFO`).
+/// Returns the kernel's state of a connection (`TCP_INFO`).
 ///
 /// # Panics
-/// When the kernel says nothing.
+/// If the kernel refuses.
 #[must_use]
 pub fn tcp_info(socket: &TcpStream) -> libc::tcp_info {
     const BYTES: usize = size_of::<libc::tcp_info>();
@@ -145,9 +143,9 @@ pub fn tcp_info(socket: &TcpStream) -> libc::tcp_info {
     unsafe { mem::transmute(info.expect("TCP_INFO")) }
 }
 
-/// Waits until something comes true; false when it does not in good time.
-pub(crate) fn until(mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + PATIENCE;
+/// Waits until a condition is true; returns false after the timeout.
+pub(crate) fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + TIMEOUT;
     while !condition() {
         if Instant::now() > deadline {
             return false;
@@ -158,11 +156,10 @@ pub(crate) fn until(mut condition: impl FnMut() -> bool) -> bool {
 }
 
 impl Wire {
-    /// Ends the connection and opens another one with the same socket, to a port of the peer's,
-    /// that is to begin with so many bytes. Returns how many the SYN carried: none the first time,
-    /// when the peer has not given its cookie yet; the peer takes them in or not. What follows the
-    /// SYN-ACK is left to the script.
-    pub fn reconnect_with_data(&mut self, port: u16, bytes: u32, taken: bool) -> u32 {
+    /// Reconnects the socket to another port of the peer, with data in the SYN. Returns how many
+    /// bytes the SYN carried: 0 the first time, because the peer has not sent its cookie yet. The
+    /// peer acknowledges them if `accept_payload`. The script handles everything after the SYN-ACK.
+    pub fn reconnect_with_data(&mut self, port: u16, bytes: u32, accept_payload: bool) -> u32 {
         self.script.note(&format!("fast_open={port}+{bytes}"));
         disconnect(&self.stream);
         self.peer.port = port;
@@ -176,40 +173,42 @@ impl Wire {
             Err(Errno::EINPROGRESS) => 0,
             other => other.expect("Fast Open") as u32,
         };
-        let carried = self.peer.accept_data(taken);
+        let carried = self.peer.accept_data(accept_payload);
         assert_eq!(carried, content(1, 1 + sent), "the data of the SYN");
         self.written = sent;
         sent
     }
 
-    /// Ends the connection and takes in one that the peer begins from another port, with
-    /// data. The last ACK of the handshake is left to the script.
-    pub fn reaccept_with_data(&mut self, port: u16, bytes: u32) {
-        const TAKEN_WITHOUT_COOKIE_OR_SOCKET_OPTION: &str = "1539";
+    /// Ends the connection and accepts one from another peer port with data in its SYN. The script
+    /// sends the last ACK of the handshake.
+    pub fn accept_with_data(&mut self, port: u16, bytes: u32) {
+        const ACCEPT_WITHOUT_COOKIE_OR_SOCKET_OPTION: &str = "1539";
         self.script.note(&format!("fast_open<{port}+{bytes}"));
         sysctl(
             "net.ipv4.tcp_fastopen",
-            TAKEN_WITHOUT_COOKIE_OR_SOCKET_OPTION,
+            ACCEPT_WITHOUT_COOKIE_OR_SOCKET_OPTION,
         );
         disconnect(&self.stream);
         self.peer.port = port;
         let data = content(1, 1 + bytes);
-        self.stream = accept(&self.setup, &mut self.peer, |peer| peer.begin(&data));
+        self.stream = accept(&self.setup, &mut self.peer, |peer| {
+            peer.start_connection(&data);
+        });
         self.written = 0;
     }
 }
 
-/// Queues, as TCP_REPAIR_QUEUE has them.
-const RECEIVED: i32 = 1;
-const SENT: i32 = 2;
-/// The peer's options of the handshake, as `struct tcp_repair_opt` has their codes.
-const MSS: u32 = 2;
-const SACK_PERMITTED: u32 = 4;
-const TIMESTAMPS: u32 = 8;
+/// Queue numbers of TCP_REPAIR_QUEUE.
+const TCP_RECV_QUEUE: i32 = 1;
+const TCP_SEND_QUEUE: i32 = 2;
+/// Codes of `struct tcp_repair_opt` for the peer's handshake options.
+const TCPOPT_MSS: u32 = 2;
+const TCPOPT_SACK_PERMITTED: u32 = 4;
+const TCPOPT_TIMESTAMP: u32 = 8;
 
 impl Wire {
-    /// Has another socket go on with the connection, of which all is acknowledged. It asks the peer
-    /// for its window, by the byte before the next one, and sends nothing until it knows.
+    /// Moves the connection, of which everything is acknowledged, to another socket. It probes the
+    /// peer's window with the byte before the next one, and sends nothing until it has the answer.
     pub fn restore(&mut self) {
         self.script.note("restore");
         let old = &self.stream;
@@ -217,12 +216,12 @@ impl Wire {
         let mss = self.setup.mss.into();
         let clock = get(old, libc::TCP_TIMESTAMP);
         set(old, libc::TCP_REPAIR, 1);
-        let queues = [SENT, RECEIVED].map(|queue| {
+        let queues = [TCP_SEND_QUEUE, TCP_RECV_QUEUE].map(|queue| {
             set(old, libc::TCP_REPAIR_QUEUE, queue);
             (queue, get(old, libc::TCP_QUEUE_SEQ))
         });
-        // While it is repaired it says nothing of that to its peer. Closing it alone would not do:
-        // what another test begins at this moment has it open, too, until it runs.
+        // In repair mode, disconnecting sends nothing to the peer. Closing is not enough: a process
+        // that another test starts at this moment shares the socket until it executes its program.
         disconnect(old);
         let new = new(local.ip());
         self.stream = TcpStream::from(new);
@@ -234,10 +233,10 @@ impl Wire {
             set(new, libc::TCP_REPAIR_QUEUE, queue);
             set(new, libc::TCP_QUEUE_SEQ, next);
         }
-        begin(new, peer);
-        let mut options = vec![(MSS, mss)];
-        options.extend(self.setup.sack.then_some((SACK_PERMITTED, 0)));
-        options.extend(self.setup.timestamps.then_some((TIMESTAMPS, 0)));
+        start_connect(new, peer);
+        let mut options = vec![(TCPOPT_MSS, mss)];
+        options.extend(self.setup.sack.then_some((TCPOPT_SACK_PERMITTED, 0)));
+        options.extend(self.setup.timestamps.then_some((TCPOPT_TIMESTAMP, 0)));
         let options = options.iter().flat_map(|(code, value)| [*code, *value]);
         let options: Vec<u8> = options.flat_map(u32::to_ne_bytes).collect();
         set_option(new, libc::IPPROTO_TCP, libc::TCP_REPAIR_OPTIONS, &options);
@@ -255,21 +254,20 @@ fn get(socket: impl AsFd, name: i32) -> i32 {
     option(socket, libc::IPPROTO_TCP, name)
 }
 
-const PAGE: usize = 4096;
+const PAGE_SIZE: usize = 4096;
 
 /// `UFFDIO_API` of the kernel's `linux/userfaultfd.h`.
-const API: libc::Ioctl = 0xc018_aa3f;
-const REGISTER: libc::Ioctl = 0xc020_aa00;
-const COPY: libc::Ioctl = 0xc028_aa03;
-const VERSION: u64 = 0xaa;
-const MISSING: u64 = 1;
+const UFFDIO_API: libc::Ioctl = 0xc018_aa3f;
+const UFFDIO_REGISTER: libc::Ioctl = 0xc020_aa00;
+const UFFDIO_COPY: libc::Ioctl = 0xc028_aa03;
+const UFFD_API: u64 = 0xaa;
+const UFFDIO_REGISTER_MODE_MISSING: u64 = 1;
 
 impl Wire {
-    /// Has the application write so many bytes while it holds the socket, and keeps it there as
-    /// long as `meanwhile` takes; what comes for the socket has to wait. False where the kernel
-    /// has no userfaultfd.
-    pub fn held(&mut self, bytes: u32, meanwhile: impl FnOnce(&mut Self)) -> bool {
-        let Some(missing) = MissingPage::new() else {
+    /// Writes `bytes` bytes while the application holds the socket, which lasts until `meanwhile`
+    /// returns; incoming packets are queued. Returns false if the kernel has no userfaultfd.
+    pub fn write_while_held(&mut self, bytes: u32, meanwhile: impl FnOnce(&mut Self)) -> bool {
+        let Some(page) = UserfaultPage::new() else {
             return false;
         };
         self.script.note(&format!("held={bytes}"));
@@ -277,15 +275,15 @@ impl Wire {
         self.written += bytes;
         let content = content(start, start + bytes);
         let socket = self.stream.as_raw_fd();
-        let address = missing.address as usize;
+        let address = page.address as usize;
         thread::scope(|scope| {
             let length = content.len();
-            // SAFETY: the page is mapped until this scope has ended.
+            // SAFETY: the page is mapped until the end of this scope.
             let write = move || unsafe { libc::send(socket, address as *const _, length, 0) };
             let writer = scope.spawn(write);
-            missing.await_fault();
+            page.wait_for_fault();
             meanwhile(self);
-            missing.provide(&content);
+            page.fill(&content);
             let written = writer.join().expect("the writer ends");
             assert_eq!(written, content.len().cast_signed(), "the write");
         });
@@ -293,13 +291,13 @@ impl Wire {
     }
 }
 
-/// A page of memory without content, with a file descriptor that tells when that is wanted.
-struct MissingPage {
+/// Page of memory without content, and a descriptor that reports accesses to it.
+struct UserfaultPage {
     address: *mut libc::c_void,
     faults: File,
 }
 
-impl MissingPage {
+impl UserfaultPage {
     fn new() -> Option<Self> {
         // SAFETY: a plain system call; the result is checked.
         let fd =
@@ -311,13 +309,13 @@ impl MissingPage {
             );
             return None;
         }
-        // SAFETY: a valid file descriptor, new and nobody else's.
+        // SAFETY: a valid, new file descriptor that nothing else owns.
         let faults = unsafe { File::from_raw_fd(fd as i32) };
-        // SAFETY: a new mapping at a place of the kernel's choice.
+        // SAFETY: a new mapping at an address of the kernel's choice.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                PAGE,
+                PAGE_SIZE,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
                 -1,
@@ -326,18 +324,26 @@ impl MissingPage {
         };
         assert_ne!(address, libc::MAP_FAILED, "mmap");
         let page = Self { address, faults };
-        page.control(API, &mut [VERSION, 0, 0]);
-        page.control(REGISTER, &mut [address as u64, PAGE as u64, MISSING, 0]);
+        page.ioctl(UFFDIO_API, &mut [UFFD_API, 0, 0]);
+        page.ioctl(
+            UFFDIO_REGISTER,
+            &mut [
+                address as u64,
+                PAGE_SIZE as u64,
+                UFFDIO_REGISTER_MODE_MISSING,
+                0,
+            ],
+        );
         Some(page)
     }
 
-    fn await_fault(&self) {
+    fn wait_for_fault(&self) {
         let mut fds = [PollFd::new(
             std::os::fd::AsFd::as_fd(&self.faults),
             PollFlags::POLLIN,
         )];
         assert_eq!(
-            poll(&mut fds, Some(PATIENCE)),
+            poll(&mut fds, Some(TIMEOUT)),
             Ok(1),
             "the write comes to the page"
         );
@@ -345,32 +351,32 @@ impl MissingPage {
         (&self.faults).read_exact(&mut message).expect("a message");
     }
 
-    fn provide(&self, content: &[u8]) {
-        let mut page = vec![0u8; PAGE];
+    fn fill(&self, content: &[u8]) {
+        let mut page = vec![0u8; PAGE_SIZE];
         page[..content.len()].copy_from_slice(content);
         let (to, from) = (self.address as u64, page.as_ptr() as u64);
-        self.control(COPY, &mut [to, from, PAGE as u64, 0, 0]);
+        self.ioctl(UFFDIO_COPY, &mut [to, from, PAGE_SIZE as u64, 0, 0]);
     }
 
-    fn control<const WORDS: usize>(&self, request: libc::Ioctl, words: &mut [u64; WORDS]) {
-        // SAFETY: the words live across the call and are as many as the request has.
+    fn ioctl<const WORDS: usize>(&self, request: libc::Ioctl, words: &mut [u64; WORDS]) {
+        // SAFETY: the words are valid during the call and match the request.
         let result = unsafe { libc::ioctl(self.faults.as_raw_fd(), request, words.as_mut_ptr()) };
         assert!(result >= 0, "userfaultfd: {}", io::Error::last_os_error());
     }
 }
 
-impl Drop for MissingPage {
+impl Drop for UserfaultPage {
     fn drop(&mut self) {
-        // SAFETY: it was mapped by `new`, and nobody uses it any more.
-        unsafe { libc::munmap(self.address, PAGE) };
+        // SAFETY: `new` mapped it, and it is no longer used.
+        unsafe { libc::munmap(self.address, PAGE_SIZE) };
     }
 }
 
-/// Memory that this kernel takes for a segment beside its payload, in bytes: what a receiver
-/// is charged for a segment of one byte, less that byte. Wants a network namespace of its own.
+/// Returns the memory that this kernel charges for a segment in addition to its payload, in bytes.
+/// It is measured with a segment of one byte, in a separate network namespace.
 ///
 /// # Panics
-/// When the loopback device cannot be used.
+/// If the loopback device cannot be used.
 #[must_use]
 pub fn segment_overhead() -> u32 {
     ip("link set lo up\n");
@@ -379,14 +385,14 @@ pub fn segment_overhead() -> u32 {
     let mut sender = TcpStream::connect(address).expect("a connection");
     let (mut receiver, _) = listener.accept().expect("a connection");
     sender.write_all(&[0]).expect("it is sent");
-    assert!(until(|| charged(&receiver) > 0), "it arrives");
-    let charged = charged(&receiver);
+    assert!(wait_until(|| receive_memory(&receiver) > 0), "it arrives");
+    let receive_memory = receive_memory(&receiver);
     receiver.read_exact(&mut [0]).expect("it is read");
-    charged - 1
+    receive_memory - 1
 }
 
-/// Memory that a socket is charged for what it has received and not handed on, in bytes.
-fn charged(socket: &TcpStream) -> u32 {
+/// Returns the memory charged to a socket for unread data, in bytes.
+fn receive_memory(socket: &TcpStream) -> u32 {
     // The first of the kernel's numbers is SK_MEMINFO_RMEM_ALLOC.
     let received = socket_option::get(socket, (libc::SOL_SOCKET, libc::SO_MEMINFO));
     u32::from_ne_bytes(received.expect("SO_MEMINFO"))

@@ -1,4 +1,4 @@
-//! The device between socket and peer: a TAP or TUN device, its addresses and its link header.
+//! Device between socket and peer: a TAP or TUN device, its addresses and its link header.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Read, Write};
@@ -14,28 +14,28 @@ use pillion_bpf::host::{Offload, interface_request};
 use crate::netns::{ip, sysctl};
 use crate::setup::Setup;
 
-/// What a device's packets begin with.
+/// Link header of a device's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
-    /// An Ethernet header and so many VLAN tags, at most three. As the bundler sees it, the
-    /// outermost one stands beside the packet, the others in its data.
+    /// Ethernet header with up to three VLAN tags. The bundler sees the outermost tag in the
+    /// packet's metadata, and the others in its data.
     Ethernet {
         /// Number of VLAN tags, 0 to 3.
         tags: usize,
     },
-    /// Packets begin with their IP header: a TUN device.
+    /// No link header: a TUN device.
     Absent,
 }
 
 pub(crate) const ETHERNET_HEADER: usize = 14;
 const ADDRESSES: usize = 12;
 
-/// The VLAN tags, outermost first; `programs.bpf.c` adds them from the last on.
+/// VLAN tags, outermost first; `programs.bpf.c` adds them in reverse order.
 const TAGS: [[u8; 4]; 3] = [[0x88, 0xa8, 0, 7], [0x88, 0xa8, 0, 6], [0x81, 0x00, 0, 5]];
 
 impl Link {
-    /// The header that takes the place of an untagged Ethernet header.
-    pub(crate) fn put(self, ethernet: &[u8]) -> Vec<u8> {
+    /// Replaces an untagged Ethernet header by this link header.
+    pub(crate) fn add_header(self, ethernet: &[u8]) -> Vec<u8> {
         match self {
             Self::Ethernet { tags } => {
                 let (addresses, rest) = ethernet.split_at(ADDRESSES);
@@ -45,16 +45,15 @@ impl Link {
         }
     }
 
-    /// The untagged Ethernet frame that corresponds to what is on the wire, or what is
-    /// wrong with that.
-    pub(crate) fn take(self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+    /// Replaces this link header by an untagged Ethernet header; an error describes a wrong header.
+    pub(crate) fn remove_header(self, bytes: &[u8]) -> Result<Vec<u8>, String> {
         match self {
             Self::Ethernet { tags } => {
                 let tags = wire_tags(tags);
                 let (addresses, rest) = bytes.split_at(ADDRESSES);
                 match rest.strip_prefix(tags.as_slice()) {
                     Some(rest) => Ok([addresses, rest].concat()),
-                    None => Err(format!("not the tags {tags:02x?}: {bytes:02x?}")),
+                    None => Err(format!("expected tags {tags:02x?}: {bytes:02x?}")),
                 }
             }
             Self::Absent => {
@@ -73,44 +72,44 @@ fn wire_tags(tags: usize) -> Vec<u8> {
     TAGS[TAGS.len() - tags..].concat()
 }
 
-/// Hardware addresses: the local endpoint's, the peer's, and the port's of a bridge.
+/// Hardware addresses of the kernel, the peer, and the bridge port.
 pub(crate) const LOCAL_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub(crate) const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const PORT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 3];
 
-/// The name of the device that the bundler stands at.
+/// Name of the device that the bundler is attached to.
 pub(crate) const TAP: &str = "tap0";
 pub(crate) const BRIDGE: &str = "br0";
 
-/// Bytes of room for the headers that do not count towards the MSS.
-const HEADERS: u16 = 60;
+/// Room for headers that do not count towards the MSS, in bytes.
+const HEADER_ROOM: u16 = 60;
 
-/// Who computes a segment's TCP checksum.
+/// Where a segment's TCP checksum is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checksums {
-    /// The kernel computes it, in its last step before the device.
+    /// In the kernel, as its last step before the device.
     Kernel,
-    /// The device computes it: only the pseudo-header's sum stands in the packet.
+    /// In the device: the packet contains only the sum of the pseudo-header.
     Device,
-    /// A bridge without offload, of which the device is a port, has the kernel compute it: it is
-    /// complete before the bundler sees the packet.
+    /// In the kernel, for a bridge without offload above the device: the checksum is complete
+    /// before the bundler sees the packet.
     Bridge,
 }
 
-/// Makes the TAP device, gives this endpoint its address and the peer an entry, and so sets the
-/// namespace that TCP does nothing of its own accord.
+/// Creates the TAP device, sets its addresses and the peer's neighbour entry, and disables all
+/// traffic that TCP does not need.
 pub(crate) fn create_device(setup: &Setup) -> Tap {
-    quieten();
+    disable_background_traffic();
     sysctl("net.ipv4.tcp_ecn", if setup.ecn { "1" } else { "0" });
-    // With a bridge as well: a checksum left to the device would prove that the bridge
-    // had not completed it.
+    // With a bridge too: a checksum left to the device would show that the bridge did not complete
+    // it.
     let offload = setup.checksums != Checksums::Kernel;
     let tap = Tap::open(TAP, offload, setup.link, setup.received_in_pages);
     if setup.received_in_pages {
         let off = Offload::GenericReceive.switch_off(TAP);
-        off.expect("nothing gathers the headers");
+        off.expect("generic receive offload is off");
     }
-    let mtu = setup.mss + HEADERS;
+    let mtu = setup.mss + HEADER_ROOM;
     if setup.checksums != Checksums::Bridge {
         let mac = match setup.link {
             Link::Ethernet { .. } => format!("address {}", mac(LOCAL_MAC)),
@@ -133,8 +132,8 @@ pub(crate) fn create_device(setup: &Setup) -> Tap {
     tap
 }
 
-/// Keeps the kernel quiet: no router solicitations, no tail loss probe, Reno.
-fn quieten() {
+/// Disables router solicitations and tail loss probes, and selects Reno.
+fn disable_background_traffic() {
     for (name, value) in [
         ("net.ipv6.conf.default.router_solicitations", "0"),
         ("net.ipv4.tcp_congestion_control", "reno"),
@@ -154,30 +153,29 @@ fn address(setup: &Setup, device: &str) {
         Link::Absent => String::new(),
     };
     let route = route(setup, device);
-    let mine = match local {
+    let local_address = match local {
         IpAddr::V4(_) => format!("address add {local}/32 dev {device}"),
-        // The kernel adds the local route itself, but in its own time, and takes nothing
-        // in until then.
+        // The kernel adds the local route itself, but later, and accepts no packets until then.
         IpAddr::V6(_) => format!(
             "address add {local}/128 dev {device} nodad\n\
              route add local {local} dev {device} table local"
         ),
     };
     ip(&format!(
-        "{mine}\n\
+        "{local_address}\n\
          {neighbour}\n\
          route add {route}\n"
     ));
 }
 
-/// The route to the peer, as `ip route` is told it.
+/// Returns the route to the peer in the syntax of `ip route`.
 pub(crate) fn route(setup: &Setup, device: &str) -> String {
     let (peer, window) = (setup.ip.peer(), setup.initial_window);
     let rto_min = match setup.rto_min.as_millis() {
         0 => String::new(),
         ms => format!("rto_min {ms}ms "),
     };
-    // No length of a prefix stands for a whole address, in either family.
+    // Without a prefix length the address is a host address, in both families.
     format!("{peer} dev {device} {rto_min}initcwnd {window}")
 }
 
@@ -194,27 +192,26 @@ const TCP_OVER_IPV6: u8 = 4;
 /// Offset of the checksum in a TCP header, in bytes.
 const TCP_CHECKSUM: usize = 16;
 
-/// A TAP or TUN device that says of each frame whether its checksum is still to be computed.
+/// TAP or TUN device with checksum metadata for each frame.
 pub(crate) struct Tap {
     file: File,
     link: Link,
     in_pages: bool,
 }
 
-/// A frame as the kernel sent it, its checksum completed, its link header made that of
-/// Ethernet without tags.
+/// Frame from the kernel with a complete checksum and an untagged Ethernet header.
 pub(crate) struct Frame {
     pub bytes: Vec<u8>,
-    /// What was wrong with the frame's link header.
+    /// Defect of the frame's link header.
     pub fault: Option<String>,
-    /// True if the kernel had left the checksum to the device.
+    /// True if the kernel left the checksum to the device.
     pub offloaded: bool,
 }
 
 impl Tap {
-    /// Makes a device of the calling thread's network namespace; with `offload`, one that computes
-    /// checksums; with `in_pages`, one that hands the kernel all behind the Ethernet header in pages
-    /// beside the packet's own memory, as drivers do that copy nothing (`napi_gro_frags()`).
+    /// Creates a device in the calling thread's network namespace. With `offload` it computes
+    /// checksums. With `in_pages` everything after the Ethernet header is in separate pages, as
+    /// from drivers without copies (`napi_gro_frags()`).
     pub fn open(name: &str, offload: bool, link: Link, in_pages: bool) -> Self {
         let file = OpenOptions::new()
             .read(true)
@@ -232,7 +229,7 @@ impl Tap {
         }
     }
 
-    /// The next frame, or `None` when none comes in time.
+    /// Returns the next frame, or `None` after the timeout.
     pub fn read(&self, timeout: Duration) -> Option<Frame> {
         let mut fds = [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
         if poll(&mut fds, Some(timeout)).expect("the TAP device can be polled") == 0 {
@@ -247,7 +244,7 @@ impl Tap {
             let field = |at| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
             complete_checksum(&mut bytes, field(6), field(8));
         }
-        let (bytes, fault) = match self.link.take(&bytes) {
+        let (bytes, fault) = match self.link.remove_header(&bytes) {
             Ok(bytes) => (bytes, None),
             Err(fault) => (bytes, Some(fault)),
         };
@@ -258,14 +255,14 @@ impl Tap {
         })
     }
 
-    /// Hands a frame to the kernel as received.
+    /// Passes a received frame to the kernel.
     pub fn write(&self, frame: &[u8]) {
-        self.write_behind([0; VNET_HEADER], frame);
+        self.write_with_header([0; VNET_HEADER], frame);
     }
 
-    /// Hands the kernel a frame that stands for several, each with so many bytes of payload, as
-    /// after generic receive offload: their checksums have been found right. The TCP header begins
-    /// at `tcp`, and the payload at `payload`, without VLAN tags.
+    /// Passes a frame of several merged segments to the kernel, with `bytes` bytes of payload each,
+    /// as after generic receive offload with verified checksums. `tcp` and `payload` are offsets
+    /// without VLAN tags.
     pub fn write_merged(&self, frame: &[u8], [tcp, payload]: [usize; 2], bytes: u16) {
         let kind = match frame[ETHERNET_HEADER] >> 4 {
             4 => TCP_OVER_IPV4,
@@ -277,22 +274,22 @@ impl Tap {
         for (to, field) in header[2..].chunks_exact_mut(2).zip(fields) {
             to.copy_from_slice(&field.to_ne_bytes());
         }
-        self.write_behind(header, frame);
+        self.write_with_header(header, frame);
     }
 
-    fn write_behind(&self, header: [u8; VNET_HEADER], frame: &[u8]) {
-        let frame = self.link.put(frame);
-        let own = if self.in_pages { ETHERNET_HEADER } else { 0 };
-        let parts = [&header[..], &frame[..own], &frame[own..]].map(IoSlice::new);
+    fn write_with_header(&self, header: [u8; VNET_HEADER], frame: &[u8]) {
+        let frame = self.link.add_header(frame);
+        let linear = if self.in_pages { ETHERNET_HEADER } else { 0 };
+        let parts = [&header[..], &frame[..linear], &frame[linear..]].map(IoSlice::new);
         let written = (&self.file)
             .write_vectored(&parts)
-            .expect("the kernel takes the frame");
+            .expect("the kernel accepts the frame");
         assert_eq!(written, header.len() + frame.len());
     }
 }
 
-/// Completes a checksum as the device does: the sum from `start` on, the pseudo-header's sum
-/// included that stands in the checksum's place, replaces it.
+/// Completes a checksum like the device: the sum from `start`, which includes the stored sum of the
+/// pseudo-header, replaces it.
 fn complete_checksum(bytes: &mut [u8], start: usize, offset: usize) {
     let mut sum: u32 = 0;
     for word in bytes[start..].chunks(2) {
@@ -319,16 +316,16 @@ fn create_tun(tun: &File, name: &str, link: Link, in_pages: bool) -> io::Result<
     };
     let flags = kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR | pages;
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
-    // SAFETY: TUNSETIFF reads and writes one ifreq, which lives across the call.
-    result(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })
+    // SAFETY: TUNSETIFF reads and writes one ifreq, which is valid during the call.
+    io_result(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })
 }
 
 fn set_offload(tun: &File, features: libc::c_uint) -> io::Result<()> {
     // SAFETY: TUNSETOFFLOAD takes an integer.
-    result(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, features) })
+    io_result(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, features) })
 }
 
-fn result(returned: libc::c_int) -> io::Result<()> {
+fn io_result(returned: libc::c_int) -> io::Result<()> {
     match returned {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),

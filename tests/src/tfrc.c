@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What TFRC-SP computes in the kernel, as functions of this machine. */
+/* TFRC-SP arithmetic of the kernel programs, compiled for this machine. */
 #include <linux/types.h>
 #include <stdbool.h>
 
@@ -7,7 +7,7 @@
 
 #include "tx/sending_rate.h"
 
-/* Declared once more in tfrc.rs. */
+/* tfrc.rs declares the same structs. */
 _Static_assert(sizeof(struct sent) == 12, "struct sent");
 _Static_assert(sizeof(struct sending) == 40, "struct sending");
 _Static_assert(sizeof(struct loss_events) == 56, "struct loss_events");

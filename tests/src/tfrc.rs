@@ -1,7 +1,8 @@
-//! TFRC-SP as the kernel computes it (`bpf/bundler/loss/tfrc.h`, `bpf/bundler/tx/sending_rate.h`), compiled for this
-//! machine. Times are in microseconds, on any clock.
+//! TFRC-SP arithmetic of the kernel programs (`bpf/bundler/loss/tfrc.h`,
+//! `bpf/bundler/tx/sending_rate.h`), compiled for this machine. Times are in microseconds of any
+//! clock.
 
-/// Packets and their bytes; `struct sent`.
+/// Packets and their bytes (`struct sent`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sent {
@@ -13,7 +14,7 @@ pub struct Sent {
     pub wire: u32,
 }
 
-/// The sending rate's state; `struct sending`.
+/// State of the sending rate (`struct sending`).
 #[repr(C)]
 #[derive(Debug, Clone, Default)]
 pub struct Sending {
@@ -23,7 +24,7 @@ pub struct Sending {
     before: Sent,
 }
 
-/// The loss event rate's state; `struct loss_events`.
+/// State of the loss event rate (`struct loss_events`).
 #[repr(C)]
 #[derive(Debug, Clone, Default)]
 pub struct LossEvents {
@@ -38,7 +39,7 @@ pub struct LossEvents {
 mod c {
     use super::{LossEvents, Sending, Sent};
 
-    // SAFETY: the signatures and types are those of tfrc.c, which keeps no pointer.
+    // SAFETY: the signatures and types match tfrc.c, which stores no pointer.
     unsafe extern "C" {
         pub safe fn pillion_tfrc_rate(p: u64, rtt: u64) -> u64;
         pub safe fn pillion_less_headers(rate: u64, sent: &Sent) -> u64;
@@ -65,25 +66,25 @@ mod c {
 /// A loss event rate of 1.
 pub const EVERY_PACKET: u64 = 1 << 31;
 
-/// The throughput equation in bytes/s; `p` in units of 1 / [`EVERY_PACKET`].
+/// Computes the throughput equation in bytes/s; `p` is in units of 1 / [`EVERY_PACKET`].
 #[must_use]
 pub fn rate(p: u64, rtt: u64) -> u64 {
     c::pillion_tfrc_rate(p, rtt)
 }
 
-/// A rate less what headers take of it, in bytes/s; `sent` says how much that is.
+/// Subtracts the share of headers in `sent` from a rate, in bytes/s.
 #[must_use]
 pub fn less_headers(rate: u64, sent: Sent) -> u64 {
     c::pillion_less_headers(rate, &sent)
 }
 
 impl LossEvents {
-    /// Takes note that so many losses are known by now, of so many packets ever sent.
+    /// Records `known` losses so far, out of `packets` packets sent.
     pub fn note(&mut self, known: u32, packets: u32, now: u64, rtt: u64) {
         c::pillion_note_losses(self, known, packets, now, rtt);
     }
 
-    /// The loss event rate, in units of 1 / [`EVERY_PACKET`], after so many packets.
+    /// Returns the loss event rate after `packets` packets, in units of 1 / [`EVERY_PACKET`].
     #[must_use]
     pub fn rate(&self, packets: u32, now: u64, rtt: u64) -> u64 {
         c::pillion_loss_event_rate(self, packets, now, rtt)
@@ -91,18 +92,19 @@ impl LossEvents {
 }
 
 impl Sending {
-    /// Takes note of something that leaves.
+    /// Records a packet that leaves.
     pub fn note(&mut self, now: u64, rtt: u64, sent: Sent) {
         c::pillion_note_sent(self, now, rtt, &sent);
     }
 
-    /// What left in the last second, or the last RTT if that is longer, by the second.
+    /// Returns packets and bytes per second, over the last second or the last RTT if that is
+    /// longer.
     #[must_use]
     pub fn rate(&self, now: u64, rtt: u64) -> Sent {
         c::pillion_sending_rate(self, now, rtt)
     }
 
-    /// True if more than `limit` bytes a second are sent, with headers.
+    /// Returns true if more than `limit` bytes per second are sent, headers included.
     #[must_use]
     pub fn exceeds(&self, now: u64, rtt: u64, limit: u64) -> bool {
         c::pillion_exceeds_rate(self, now, rtt, limit)

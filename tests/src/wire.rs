@@ -14,41 +14,41 @@ use pillion_bpf::{
 };
 
 use crate::peer::{LISTENING_PORT, Peer};
-use crate::programs::Tagging;
+use crate::programs::VlanTagging;
 use crate::segment::{self, Script};
 use crate::setup::{Bundler, Opening, Setup};
 use crate::tap::{self, Link};
 use crate::{netns, socket};
 
-/// An established connection between a socket of the kernel and a scripted peer.
+/// Established connection between a kernel socket and a scripted peer.
 ///
-/// What a test does and expects is in `play.rs`, what it is made of is here.
+/// `steps.rs` has the actions and expectations of tests; this file has the parts of the connection.
 pub struct Wire {
     pub(crate) setup: Setup,
     pub(crate) attachments: Vec<Attachment>,
     pub(crate) stream: TcpStream,
     pub(crate) peer: Peer,
-    /// Memory that was written without a copy: the kernel reads it until it is acknowledged.
+    /// Memory written without a copy, which the kernel reads until it is acknowledged.
     pub(crate) pages: Vec<Vec<u8>>,
     /// Bytes written to the stream.
     pub(crate) written: u32,
-    /// True if the sending half is closed; its FIN counts as a byte until acknowledged.
+    /// True if the sending half is closed; until acknowledged, its FIN counts as a byte.
     pub(crate) closed: bool,
     pub(crate) script: Script,
-    /// The programs for VLAN tags, which are detached when this is dropped.
-    _tagging: Option<Tagging>,
+    /// VLAN programs, detached on drop.
+    _tagging: Option<VlanTagging>,
 }
 
 impl Wire {
-    /// Makes device, bundlers and connection in the calling thread's network namespace.
+    /// Creates device, bundlers and connection in the calling thread's network namespace.
     pub fn open(setup: Setup) -> Self {
         let mut peer = Peer::new(tap::create_device(&setup), &setup);
         let mut tagging = match setup.link {
-            Link::Ethernet { tags } if tags > 0 => Some(Tagging::load(tap::TAP, tags)),
+            Link::Ethernet { tags } if tags > 0 => Some(VlanTagging::load(tap::TAP, tags)),
             _ => None,
         };
         if let Some(tagging) = &mut tagging {
-            tagging.begin_egress();
+            tagging.attach_egress();
         }
         let attachments = setup
             .bundlers
@@ -56,7 +56,7 @@ impl Wire {
             .map(|bundler| attach(&setup, bundler))
             .collect();
         if let Some(tagging) = &mut tagging {
-            tagging.begin_ingress();
+            tagging.attach_ingress();
         }
         let stream = match setup.opening {
             Opening::Active => connect(
@@ -79,20 +79,20 @@ impl Wire {
         }
     }
 
-    /// Puts one more bundler to work, beside those already there.
+    /// Attaches another bundler after the existing ones.
     pub fn attach(&mut self, bundler: &Bundler) {
         self.script.note("attach");
         self.attachments.push(attach(&self.setup, bundler));
     }
 
-    /// Has the last bundler take in the connections that are older than it.
+    /// Makes the last bundler adopt connections that are older than itself.
     pub fn adopt(&mut self) {
         self.script.note("adopt");
         let last = self.attachments.last().expect("an attachment");
         last.review().expect("the connections are adopted");
     }
 
-    /// Gives the first bundler the rules of this one.
+    /// Replaces the rules of the first bundler.
     pub fn replace_rules(&mut self, bundler: &Bundler) {
         self.script.note("replace rules");
         let policy = policy(bundler);
@@ -100,34 +100,37 @@ impl Wire {
         first
             .replace_rules(&policy)
             .expect("the rules are replaced");
-        first.review().expect("the connections are looked at");
+        first.review().expect("the connections are reviewed");
     }
 
-    /// Has another bundler take over from the first, with what is remembered of sockets.
+    /// Hands over from the first bundler to a new one, together with the stored requests of
+    /// sockets.
     pub fn hand_over(&mut self, bundler: &Bundler) {
         self.script.note("hand over");
         let first = &mut self.attachments[0];
-        let programs = Programs::load_after(&policy(bundler), Some(first.requests()));
-        let successor = put_to_work(&self.setup, programs.expect("the programs load"));
-        successor.review().expect("the connections are adopted");
-        *first = successor;
+        let programs = Programs::load_with_requests(&policy(bundler), Some(first.requests()));
+        let new_attachment = attach_programs(&self.setup, programs.expect("the programs load"));
+        new_attachment
+            .review()
+            .expect("the connections are adopted");
+        *first = new_attachment;
     }
 
-    /// Takes all bundlers away.
+    /// Detaches all bundlers.
     pub fn detach(&mut self) {
         self.script.note("detach");
         self.attachments.iter_mut().for_each(Attachment::detach);
     }
 
-    /// Takes the last bundler away, and gives its programs.
+    /// Removes the last bundler and returns its programs.
     #[must_use]
-    pub fn take_programs(&mut self) -> Programs {
+    pub fn detach_programs(&mut self) -> Programs {
         self.script.note("take the programs");
         let last = self.attachments.pop().expect("an attachment");
         last.into_programs()
     }
 
-    /// Has all bundlers come to an end, and does something while they wait for what is on its way.
+    /// Shuts all bundlers down, and runs a function while they wait for data in flight.
     pub fn finish_while(&mut self, act: impl FnOnce(&mut Self)) {
         self.script.note("finish");
         let mut attachments = std::mem::take(&mut self.attachments);
@@ -139,8 +142,7 @@ impl Wire {
         self.attachments = attachments;
     }
 
-    /// Ends the connection and opens another one, to a port of the peer's, with the same
-    /// socket.
+    /// Reconnects the socket to another port of the peer.
     pub fn reconnect(&mut self, port: u16) {
         self.script.note(&format!("reconnect={port}"));
         socket::disconnect(&self.stream);
@@ -150,13 +152,13 @@ impl Wire {
         self.written = 0;
     }
 
-    /// Sends so many SYNs with MPTCP to a port of this end, from a stranger.
-    pub fn flood(&mut self, port: u16, syns: u16) {
+    /// Sends SYNs with MPTCP from a stranger to a local port.
+    pub fn flood_syns(&mut self, port: u16, syns: u16) {
         self.script.note(&format!("flood={syns}"));
-        self.peer.flood(port, syns);
+        self.peer.flood_syns(port, syns);
     }
 
-    /// Ends the connection at once; the socket stays.
+    /// Ends the connection immediately; the socket stays open.
     pub fn end(&mut self) {
         self.script.note("end");
         socket::disconnect(&self.stream);
@@ -179,31 +181,31 @@ impl Wire {
         socket::option(&self.stream, level, option)
     }
 
-    /// The name of the connection's congestion control.
+    /// Returns the name of the connection's congestion control.
     #[must_use]
     pub fn congestion_control(&self) -> String {
         let name = getsockopt(&self.stream, TcpCongestion).expect("TCP_CONGESTION");
         name.to_string_lossy().into_owned()
     }
 
-    /// Waits until the connection has failed, and gives the reason.
+    /// Waits until the connection has failed. Returns the error.
     #[must_use]
-    pub fn failure(&self) -> io::Error {
+    pub fn wait_for_failure(&self) -> io::Error {
         let mut failure = None;
-        socket::until(|| {
+        socket::wait_until(|| {
             failure = self.stream.take_error().expect("SO_ERROR");
             failure.is_some()
         });
-        failure.unwrap_or_else(|| self.script.fail("the connection goes on"))
+        failure.unwrap_or_else(|| self.script.fail("the connection has not failed"))
     }
 
-    /// The kernel's socket, for what a test does to it besides.
+    /// Returns the kernel socket for other operations of a test.
     #[must_use]
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 
-    /// Payload that a segment can have at most, in bytes, unless it carries SACK blocks.
+    /// Returns the maximum payload of a segment without SACK blocks, in bytes.
     #[must_use]
     pub fn mss(&self) -> u32 {
         let timestamps = if self.setup.timestamps { 12 } else { 0 };
@@ -215,20 +217,20 @@ impl Wire {
         u32::from(self.setup.mss - timestamps - signature)
     }
 
-    /// The kernel's account of the connection.
+    /// Returns the kernel's state of the connection (`TCP_INFO`).
     #[must_use]
     pub fn tcp_info(&self) -> libc::tcp_info {
         socket::tcp_info(&self.stream)
     }
 
-    /// What the first bundler observed of the connections so far.
+    /// Returns the first bundler's observations of connections so far.
     #[must_use]
     pub fn observations(&mut self) -> Vec<Observation> {
         let seen = self.attachments[0].observations();
-        seen.expect("what is observed can be read")
+        seen.expect("observations can be read")
     }
 
-    /// The connection as the first bundler knows it.
+    /// Returns the connection's entry in the first bundler's flow list.
     #[must_use]
     pub fn flow(&self) -> Flow {
         let reader = self.attachments[0].flows().expect("flows can be read");
@@ -240,45 +242,45 @@ impl Wire {
             .unwrap_or_else(|| self.script.fail("the connection is not listed"))
     }
 
-    /// What the first bundler did so far.
+    /// Returns the first bundler's totals so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.totals_of(0)
     }
 
-    /// Has the first bundler see to it that it stays attached, each second as the command does, so
-    /// many times.
-    pub fn stay(&mut self, times: u32) {
+    /// Makes the first bundler check its attachments once a second, like the command, `times`
+    /// times.
+    pub fn keep_attached(&mut self, times: u32) {
         let none = Namespaces::default();
         let selection = Selection::new(&[tap::TAP], &none, Hook::of_this_kernel());
         let mut selection = selection.expect("the device is there");
         for _ in 0..times {
-            self.attachments[0].stay(&mut selection);
+            self.attachments[0].reattach(&mut selection);
             thread::sleep(Duration::from_secs(1));
         }
     }
 
-    /// How many connections the first bundler covers at this moment.
+    /// Returns the number of connections that the first bundler covers now.
     #[must_use]
-    pub fn connections_now(&self) -> u64 {
-        let readings = self.attachments[0].readings().expect("readings");
-        readings.connections().expect("they are counted")
+    pub fn active_connections(&self) -> u64 {
+        let totals_reader = self.attachments[0].totals_reader().expect("readings");
+        totals_reader.connections().expect("they are counted")
     }
 
-    /// What one of the bundlers did so far, in the order in which they were attached.
+    /// Returns the totals of a bundler; bundlers are numbered in the order of attachment.
     #[must_use]
     pub fn totals_of(&self, bundler: usize) -> Totals {
         let attachment = &self.attachments[bundler];
         attachment.totals().expect("the totals can be read")
     }
 
-    /// Checks that the first bundler gave these outcomes, as often as stated, and no others.
+    /// Checks that the first bundler's outcomes are exactly these, with these counts.
     pub fn assert_outcomes(&self, expected: &[(Outcome, u64)]) {
         self.assert_outcomes_of(0, expected);
     }
 
-    /// Checks that one of the bundlers gave these outcomes, as often as stated, and no others; they
-    /// are numbered in the order in which they were attached.
+    /// Checks that a bundler's outcomes are exactly these, with these counts. Bundlers are numbered
+    /// in the order of attachment.
     pub fn assert_outcomes_of(&self, bundler: usize, expected: &[(Outcome, u64)]) {
         let Counters { outcomes, .. } = self.totals_of(bundler).counters;
         if outcomes != expected.iter().copied().collect() {
@@ -292,7 +294,7 @@ impl Wire {
 impl Drop for Wire {
     fn drop(&mut self) {
         if !thread::panicking() {
-            self.attachments.drain(..).for_each(give_back);
+            self.attachments.drain(..).for_each(release);
             socket::abort_when_closed(&self.stream);
         }
     }
@@ -301,7 +303,7 @@ impl Drop for Wire {
 fn policy(bundler: &Bundler) -> Policy {
     Policy {
         rules: bundler.rules.clone(),
-        otherwise: bundler.otherwise,
+        default_mode: bundler.default_mode,
         scope: Scope::ThisNamespace,
         ..Policy::default()
     }
@@ -313,10 +315,10 @@ fn attach(setup: &Setup, bundler: &Bundler) -> Attachment {
         observing: setup.observing,
         ..policy(bundler)
     };
-    put_to_work(setup, take_programs(&policy))
+    attach_programs(setup, acquire_programs(&policy))
 }
 
-fn put_to_work(setup: &Setup, programs: Programs) -> Attachment {
+fn attach_programs(setup: &Setup, programs: Programs) -> Attachment {
     let root = || cgroup2_mount().expect("cgroup v2");
     let cgroup = File::open(setup.cgroup.clone().unwrap_or_else(root)).expect("a cgroup");
     let mut names = vec![tap::TAP.to_owned()];
@@ -336,7 +338,7 @@ fn connect(setup: &Setup, peer: &mut Peer, stream: TcpStream) -> TcpStream {
     if setup.signed {
         segment::require_signature(&stream, address);
     }
-    socket::begin(&stream, SocketAddr::new(address, peer.port));
+    socket::start_connect(&stream, SocketAddr::new(address, peer.port));
     peer.accept(setup.rtt);
     if setup.nodelay {
         stream.set_nodelay(true).expect("TCP_NODELAY");
@@ -356,11 +358,11 @@ pub(crate) fn accept(setup: &Setup, peer: &mut Peer, open: impl FnOnce(&mut Peer
     set_options(setup, &listener);
     open(peer);
     let mut accepted = None;
-    let came = socket::until(|| {
+    let accepted_in_time = socket::wait_until(|| {
         accepted = listener.accept().ok();
         accepted.is_some()
     });
-    assert!(came, "the connection is there to be accepted");
+    assert!(accepted_in_time, "the connection is there to be accepted");
     let (stream, _) = accepted.expect("it came");
     stream.set_nonblocking(true).expect("O_NONBLOCK");
     if setup.nodelay {
@@ -369,46 +371,48 @@ pub(crate) fn accept(setup: &Setup, peer: &mut Peer, open: impl FnOnce(&mut Peer
     stream
 }
 
-/// Programs that a test has done with, for the next one: verifying them takes longer than all else that
-/// most tests do. They may be waiting for sockets of theirs to be freed; the latest are the last.
-static IDLE: Mutex<Vec<Programs>> = Mutex::new(Vec::new());
+/// Pool of programs that earlier tests used, because their verification takes most of a test's
+/// time. Some still wait for their sockets to be freed; the most recent are last.
+static IDLE_PROGRAMS: Mutex<Vec<Programs>> = Mutex::new(Vec::new());
 
-/// So many are kept.
-const IDLE_PROGRAMS: usize = 16;
+/// Maximum size of the pool.
+const MAX_IDLE_PROGRAMS: usize = 16;
 
-/// Programs as they are when loaded with this policy, and the kernel has verified them now or for an
-/// earlier test.
-fn take_programs(policy: &Policy) -> Programs {
-    let mut waiting = Vec::new();
-    while let Some(mut programs) = pop() {
-        match programs.renew(policy) {
+/// Returns programs as if just loaded with this policy, from the pool if possible.
+fn acquire_programs(policy: &Policy) -> Programs {
+    let mut unsuitable = Vec::new();
+    while let Some(mut programs) = pop_idle() {
+        match programs.reset(policy) {
             Ok(true) => {
-                waiting.into_iter().rev().for_each(put);
+                unsuitable.into_iter().rev().for_each(push_idle);
                 return programs;
             }
-            Ok(false) => waiting.push(programs),
-            Err(error) => panic!("the programs are made as they were: {error}"),
+            Ok(false) => unsuitable.push(programs),
+            Err(error) => panic!("the programs are not renewed: {error}"),
         }
     }
-    waiting.into_iter().rev().for_each(put);
+    unsuitable.into_iter().rev().for_each(push_idle);
     Programs::load(policy).expect("the programs load")
 }
 
-/// Takes back the programs of a test that has passed.
-fn give_back(attachment: Attachment) {
-    put(attachment.into_programs());
+/// Returns the programs of a passed test to the pool.
+fn release(attachment: Attachment) {
+    push_idle(attachment.into_programs());
 }
 
-fn pop() -> Option<Programs> {
-    IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop()
+fn pop_idle() -> Option<Programs> {
+    IDLE_PROGRAMS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .pop()
 }
 
-fn put(programs: Programs) {
-    let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-    // The next tests are likelier to be of the latest's kind: those that watch are another.
-    let oldest = (idle.len() == IDLE_PROGRAMS).then(|| idle.remove(0));
+fn push_idle(programs: Programs) {
+    let mut idle = IDLE_PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
+    // The next tests probably need programs of the latest kind; tests of observation need others.
+    let oldest = (idle.len() == MAX_IDLE_PROGRAMS).then(|| idle.remove(0));
     idle.push(programs);
-    // The kernel takes its time to free programs, and others wait for the lock.
+    // The kernel takes a while to free programs, and other threads wait for the lock.
     drop(idle);
     drop(oldest);
 }

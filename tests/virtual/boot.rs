@@ -64,7 +64,7 @@ fn equal_seeds_give_equal_randomness_and_times() {
 fn time_limit_kills_program_and_its_children() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
-    let options = ["--time-limit", "100", "--tool", "sleep", "--results"];
+    let options = ["--time-limit", "100s", "--tool", "sleep", "--results"];
     let options = [&options[..], &[folder.path().to_str().unwrap()]].concat();
     let lines = "sleep 10000 & echo started > /results/file; sleep 1000";
     let output = boot(&options, &["sh", "-c", lines]).output().unwrap();
@@ -76,13 +76,16 @@ fn time_limit_kills_program_and_its_children() {
 #[test]
 fn busy_program_is_killed_with_one_line_reason() {
     needs_kernel!();
-    let output = boot(&["--patience", "2"], &["sh", "-c", "while :; do :; done"])
-        .output()
-        .unwrap();
+    let output = boot(
+        &["--stall-timeout", "2s"],
+        &["sh", "-c", "while :; do :; done"],
+    )
+    .output()
+    .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let line = stderr(&output);
     assert!(
-        line.starts_with("pillion-lab: virtual time stands still at 0."),
+        line.starts_with("pillion-lab: error: virtual time stopped at 0."),
         "{line}"
     );
     assert_eq!(line.lines().count(), 1, "{line}");

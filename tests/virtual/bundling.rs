@@ -26,8 +26,8 @@ fn thin_streams_bundle_and_bytes_arrive_intact() {
     let lines = HOSTS.to_owned()
         + "sleep 1
         nsenter --net=/run/netns/a pillion run --quiet --stats /results/bundler --thin always -- \\
-            pillion-lab traffic send --to 10.0.0.2:7000 --streams 3 --itt 30 --size 120 \\
-            --duration 20 --json > /results/sent
+            pillion-lab traffic send --to 10.0.0.2:7000 --streams 3 --itt 30ms --size 120 \\
+            --duration 20s --json > /results/sent
         wait";
     let options = ["--tool", "sleep", "--tool", "nsenter", "--tool", PILLION];
     let options = [&options[..], &["--results", results]].concat();

@@ -13,7 +13,7 @@ limit = 9
 [defaults]
 streams = 64
 congestion = "reno"
-mechanisms.as-in = "linux-3.12"
+mechanisms.like = "linux-3.12"
 [grid]
 group.thin.connects-at-start = [false, true]
 [group.thin]
@@ -54,7 +54,7 @@ path = { rtt = 100, loss = [1] }
 [group.thin]
 streams = 2
 start = 2
-itt = "100"
+itt = 100
 ramp-up = 0
 connects-at-start = true
 "#;
@@ -78,7 +78,7 @@ path = { rtt = 100, loss = [1, 4, 5] }
 [group.thin]
 streams = 2
 start = 2
-itt = "100"
+itt = 100
 ramp-up = 0
 connects-at-start = true
 "#;

@@ -24,7 +24,7 @@ rtt = 150
 loss = 2
 [group.thin]
 streams = 20
-itt = "30:3"
+itt = "30ms:3ms"
 size = 120
 congestion = "reno"
 [variant.plain]
@@ -79,9 +79,9 @@ fn latencies_of(folder: &Path) -> Vec<f64> {
 fn assert_counts_agree(folder: &Path, probed: bool) {
     let summary = fs::read(folder.join("summary.json")).unwrap();
     let summary: Value = serde_json::from_slice(&summary).unwrap();
-    assert_eq!(summary["doubts"], Value::Array(Vec::new()));
+    assert_eq!(summary["warnings"], Value::Array(Vec::new()));
     let count = |key: &str| summary["forward"][key].as_u64().unwrap();
-    let [at_sender, lost, at_receiver] = ["trace_before", "lost", "trace_behind"].map(count);
+    let [at_sender, lost, at_receiver] = ["trace_before", "lost", "trace_after"].map(count);
     assert_eq!(at_sender - lost, at_receiver);
     assert_eq!(count("queue_passed"), at_sender);
     if probed {

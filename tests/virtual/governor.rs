@@ -21,7 +21,7 @@ loss = 1
 
 [defaults]
 congestion = "cubic"
-itt = "30:3"
+itt = "30ms:3ms"
 size = 100
 
 [group.bundled]

@@ -41,7 +41,7 @@ fn output_of(mut command: Command) -> Output {
 fn grid() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("all.toml"), EXPERIMENT).unwrap();
-    let arguments = ["grid", "all.toml", "--jobs", "jobs"];
+    let arguments = ["grid", "all.toml", "--output", "jobs"];
     output_of(lab_in(folder.path(), &arguments));
     folder
 }
@@ -78,7 +78,10 @@ fn jobs_in_any_order_match_lab_run_despite_kill() {
     }
     // This run exists by now.
     let again = output_of(job(&jobs, RUNS[0]));
-    assert!(stderr(&again).contains("there already"), "{again:?}");
+    assert!(
+        stderr(&again).contains("pillion-lab: plain,seed=1 exists already\n"),
+        "{again:?}"
+    );
     assert_same_as_lab_run(folder.path());
 }
 
@@ -88,19 +91,18 @@ fn run_replaces_only_incomplete_run() {
     needs_kernel!();
     let folder = grid();
     let jobs = folder.path().join("jobs");
-    let assert_refused = || {
+    let assert_refused = |reason: &str| {
         let output = job(&jobs, RUNS[0]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let message = stderr(&output);
-        assert!(
-            message.contains("never overwritten; name another folder"),
-            "{message}"
+        assert_eq!(
+            stderr(&output),
+            format!("pillion-lab: error: {}: {reason}\n", RUNS[0])
         );
     };
     let run_folder = jobs.join(RUNS[0]);
     fs::create_dir(&run_folder).unwrap();
     fs::write(run_folder.join("thesis.tex"), "years").unwrap();
-    assert_refused();
+    assert_refused("the folder has other files, which are never overwritten; name another folder");
     assert_eq!(
         fs::read_to_string(run_folder.join("thesis.tex")).unwrap(),
         "years"
@@ -111,7 +113,10 @@ fn run_replaces_only_incomplete_run() {
     let arguments = ["run", &file, "--folder", RUNS[0]];
     output_of(lab_in(&jobs, &arguments));
     let text = fs::read_to_string(run_folder.join("run.toml")).unwrap();
-    assert_refused();
+    assert_refused(
+        "the folder has another run, or one by another pillion or lab kernel; runs are never \
+         overwritten; name another folder",
+    );
     assert_eq!(
         fs::read_to_string(run_folder.join("run.toml")).unwrap(),
         text
@@ -141,7 +146,7 @@ fn rewritten_grid_keeps_unchanged_files() {
     };
     let before: Vec<_> = times().collect();
     thread::sleep(Duration::from_millis(20));
-    let arguments = ["grid", "all.toml", "--jobs", "jobs"];
+    let arguments = ["grid", "all.toml", "--output", "jobs"];
     output_of(lab_in(folder.path(), &arguments));
     assert_eq!(times().collect::<Vec<_>>(), before);
 }

@@ -28,7 +28,7 @@ fn group_has_its_configured_loss_and_jitter() {
     assert_eq!(runs.len(), 2);
     for run in &runs {
         let summary = json(run, "summary.json");
-        assert_eq!(summary["doubts"], Value::Array(Vec::new()), "{run:?}");
+        assert_eq!(summary["warnings"], Value::Array(Vec::new()), "{run:?}");
         let ms = |group: usize, what: &str| {
             let latency = &summary["groups"][group]["delivery_us"];
             latency[what].as_f64().unwrap() / 1e3

@@ -16,7 +16,7 @@ itt = 2000
 size = 13000
 [group.current]
 [group.old]
-mechanisms.as-in = "linux-2.6.34"
+mechanisms.like = "linux-2.6.34"
 [group.one]
 mechanisms.initial-window = 1
 [group.cut]

@@ -75,7 +75,7 @@ impl Path {
             let now = Instant::now();
             if self.acks.front().is_some_and(|(at, ..)| *at <= now) {
                 let (_, number, block) = self.acks.pop_front().unwrap();
-                wire.acks_late(number, &block);
+                wire.ack_without_waiting(number, &block);
             }
             let mut due = self.acks.front().map_or(now + RTT, |(at, ..)| *at);
             if is_writing {

@@ -32,7 +32,7 @@ fn probe_script(number: usize, discipline: &str) -> String {
         ip netns exec b pillion-lab traffic receive --listen 10.0.0.2:7000 --streams 6 > /dev/null &
         tc -n a -s -j qdisc show dev va root > /results/before{number}
         pillion-lab queue va --netns a --json -- ip netns exec a sh -c 'sleep 1
-            pillion-lab traffic send --to 10.0.0.2:7000 --kind greedy --streams 6 --duration 2 \\
+            pillion-lab traffic send --to 10.0.0.2:7000 --kind greedy --streams 6 --duration 2s \\
                 --congestion reno > /dev/null
             sleep 1' > /results/queue{number}
         tc -n a -s -j qdisc show dev va root > /results/after{number}

@@ -27,7 +27,7 @@ fn delayed_acks_and_sysctls_apply_only_to_receiver() {
         assert_eq!([sack("thin"), sack("receiver")], ["1", "0"]);
         let summary = json(run, "summary.json");
         let count = |direction: &str, counter: &str| summary[direction][counter].as_f64().unwrap();
-        count("backward", "trace_before") / count("forward", "trace_behind")
+        count("backward", "trace_before") / count("forward", "trace_after")
     });
     let acks_per_segment: Vec<_> = acks_per_segment.collect();
     // TCP acknowledges immediately if the application reads immediately; this one does not.

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pillion_lab::engine::cores;
-use pillion_tests::referee::{Tally, play};
+use pillion_tests::referee::{Statistics, simulate};
 
 use crate::common::*;
 
@@ -31,9 +31,9 @@ fn env_number(variable: &str) -> Option<u64> {
 #[ignore = "runs in the lab kernel"]
 fn plays_one_batch() {
     let first = env_number(SEED_VARIABLE).expect("a seed");
-    let mut all = Tally::default();
+    let mut all = Statistics::default();
     for seed in first..first + BATCH {
-        all.add(&play(seed));
+        all.add(&simulate(seed));
     }
     println!("\ntally {all}");
 }
@@ -43,7 +43,7 @@ fn play_batch(first: u64) -> Output {
     let this = this.to_str().unwrap();
     let (kernel, game) = (first.to_string(), format!("{SEED_VARIABLE}={first}"));
     // With sanitizers, games compute for a long time while virtual time stands still.
-    let options = ["--patience", "600", "--seed", &kernel, "--env", &game];
+    let options = ["--stall-timeout", "600s", "--seed", &kernel, "--env", &game];
     let test = [
         "--ignored",
         "--exact",
@@ -63,7 +63,7 @@ fn games_break_no_promise() {
     let first = env_number(SEED_VARIABLE).unwrap_or(1);
     let batches = AtomicU64::new(0);
     let play_batches = || {
-        let mut all = Tally::default();
+        let mut all = Statistics::default();
         loop {
             let batch = batches.fetch_add(1, Ordering::Relaxed);
             if batch > 0 && Instant::now() > end {
@@ -86,7 +86,7 @@ fn games_break_no_promise() {
             .into_iter()
             .map(|_| scope.spawn(play_batches))
             .collect();
-        let mut all = Tally::default();
+        let mut all = Statistics::default();
         for player in players {
             all.add(&player.join().expect("no promise is broken"));
         }

@@ -15,27 +15,27 @@ duration = 4
 repetitions = 2
 [reproduction]
 source = "a paper"
-today = "kernel=today"
-causes = [{ runs = "kernel=then", is = "the path is another one" }]
-[[reproduction.published]]
-what = "holds today"
+baseline = "kernel=current"
+causes = [{ runs = "kernel=published", description = "the path is another one" }]
+[[reproduction.claim]]
+description = "holds today"
 measure = "ack_latency_ms p50"
 runs = "plain"
 value = 40
-within = "10 %"
-[[reproduction.published]]
-what = "held then"
+tolerance = "10 %"
+[[reproduction.claim]]
+description = "held then"
 measure = "ack_latency_ms p50"
 runs = "plain"
 value = 80
-within = "10 %"
-[[reproduction.published]]
-what = "never held"
+tolerance = "10 %"
+[[reproduction.claim]]
+description = "never held"
 measure = "ack_latency_ms p50"
 runs = "plain"
 at-most = 10
-[[reproduction.published]]
-what = "nothing waits in the sender"
+[[reproduction.claim]]
+description = "nothing waits in the sender"
 measure = "sojourn_ms p99"
 at-most = 0.1
 [[reproduction.table]]
@@ -58,8 +58,8 @@ itt = 30
 [measure]
 sockets = false
 [variant.plain]
-[axis.kernel.today]
-[axis.kernel.then]
+[axis.kernel.current]
+[axis.kernel.published]
 path.rtt = 80
 "#;
 
@@ -82,34 +82,34 @@ fn claims_are_judged_on_current_and_published_kernel() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("small.toml"), EXPERIMENT).unwrap();
-    let arguments = ["small.toml", "--report", "r.html", "--figures", "figures"];
+    let arguments = ["small.toml", "--html", "r.html", "--figures", "figures"];
     let output = reproduce(folder, &arguments);
     assert!(output.status.success(), "{}", stderr(&output));
     let report = fs::read_to_string(folder.join("r.html")).unwrap();
     for (what, verdict, why) in [
         ("holds today", "near", ""),
         ("held then", "changed", "holds if the path is another one"),
-        ("never held", "miss", "no cause is shown"),
+        ("never held", "miss", "no cause explains it"),
         ("nothing waits", "near", ""),
     ] {
         assert!(line(&output, what).ends_with(verdict));
         let row = report.lines().find(|line| line.contains(what)).unwrap();
         assert!(row.contains(verdict) && row.contains(why), "{row}");
     }
-    assert!(report.contains("2 hold on the kernel of today"));
+    assert!(report.contains("2 hold on the current kernel"));
     let csv = fs::read_to_string(folder.join("figures/small-1.csv")).unwrap();
     assert!(csv.lines().count() > 1000, "{csv}");
     assert!(folder.join("figures/small-2.svg").is_file());
     let csv = fs::read_to_string(folder.join("figures/small-1-table.csv")).unwrap();
     let current = csv
         .lines()
-        .find(|it| it.starts_with("of both,sent,data_packets,534,today,"));
+        .find(|it| it.starts_with("of both,sent,data_packets,534,current kernel,"));
     let fields: Vec<_> = current.unwrap().split(',').collect();
     // 2 streams write every 30 ms for 4 s; the published runs of 8 s have twice as many packets.
     let sent: f64 = fields[5].parse().unwrap();
     assert!((sent - 534.0).abs() < 10.0 && fields[8] == "2", "{csv}");
     assert!(stdout(&output).contains("small: Packets (table 1)"));
-    assert!(report.contains("Packets<p>table 1. kernel=then: if the path is another one."));
+    assert!(report.contains("Packets<p>table 1. kernel=published: if the path is another one."));
 
     // Existing runs are not made again and give the same verdicts.
     let time = |run: &str| {
@@ -119,45 +119,48 @@ fn claims_are_judged_on_current_and_published_kernel() {
             .modified()
             .unwrap()
     };
-    let cached = time("plain,kernel=today,seed=1");
-    fs::remove_dir_all(folder.join("pillion-runs/small.toml/default/plain,kernel=then,seed=2"))
-        .unwrap();
+    let cached = time("plain,kernel=current,seed=1");
+    fs::remove_dir_all(
+        folder.join("pillion-runs/small.toml/default/plain,kernel=published,seed=2"),
+    )
+    .unwrap();
     let again = reproduce(folder, &["small.toml"]);
     assert_eq!(line(&again, "held then"), line(&output, "held then"));
-    assert_eq!(time("plain,kernel=today,seed=1"), cached);
+    assert_eq!(time("plain,kernel=current,seed=1"), cached);
 
     // Warnings of runs appear with the claims that depend on them.
     let runs = folder.join("pillion-runs/small.toml/default");
     for seed in [1, 2] {
-        let summary = runs.join(format!("plain,kernel=today,seed={seed}/summary.json"));
+        let summary = runs.join(format!("plain,kernel=current,seed={seed}/summary.json"));
         let text = fs::read_to_string(&summary).unwrap();
-        let doubtful = text.replace(r#""doubts": []"#, r#""doubts": ["packets miss"]"#);
+        let doubtful = text.replace(r#""warnings": []"#, r#""warnings": ["packets miss"]"#);
         assert_ne!(text, doubtful);
         fs::write(summary, doubtful).unwrap();
     }
-    let message = "2 runs, plain,kernel=today,seed=1 the first";
-    let again = reproduce(folder, &["small.toml", "--no-runs", "--report", "r.html"]);
+    let message = "2 runs, first plain,kernel=current,seed=1";
+    let again = reproduce(folder, &["small.toml", "--no-runs", "--html", "r.html"]);
     let printed = stderr(&again);
     assert_eq!(
         printed,
         format!(
-            "pillion-lab: small: 4 runs, plain,kernel=then,seed=1 the first: doubtful: every seed gives \
-             the same: they are one test, and an interval over them says nothing\n\
-             pillion-lab: small: {message}: doubtful: packets miss\n"
+            "pillion-lab: warning: small: 4 runs, first plain,kernel=current,seed=1: \
+             all seeds give identical results: they count as one test, and their interval is \
+             meaningless\n\
+             pillion-lab: warning: small: {message}: packets miss\n"
         )
     );
     let report = fs::read_to_string(folder.join("r.html")).unwrap();
-    assert!(report.contains("Runs in doubt") && report.contains(message));
+    assert!(report.contains("Runs with warnings") && report.contains(message));
 
     // A cache file of another run, copied by hand, is not used for this run.
     let cached = |kernel: &str| {
         let runs = fs::read_dir(folder.join("pillion-runs/small.toml/default")).unwrap();
-        let name = format!("plain,kernel={kernel},seed=1.digest-");
+        let name = format!("plain,kernel={kernel},seed=1.cache-");
         let mut files = runs.map(|file| file.unwrap().path());
         let file = files.find(|it| it.to_str().unwrap().contains(&name));
         file.unwrap()
     };
-    fs::copy(cached("then"), cached("today")).unwrap();
+    fs::copy(cached("published"), cached("current")).unwrap();
     let again = reproduce(folder, &["small.toml"]);
     assert_eq!(line(&again, "holds today"), line(&output, "holds today"));
 }
@@ -169,15 +172,15 @@ fn interrupt_logs_one_line_and_keeps_old_report() {
     let endless = EXPERIMENT.replace("duration = 4", "duration = 90000\nseed = 7770079");
     fs::write(folder.path().join("small.toml"), endless).unwrap();
     fs::write(folder.path().join("r.html"), "<!DOCTYPE html>before").unwrap();
-    let arguments = ["reproduce", "small.toml", "--report", "r.html"];
+    let arguments = ["reproduce", "small.toml", "--html", "r.html"];
     let mut pillion = lab_in(folder.path(), &arguments);
     let pillion = pillion.stderr(Stdio::piped()).spawn().unwrap();
     let mark = "pillion.seed=7770079";
     wait_until("kernels run", || count_processes_with(mark) > 0);
-    let second = reproduce(folder.path(), &["small.toml", "--report", "other.html"]);
+    let second = reproduce(folder.path(), &["small.toml", "--html", "other.html"]);
     let refused = stderr(&second);
     assert!(
-        refused.contains("another process makes these runs just now"),
+        refused.contains("another process makes these runs"),
         "{refused}"
     );
     kill(Pid::from_raw(pillion.id().cast_signed()), Signal::SIGINT).unwrap();
@@ -188,11 +191,9 @@ fn interrupt_logs_one_line_and_keeps_old_report() {
         printed.contains("pillion-lab: small: 4 of 4 runs to make"),
         "{printed}"
     );
-    assert_eq!(printed.matches("stopped").count(), 1, "{printed}");
-    assert!(
-        printed.contains("the same command goes on where it was"),
-        "{printed}"
-    );
+    let end = "pillion-lab: error: interrupted; the same command continues\n";
+    assert_eq!(printed.matches(end).count(), 1, "{printed}");
+    assert!(!printed.contains("stopped"), "{printed}");
     assert_eq!(
         fs::read_to_string(folder.path().join("r.html")).unwrap(),
         "<!DOCTYPE html>before"
@@ -204,25 +205,25 @@ const OVERLOADED: &str = r#"
 duration = 10
 [reproduction]
 source = "a paper"
-today = "kernel=today"
-[[reproduction.published]]
-what = "no more than the link takes"
+baseline = "kernel=current"
+[[reproduction.claim]]
+description = "no more than the link takes"
 measure = "received_throughput_bit_per_s"
 at-most = 105e3
-[[reproduction.published]]
-what = "nearly all that it takes"
+[[reproduction.claim]]
+description = "nearly all that it takes"
 measure = "received_throughput_bit_per_s"
 at-least = 80e3
-[[reproduction.published]]
-what = "goodput is less than throughput"
+[[reproduction.claim]]
+description = "goodput is less than throughput"
 measure = "received_goodput_bit_per_s"
 at-most = 100e3
-[[reproduction.published]]
-what = "one loses most"
+[[reproduction.claim]]
+description = "one loses most"
 measure = "lost_data_packets_share of streams p100"
 at-least = 0.01
-[[reproduction.published]]
-what = "most waits in the sender"
+[[reproduction.claim]]
+description = "most waits in the sender"
 measure = "sojourn_ms p50"
 at-least = 500
 [bottleneck]
@@ -236,7 +237,7 @@ itt = 20
 size = 250
 [measure]
 sockets = false
-[axis.kernel.today]
+[axis.kernel.current]
 "#;
 
 #[test]
@@ -272,28 +273,30 @@ fn only_option_limits_runs_but_judges_all_existing() {
     let run_names = || {
         let runs = fs::read_dir(folder.join("pillion-runs/small.toml/default")).unwrap();
         let names = runs.map(|run| run.unwrap().file_name().into_string().unwrap());
-        let is_run = |name: &String| name.starts_with("plain") && !name.contains("digest");
+        let is_run = |name: &String| name.starts_with("plain") && !name.contains(".cache-");
         let mut names: Vec<_> = names.filter(is_run).collect();
         names.sort();
         names
     };
-    let first = only(&["kernel=today,seed=1", "seed=1,kernel=today,plain"]);
+    let first = only(&["kernel=current,seed=1", "seed=1,kernel=current,plain"]);
     assert!(first.status.success(), "{}", stderr(&first));
-    assert_eq!(run_names(), ["plain,kernel=today,seed=1"]);
+    assert_eq!(run_names(), ["plain,kernel=current,seed=1"]);
     assert!(line(&first, "holds today").ends_with("undecided"));
     assert!(only(&["seed=2"]).status.success());
     let remaining = [
-        "plain,kernel=then,seed=2",
-        "plain,kernel=today,seed=1",
-        "plain,kernel=today,seed=2",
+        "plain,kernel=current,seed=1",
+        "plain,kernel=current,seed=2",
+        "plain,kernel=published,seed=2",
     ];
     assert_eq!(run_names(), remaining);
     let both = only(&["seed=2", "seed=1"]);
     assert!(line(&both, "holds today").ends_with("near"));
-    for unmatched in ["seed=3", "kernel=today,kernel=then", ""] {
+    for unmatched in ["seed=3", "kernel=current,kernel=published", ""] {
         let refused = only(&["seed=2", unmatched]);
         assert_eq!(refused.status.code(), Some(2));
-        let message = format!("--only `{unmatched}` takes no run of this extent");
+        let message = format!(
+            "--only `{unmatched}` matches no run of this extent; give parts of a name such as "
+        );
         assert!(stderr(&refused).contains(&message), "{}", stderr(&refused));
     }
 }
@@ -308,17 +311,14 @@ fn damaged_run_names_remedy_and_report_replaces_no_input() {
     assert!(output.status.success(), "{}", stderr(&output));
     for input in [
         "small.toml",
-        "pillion-runs/small.toml/default/plain,kernel=today,seed=1/run.toml",
+        "pillion-runs/small.toml/default/plain,kernel=current,seed=1/run.toml",
     ] {
-        let refused = reproduce(folder, &["small.toml", "--no-runs", "--report", input]);
+        let refused = reproduce(folder, &["small.toml", "--no-runs", "--html", input]);
         assert_eq!(refused.status.code(), Some(2));
         let message = stderr(&refused);
-        assert!(
-            message.contains("something else than a page is there"),
-            "{message}"
-        );
+        assert!(message.contains("is not an HTML page"), "{message}");
     }
-    let run = folder.join("pillion-runs/small.toml/default/plain,kernel=today,seed=1");
+    let run = folder.join("pillion-runs/small.toml/default/plain,kernel=current,seed=1");
     for entry in fs::read_dir(run.parent().unwrap()).unwrap() {
         let file = entry.unwrap().path();
         if file.is_file() && !file.ends_with("experiment.toml") {
@@ -334,7 +334,7 @@ fn damaged_run_names_remedy_and_report_replaces_no_input() {
         "{message}"
     );
     assert!(
-        message.contains("seed=1, and the same command makes the run again"),
+        message.contains("seed=1, and the same command repeats the run"),
         "{message}"
     );
 }
@@ -352,10 +352,13 @@ fn invalid_reproduction_is_refused_before_any_run() {
     let folder = tempfile::tempdir().unwrap();
     let write = |text: &str| fs::write(folder.path().join("own.toml"), text).unwrap();
     for (text, message) in [
-        ("duration = 1\n[group.a]\n", "own: it reproduces nothing"),
+        (
+            "duration = 1\n[group.a]\n",
+            "own: the file has no [reproduction]",
+        ),
         (
             &EXPERIMENT.replace("at-most = 10", ""),
-            "published `never held`: give one of `value`, `at-most`, `at-least` and `ascending`",
+            "claim `never held`: give one of `value`, `at-most`, `at-least` and `ascending`",
         ),
     ] {
         write(text);
@@ -365,7 +368,7 @@ fn invalid_reproduction_is_refused_before_any_run() {
     }
     let output = reproduce(folder.path(), &["unheard-of"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("there are dpifl, uniform-loss, "));
+    assert!(stderr(&output).contains("expected a file, or one of dpifl, uniform-loss, "));
 }
 
 #[test]
@@ -373,7 +376,7 @@ fn file_keeps_runs_of_published_experiment_of_same_name() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let published = folder.join("pillion-runs/uniform-loss/default/plain,kernel=today,seed=1");
+    let published = folder.join("pillion-runs/uniform-loss/default/plain,kernel=current,seed=1");
     fs::create_dir_all(&published).unwrap();
     for file in ["run.toml", "summary.json", "manifest.json"] {
         fs::write(published.join(file), "hours of work").unwrap();
@@ -403,7 +406,10 @@ fn duplicate_experiment_names_are_refused() {
         let output = reproduce(folder.path(), &[&names[..], &["--no-runs"]].concat());
         assert_eq!(output.status.code(), Some(2), "{names:?}");
         let printed = stderr(&output);
-        let message = format!("two of these are called `{name}`");
+        let message = format!(
+            "duplicate name `{name}`: runs and figures are stored by name; remove one, or rename \
+             its file"
+        );
         assert!(
             printed.contains(&message) && printed.lines().count() == 1,
             "{printed}"

@@ -42,7 +42,7 @@ fn acks_queue_on_reverse_path_with_separate_counts() {
     for run in [free, narrow] {
         assert_eq!(endpoints(&run.join("queue.csv.zst")), forward);
         // The counts of all measuring points agree.
-        assert_eq!(json(run, "summary.json")["doubts"], serde_json::json!([]));
+        assert_eq!(json(run, "summary.json")["warnings"], serde_json::json!([]));
     }
     assert!(!free.join("queue-back.csv.zst").exists());
     assert_eq!(endpoints(&narrow.join("queue-back.csv.zst")), reverse);
@@ -54,7 +54,7 @@ fn acks_queue_on_reverse_path_with_separate_counts() {
         count("queue_passed") + count("queue_dropped"),
         count("delivered")
     );
-    assert_eq!(count("queue_passed"), count("trace_behind"));
+    assert_eq!(count("queue_passed"), count("trace_after"));
     // 100 kbit/s carry 189 ACKs of 66 B a second while data arrives.
     let passed = count("queue_passed");
     assert!((800..1200).contains(&passed), "{passed}");

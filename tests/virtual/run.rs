@@ -24,7 +24,7 @@ loss = 3
 congestion = "reno"
 [group.thin]
 streams = 4
-itt = "20:2"
+itt = "20ms:2ms"
 size = 120
 [group.greedy]
 kind = "greedy"
@@ -101,10 +101,7 @@ fn run_folders_are_complete_and_verify_bit_for_bit() {
     bytes[1000] ^= 1;
     fs::write(&trace, bytes).unwrap();
     let verified = lab("verify", &bundled).output().unwrap();
-    assert_eq!(
-        stdout(&verified),
-        "receiver.pcap differs from byte 1000 on\n"
-    );
+    assert_eq!(stdout(&verified), "receiver.pcap differs from byte 1000\n");
     assert_eq!(verified.status.code(), Some(1));
 }
 
@@ -132,7 +129,7 @@ fn run_with_warnings_prints_them() {
     let folder = tempfile::tempdir().unwrap();
     let lossy = "duration = 3\n[path]\nrtt = 100\nloss = 70\n[group.a]\nstreams = 6\nitt = 20\n";
     let (_, runs) = run(folder.path(), lossy);
-    let warnings = runs[0]["doubts"].as_array().unwrap();
+    let warnings = runs[0]["warnings"].as_array().unwrap();
     assert!(!warnings.is_empty());
     let file = write(folder.path(), lossy);
     let output = lab("run", &file)
@@ -142,7 +139,7 @@ fn run_with_warnings_prints_them() {
         .unwrap();
     let printed = stderr(&output);
     for warning in warnings {
-        let message = format!("seed=1: doubtful: {}", warning.as_str().unwrap());
+        let message = format!("seed=1: {}", warning.as_str().unwrap());
         assert!(printed.contains(&message), "{printed}");
     }
 }
@@ -199,10 +196,10 @@ fn kernel_crash_stores_console_and_partial_run() {
         assert!(output.status.success(), "{}", stderr(&output));
         stdout(&output)
     };
-    assert!(stored("show", "experiment").contains("broken: the lab kernel ended"));
+    assert!(stored("show", "experiment").contains("failed: the lab kernel ended"));
     let name = broken.strip_prefix(&store).unwrap().with_extension("");
     let name = name.to_str().unwrap();
-    assert!(stored("show", name).contains("broken: the lab kernel ended"));
+    assert!(stored("show", name).contains("failed: the lab kernel ended"));
     stored("remove", name);
     assert!(!broken.exists());
 }

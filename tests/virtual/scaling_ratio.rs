@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use pillion_tests::{Growth, isolated, segment_overhead, sysctl, tcp_info};
+use pillion_tests::{SegmentPadder, isolated, segment_overhead, sysctl, tcp_info};
 
 use crate::common::*;
 
@@ -52,7 +52,7 @@ impl Connection {
         self.send();
         self.read();
         let growth = segment_overhead().saturating_add_signed(excess);
-        let _growth = Growth::begin("lo", growth);
+        let _growth = SegmentPadder::begin("lo", growth);
         self.send();
     }
 

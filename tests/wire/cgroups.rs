@@ -1,5 +1,5 @@
-//! The reaction reaches the kernel from any cgroup above the socket's, and beside others'
-//! programs.
+//! Tests that the reaction reaches the kernel from any cgroup above the socket, alongside programs
+//! of others.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -10,11 +10,11 @@ use pillion_bpf::{
     Attachment, CgroupName, CgroupNameError, Error, LossRule, Mode, Options, Policy, Programs,
     Rule, Scope, ThinTest,
 };
-use pillion_tests::{Answers, Bundler, Nested, Setup, Wire, isolated};
+use pillion_tests::{Bundler, NestedCgroups, OptionHandler, Setup, Wire, isolated};
 
-/// Initial window, and Reno's threshold after a reduction.
+/// Initial window, and Reno's threshold after a reduction, in segments.
 const WINDOW: u32 = 10;
-const REDUCED: u32 = 5;
+const REDUCED_WINDOW: u32 = 5;
 
 fn options() -> Options {
     Options {
@@ -32,9 +32,9 @@ fn setup() -> Setup {
     }
 }
 
-/// Runs a test whose socket is in the innermost of so many cgroups.
-fn nested(depth: usize, test: impl FnOnce(&Nested) + Send) {
-    isolated(|| test(&Nested::enter(depth)));
+/// Runs a test whose socket is in the innermost of `depth` nested cgroups.
+fn nested(depth: usize, test: impl FnOnce(&NestedCgroups) + Send) {
+    isolated(|| test(&NestedCgroups::enter(depth)));
 }
 
 fn threshold(wire: &Wire) -> u32 {
@@ -45,9 +45,9 @@ fn reactions(wire: &Wire) -> u64 {
     wire.totals().counters.reactions
 }
 
-/// Sends well at first, then hides a loss; each time, what became of the threshold.
+/// Sends without loss, then hides a loss, and returns the slow-start threshold after each part.
 fn thresholds(setup: Setup) -> [u32; 2] {
-    let mut seen = [0; 2];
+    let mut observed = [0; 2];
     let mut wire = Wire::open(setup);
     wire.sends("1:101 1:201");
     wire.ack(101);
@@ -55,51 +55,53 @@ fn thresholds(setup: Setup) -> [u32; 2] {
     wire.sends("201:301");
     wire.ack(301);
     assert_eq!(reactions(&wire), 0);
-    seen[0] = threshold(&wire);
+    observed[0] = threshold(&wire);
     wire.sends("301:401 301:501");
     wire.ack(501);
     wire.sends("501:601");
     assert_eq!(reactions(&wire), 1);
-    seen[1] = threshold(&wire);
-    seen
+    observed[1] = threshold(&wire);
+    observed
 }
 
-/// No reduction yet: the threshold has never been set.
-const NEVER: u32 = 0x7fff_ffff;
+/// Slow-start threshold of a connection that never reduced its window.
+const UNSET: u32 = 0x7fff_ffff;
 
 #[test]
-fn a_socket_two_cgroups_below_the_bundler_reacts() {
-    nested(2, |_| assert_eq!(thresholds(setup()), [NEVER, REDUCED]));
+fn socket_two_cgroups_below_bundler_reacts() {
+    nested(2, |_| {
+        assert_eq!(thresholds(setup()), [UNSET, REDUCED_WINDOW]);
+    });
 }
 
 #[test]
-fn a_program_above_or_below_that_keeps_packets_changes_nothing() {
+fn pass_through_program_above_or_below_changes_nothing() {
     for level in [0, 2] {
         nested(3, |cgroups| {
-            let _beside = cgroups.attach(level, 1);
+            let _foreign = cgroups.attach(level, 1);
             let cgroup = Some(cgroups.level(1).to_owned());
-            let seen = thresholds(Setup { cgroup, ..setup() });
-            assert_eq!(seen, [NEVER, REDUCED]);
+            let observed = thresholds(Setup { cgroup, ..setup() });
+            assert_eq!(observed, [UNSET, REDUCED_WINDOW]);
         });
     }
 }
 
 #[test]
-fn what_another_program_says_of_congestion_is_heard_and_not_counted_as_ours() {
+fn congestion_from_other_program_is_applied_but_not_counted() {
     for level in [0, 2] {
         nested(3, |cgroups| {
-            let _beside = cgroups.attach(level, 3);
+            let _foreign = cgroups.attach(level, 3);
             let cgroup = Some(cgroups.level(1).to_owned());
-            let [at_first, in_the_end] = thresholds(Setup { cgroup, ..setup() });
-            assert!(at_first <= REDUCED && in_the_end <= at_first);
+            let [at_first, last] = thresholds(Setup { cgroup, ..setup() });
+            assert!(at_first <= REDUCED_WINDOW && last <= at_first);
         });
     }
 }
 
 #[test]
-fn where_another_program_is_alone_the_refusal_says_so() {
+fn exclusive_program_is_named_in_attach_error() {
     nested(2, |cgroups| {
-        cgroups.attach_alone(0);
+        cgroups.attach_exclusive(0);
         let policy = Policy {
             rules: vec![Rule::all(Options::default())],
             scope: Scope::ThisNamespace,
@@ -112,13 +114,13 @@ fn where_another_program_is_alone_the_refusal_says_so() {
     });
 }
 
-/// What is answered is not to be done as well, nor to fail for that the kernel does not know it.
+/// The kernel must neither apply a handled option as well, nor reject it as unknown.
 #[test]
-fn what_a_program_of_others_answers_stays_answered() {
+fn option_handled_by_other_program_stays_handled() {
     const UNKNOWN: (i32, i32) = (0x5e1f, 1);
     const KNOWN: (i32, i32) = (libc::IPPROTO_IP, libc::IP_TOS);
     nested(2, |cgroups| {
-        let _answers = [UNKNOWN, KNOWN].map(|it| Answers::at(cgroups.level(1), it));
+        let _answers = [UNKNOWN, KNOWN].map(|it| OptionHandler::at(cgroups.level(1), it));
         let mut bundlers = setup().bundlers;
         for bundlers in [Vec::new(), std::mem::take(&mut bundlers)] {
             let wire = Wire::open(Setup {
@@ -132,18 +134,18 @@ fn what_a_program_of_others_answers_stays_answered() {
     });
 }
 
-/// Who may make cgroups below one that a rule names must not get out of the rule.
+/// A user who can create cgroups below the one that a rule names must not escape the rule.
 #[test]
-fn a_rule_for_a_cgroup_holds_any_number_of_cgroups_below_it() {
+fn cgroup_rule_matches_at_any_depth_below() {
     for (depth, mode, expected) in [
-        (2, Mode::LeaveAlone, "1:101 101:201"),
-        (17, Mode::LeaveAlone, "1:101 101:201"),
-        (40, Mode::LeaveAlone, "1:101 101:201"),
-        (80, Mode::LeaveAlone, "1:101 101:201"),
+        (2, Mode::Never, "1:101 101:201"),
+        (17, Mode::Never, "1:101 101:201"),
+        (40, Mode::Never, "1:101 101:201"),
+        (80, Mode::Never, "1:101 101:201"),
         (2, Mode::Bundle(options()), "1:101 1:201"),
         (17, Mode::Bundle(options()), "1:101 1:201"),
         (40, Mode::Bundle(options()), "1:101 1:201"),
-        // So far below, nothing is known of a socket.
+        // At this depth the cgroup of a socket is unknown.
         (80, Mode::Bundle(options()), "1:101 101:201"),
     ] {
         nested(depth, |cgroups| {
@@ -154,11 +156,11 @@ fn a_rule_for_a_cgroup_holds_any_number_of_cgroups_below_it() {
             };
             let any = Rule::all(options());
             let rules = match mode {
-                Mode::LeaveAlone => vec![named, any],
+                Mode::Never => vec![named, any],
                 _ => vec![named],
             };
             println!("{depth} cgroups");
-            let bundlers = vec![Bundler::by(&rules)];
+            let bundlers = vec![Bundler::with_rules(&rules)];
             let mut wire = Wire::open(Setup {
                 bundlers,
                 ..setup()
@@ -169,14 +171,14 @@ fn a_rule_for_a_cgroup_holds_any_number_of_cgroups_below_it() {
 }
 
 #[test]
-fn the_deepest_cgroup_that_a_rule_can_name_is_found() {
+fn deepest_cgroup_allowed_in_rule_matches() {
     nested(40, |cgroups| {
         let names = (0..40).map_while(|level| try_name_of(cgroups.level(level)).ok());
         let rule = Rule {
             cgroups: vec![names.last().expect("one at least")],
             ..Rule::all(options())
         };
-        let bundlers = vec![Bundler::by(&[rule])];
+        let bundlers = vec![Bundler::with_rules(&[rule])];
         let mut wire = Wire::open(Setup {
             bundlers,
             ..setup()
@@ -185,31 +187,31 @@ fn the_deepest_cgroup_that_a_rule_can_name_is_found() {
     });
 }
 
-/// Neither does one get out that is so far below that nothing is known of it.
+/// A socket so deep that its cgroup is unknown must not escape the rule either.
 #[test]
-fn a_socket_too_far_below_is_left_alone_once_a_rule_names_a_cgroup() {
+fn too_deep_socket_stays_plain_when_rule_names_cgroup() {
     nested(80, |cgroups| {
         let any = Rule::all(options());
         let named = Rule {
             cgroups: vec![name_of(cgroups.level(0))],
-            mode: Mode::LeaveAlone,
+            mode: Mode::Never,
             ..any.clone()
         };
-        let bundlers = vec![Bundler::by(std::slice::from_ref(&any))];
+        let bundlers = vec![Bundler::with_rules(std::slice::from_ref(&any))];
         let mut wire = Wire::open(Setup {
             bundlers,
             ..setup()
         });
         wire.sends("1:101 1:201");
-        wire.replace_rules(&Bundler::by(&[named.clone(), any]));
+        wire.replace_rules(&Bundler::with_rules(&[named.clone(), any]));
         wire.sends("201:301 301:401");
-        let allows = Bundler {
+        let on_request = Bundler {
             rules: vec![named],
-            otherwise: Mode::Allow(options()),
+            default_mode: Mode::OnRequest(options()),
         };
-        wire.replace_rules(&allows);
-        let asked = pillion::set(&wire.socket(), pillion::BUNDLE, 1);
-        let refused = asked.expect_err("the rule holds").raw_os_error();
+        wire.replace_rules(&on_request);
+        let request = pillion::set(&wire.socket(), pillion::BUNDLE, 1);
+        let refused = request.expect_err("the rule holds").raw_os_error();
         assert_eq!(refused, Some(libc::EPERM));
         wire.sends("401:501 501:601");
     });
@@ -226,15 +228,15 @@ fn try_name_of(cgroup: &Path) -> Result<CgroupName, CgroupNameError> {
 }
 
 #[test]
-fn where_acks_are_seen_no_more_nothing_is_bundled() {
+fn bundling_stops_when_acks_become_invisible() {
     nested(2, |cgroups| {
         let cgroup = Some(cgroups.level(0).to_owned());
         let mut wire = Wire::open(Setup { cgroup, ..setup() });
         wire.sends("1:101 1:201");
         wire.ack(201);
-        cgroups.detach_arrivals(0);
-        cgroups.take_arrivals(0);
-        wire.stay(2);
+        cgroups.detach_ingress(0);
+        cgroups.attach_exclusive_ingress(0);
+        wire.keep_attached(2);
         wire.sends("201:301 301:401");
         wire.ack(401);
         wire.sends("401:501 501:601");
@@ -242,27 +244,27 @@ fn where_acks_are_seen_no_more_nothing_is_bundled() {
 }
 
 #[test]
-fn where_acks_are_seen_again_bundles_go_on() {
+fn bundling_resumes_when_acks_are_visible_again() {
     nested(2, |cgroups| {
         let cgroup = Some(cgroups.level(0).to_owned());
         let mut wire = Wire::open(Setup { cgroup, ..setup() });
         wire.sends("1:101 1:201");
         wire.ack(201);
-        cgroups.detach_arrivals(0);
-        wire.stay(3);
+        cgroups.detach_ingress(0);
+        wire.keep_attached(3);
         wire.sends("201:301 201:401");
     });
 }
 
-/// Its programs see each socket below it, however far.
+/// The programs see every socket below their cgroup, at any depth.
 #[test]
-fn a_socket_any_number_of_cgroups_below_the_bundler_meets_rules_that_have_changed() {
+fn changed_rules_reach_sockets_at_any_cgroup_depth() {
     for depth in [2, 16, 17] {
         nested(depth, |cgroups| {
             let cgroup = Some(cgroups.level(0).to_owned());
             let mut wire = Wire::open(Setup { cgroup, ..setup() });
             wire.sends("1:101 1:201");
-            wire.replace_rules(&Bundler::by(&[]));
+            wire.replace_rules(&Bundler::with_rules(&[]));
             println!("{depth} cgroups");
             wire.sends("201:301 301:401");
         });

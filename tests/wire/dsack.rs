@@ -1,4 +1,4 @@
-//! Reports of duplicates that bundles cause never reach TCP; all others do.
+//! Tests that DSACKs caused by bundles never reach TCP, and that all others do.
 
 use std::time::Duration;
 
@@ -18,29 +18,33 @@ fn setup() -> Setup {
     Setup::bundling(options())
 }
 
-/// Reports that TCP saw, and those that were taken out.
-fn reports(wire: &Wire) -> (u64, u64) {
+/// Returns the DSACKs that TCP saw, and those that were removed.
+fn dsacks(wire: &Wire) -> (u64, u64) {
     (
         netstat("TCPDSACKRecv"),
-        wire.totals().counters.dsacks_hidden,
+        wire.totals().counters.dsacks_removed,
     )
 }
 
 #[test]
-fn the_report_of_a_bundle_is_taken_out() {
-    setup().run_everywhere(|wire| {
+fn dsack_of_bundle_is_removed() {
+    setup().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.ack(101);
         wire.ack_duplicate(201, "1:101", "");
         wire.ack_duplicate(301, "1:201", "");
-        assert_eq!(reports(wire), (0, 2));
+        assert_eq!(dsacks(wire), (0, 2));
         assert_eq!(netstat("TCPDSACKIgnoredDubious"), 0);
-        assert_eq!(wire.totals().counters.hidden_losses, 0, "it is read before");
+        assert_eq!(
+            wire.totals().counters.hidden_losses,
+            0,
+            "it is parsed before removal"
+        );
     });
 }
 
 #[test]
-fn the_report_of_a_bundle_is_taken_out_of_headers_in_pages() {
+fn dsack_of_bundle_is_removed_from_paged_headers() {
     for tags in [0, 1] {
         for ip in [Ip::V4, Ip::V6] {
             let in_pages = Setup {
@@ -52,15 +56,15 @@ fn the_report_of_a_bundle_is_taken_out_of_headers_in_pages() {
             in_pages.run(|wire| {
                 wire.sends("1:101 1:201");
                 wire.ack_duplicate(201, "1:101", "");
-                assert_eq!(reports(wire), (0, 1));
+                assert_eq!(dsacks(wire), (0, 1));
             });
         }
     }
 }
 
 #[test]
-fn what_is_on_its_way_at_the_end_is_reported_to_nobody() {
-    setup().run_everywhere(|wire| {
+fn dsack_of_bundle_in_flight_at_shutdown_is_removed() {
+    setup().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.finish_while(|wire| {
             wire.sends("301:401");
@@ -69,13 +73,13 @@ fn what_is_on_its_way_at_the_end_is_reported_to_nobody() {
             wire.ack_duplicate(301, "1:201", "");
             wire.ack(401);
         });
-        assert_eq!(reports(wire), (0, 2));
+        assert_eq!(dsacks(wire), (0, 2));
         wire.sends("401:501 501:601");
     });
 }
 
 #[test]
-fn the_blocks_beside_it_stay() {
+fn sack_blocks_next_to_dsack_stay() {
     for timestamps in [false, true] {
         let setup = Setup {
             timestamps,
@@ -84,21 +88,21 @@ fn the_blocks_beside_it_stay() {
         setup.run(|wire| {
             wire.sends("1:51 1:101 1:151 1:201 1:251 1:301 1:351 1:401");
             wire.ack(51);
-            // As many as there is room for.
-            let (beside, sacked) = if timestamps {
+            // The maximum number of blocks that fit.
+            let (other_blocks, sacked) = if timestamps {
                 ("151:201 251:301", 2)
             } else {
                 ("151:201 251:301 351:401", 3)
             };
-            wire.ack_duplicate(101, "1:51", beside);
-            assert_eq!(reports(wire), (0, 1));
-            wire.await_sacked(sacked);
+            wire.ack_duplicate(101, "1:51", other_blocks);
+            assert_eq!(dsacks(wire), (0, 1));
+            wire.wait_for_sacked(sacked);
         });
     }
 }
 
 #[test]
-fn reports_are_taken_out_across_the_sequence_numbers_wrap() {
+fn dsacks_are_removed_across_sequence_wrap() {
     for before_wrap in [50, 150, 250] {
         let isn = Some(u32::MAX - before_wrap);
         Setup { isn, ..setup() }.run(|wire| {
@@ -106,85 +110,85 @@ fn reports_are_taken_out_across_the_sequence_numbers_wrap() {
             wire.ack(101);
             wire.ack_duplicate(201, "1:101", "");
             wire.ack_duplicate(301, "1:201", "");
-            assert_eq!(reports(wire), (0, 2));
+            assert_eq!(dsacks(wire), (0, 2));
         });
     }
 }
 
-/// RFC 2883, section 4: such a report lies within the second block.
+/// RFC 2883, section 4: such a DSACK lies within the second block.
 #[test]
-fn a_report_of_what_is_behind_a_gap_is_taken_out_as_well() {
-    setup().run_everywhere(|wire| {
+fn dsack_beyond_gap_is_removed() {
+    setup().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201 1:301 1:401");
         wire.ack_duplicate(101, "201:301", "201:401");
         assert_eq!(netstat("TCPDSACKOfoRecv"), 0);
-        assert_eq!(reports(wire), (0, 1));
-        // The blocks that tell of it reach TCP.
-        wire.await_sacked(2);
+        assert_eq!(dsacks(wire), (0, 1));
+        // The blocks that describe the gap reach TCP.
+        wire.wait_for_sacked(2);
     });
 }
 
 #[test]
-fn a_block_that_no_other_one_holds_is_no_report() {
+fn block_outside_other_blocks_is_not_dsack() {
     setup().run(|wire| {
         wire.sends("1:101 1:201 1:301 1:401 1:501");
         wire.ack_duplicate(101, "201:301", "401:501");
-        assert_eq!(wire.totals().counters.dsacks_hidden, 0);
-        wire.await_sacked(2);
+        assert_eq!(wire.totals().counters.dsacks_removed, 0);
+        wire.wait_for_sacked(2);
     });
 }
 
 #[test]
-fn without_checksum_offload_the_changed_ack_is_still_right() {
-    // The kernel would drop it otherwise, and ack_duplicate() would fail.
-    setup().run_everywhere(|wire| {
+fn changed_ack_is_valid_without_checksum_offload() {
+    // With an invalid checksum the kernel would drop the ACK, and ack_duplicate() would fail.
+    setup().run_on_ip_variants(|wire| {
         for end in (201..2001).step_by(200) {
             wire.sends(&format!("{0}:{1} {0}:{end}", end - 200, end - 100));
             wire.ack(end - 100);
             wire.ack_duplicate(end, &format!("{}:{}", end - 200, end - 100), "");
         }
-        assert_eq!(reports(wire), (0, 9));
+        assert_eq!(dsacks(wire), (0, 9));
     });
 }
 
 #[test]
-fn a_late_packet_with_a_bundle_is_no_retransmission_either() {
+fn late_bundle_is_not_mistaken_for_retransmission() {
     setup().run(|wire| {
         wire.sends("1:101 1:201 1:301");
         // 1:301 overtook 1:201.
         wire.ack(101);
         wire.ack_duplicate(301, "1:101", "");
         wire.ack_duplicate(301, "1:201", "");
-        assert_eq!(reports(wire), (0, 2));
+        assert_eq!(dsacks(wire), (0, 2));
     });
 }
 
 #[test]
-fn the_report_of_a_retransmission_reaches_tcp_and_undoes_what_it_did() {
+fn dsack_of_retransmission_undoes_tcp_reduction() {
     let rto_min = Duration::from_secs(1);
     Setup { rto_min, ..setup() }.run(|wire| {
         wire.sends("1:101 1:201");
         wire.expect("1:201");
         wire.ack_duplicate(201, "1:201", "");
-        assert_eq!(reports(wire).0, 1);
+        assert_eq!(dsacks(wire).0, 1);
     });
 }
 
-/// TCP merged both segments into one, of which the receiver had the beginning.
+/// TCP merged both segments into one, and the receiver had the first part already.
 #[test]
-fn the_report_of_the_beginning_of_a_retransmission_reaches_tcp() {
+fn dsack_of_first_part_of_retransmission_reaches_tcp() {
     let rto_min = Duration::from_secs(1);
     Setup { rto_min, ..setup() }.run(|wire| {
         wire.sends("1:101 1:201");
         wire.expect("1:201");
         wire.ack_duplicate(201, "1:101", "");
-        assert_eq!(reports(wire), (1, 0));
+        assert_eq!(dsacks(wire), (1, 0));
     });
 }
 
-/// The ACKs come late: TCP's time-out was needless. All segments are in one retransmission.
+/// The ACKs are late, so TCP's timeout was needless. One retransmission carries all segments.
 #[test]
-fn the_reports_of_bundles_that_tcp_retransmitted_needlessly_are_taken_out() {
+fn dsacks_of_needlessly_retransmitted_bundles_are_removed() {
     for timestamps in [false, true] {
         let setup = Setup {
             rto_min: Duration::from_secs(1),
@@ -198,21 +202,22 @@ fn the_reports_of_bundles_that_tcp_retransmitted_needlessly_are_taken_out() {
             wire.ack(101);
             wire.ack_duplicate(201, "1:101", "");
             wire.ack_duplicate(301, "1:201", "");
-            assert_eq!(reports(wire), (0, 2));
-            // That of the last one could be the retransmission's, but for its time.
+            assert_eq!(dsacks(wire), (0, 2));
+            // Only its timestamp shows that this is not the DSACK of the retransmission.
             wire.ack_duplicate(401, "1:301", "");
             let without = u64::from(!timestamps);
-            assert_eq!(reports(wire), (without, 3 - without));
-            // And that is the retransmission's: no echo tells of what brings nothing new.
+            assert_eq!(dsacks(wire), (without, 3 - without));
+            // This is the DSACK of the retransmission: segments without new data do not update the
+            // echo.
             wire.ack_duplicate(401, "1:401", "");
-            assert_eq!(reports(wire), (without + 1, 3 - without));
+            assert_eq!(dsacks(wire), (without + 1, 3 - without));
         });
     }
 }
 
-/// In an ACK of all that has come, as the receiver delayed it.
+/// The receiver delayed its ACK and acknowledges everything at once.
 #[test]
-fn the_report_of_a_bundle_that_left_before_its_retransmission_is_taken_out() {
+fn dsack_of_bundle_sent_before_retransmission_is_removed() {
     for late in [true, false] {
         let setup = Setup {
             rto_min: Duration::from_secs(1),
@@ -224,14 +229,14 @@ fn the_report_of_a_bundle_that_left_before_its_retransmission_is_taken_out() {
             wire.hold_echo(late);
             wire.expect("1:301");
             wire.ack_duplicate(1701, "1:201", "");
-            assert_eq!(reports(wire), (u64::from(!late), u64::from(late)));
+            assert_eq!(dsacks(wire), (u64::from(!late), u64::from(late)));
         });
     }
 }
 
-/// The last retransmission's time says nothing of the one before.
+/// The timestamp of the last retransmission proves nothing about an earlier one.
 #[test]
-fn the_report_of_an_older_retransmission_reaches_tcp() {
+fn dsack_of_older_retransmission_reaches_tcp() {
     let setup = Setup {
         rto_min: Duration::from_secs(1),
         timestamps: true,
@@ -245,26 +250,26 @@ fn the_report_of_an_older_retransmission_reaches_tcp() {
         wire.hold_echo(true);
         wire.expect("201:401");
         wire.ack_duplicate(201, "1:101", "");
-        assert_eq!(reports(wire), (1, 0));
+        assert_eq!(dsacks(wire), (1, 0));
     });
 }
 
-/// The network brought it twice.
+/// The network duplicated the packet.
 #[test]
-fn the_report_of_what_neither_rode_along_nor_was_retransmitted_reaches_tcp() {
+fn dsack_of_network_duplicate_reaches_tcp() {
     setup().run(|wire| {
         wire.sends("1:101");
         wire.ack(101);
         wire.ack_duplicate(101, "1:101", "");
         wire.sends("101:201");
         wire.ack_duplicate(201, "1:101", "");
-        assert_eq!(reports(wire), (2, 0));
+        assert_eq!(dsacks(wire), (2, 0));
     });
 }
 
-/// Only as many segments are recorded; of what left behind them, nothing rode along.
+/// The record holds a limited number of segments, and later ones are sent without a bundle.
 #[test]
-fn the_report_of_a_probe_that_is_not_recorded_reaches_tcp() {
+fn dsack_of_unrecorded_probe_reaches_tcp() {
     let rtt = Duration::from_millis(300);
     Setup { rtt, ..setup() }.run(|wire| {
         sysctl("net.ipv4.tcp_early_retrans", "3");
@@ -273,18 +278,18 @@ fn the_report_of_a_probe_that_is_not_recorded_reaches_tcp() {
             wire.write(10);
             wire.read();
         }
-        // The probe is the last one again: the ACKs were lost.
+        // The probe repeats the last segment, because the ACKs were lost.
         wire.expect("1391:1401");
         wire.ack_duplicate(1401, "1391:1401", "");
-        assert_eq!(reports(wire), (1, 0));
+        assert_eq!(dsacks(wire), (1, 0));
         wire.sends("1401:1411");
         wire.ack(1411);
         assert_eq!(netstat("TCPLossProbeRecovery"), 0);
     });
 }
 
-/// One segment again at a time-out, not those behind it with it.
-fn one_at_a_time(options: Options, test: impl FnOnce(&mut Wire) + Send) {
+/// Runs a test in which a timeout retransmits one segment, without merging the following ones.
+fn without_collapse(options: Options, test: impl FnOnce(&mut Wire) + Send) {
     let setup = Setup {
         rto_min: Duration::from_secs(1),
         initial_window: 10,
@@ -296,70 +301,70 @@ fn one_at_a_time(options: Options, test: impl FnOnce(&mut Wire) + Send) {
     });
 }
 
-/// The bundle that carried the same came first, and was acknowledged.
+/// A bundle with the same data arrived first and was acknowledged.
 #[test]
-fn the_report_of_a_retransmission_that_came_behind_a_bundle_reaches_tcp() {
-    one_at_a_time(options(), |wire| {
+fn dsack_of_retransmission_after_bundle_reaches_tcp() {
+    without_collapse(options(), |wire| {
         wire.sends("1:101 1:201");
         wire.expect("1:101");
         wire.ack(201);
         wire.ack_duplicate(201, "1:101", "");
-        assert_eq!(reports(wire), (1, 0));
+        assert_eq!(dsacks(wire), (1, 0));
     });
 }
 
-/// Such an ACK is not that of any packet which was sent.
+/// Such an ACK does not match the end of any sent packet.
 #[test]
-fn a_report_of_what_was_retransmitted_in_an_ack_of_half_a_packet_reaches_tcp() {
-    one_at_a_time(options(), |wire| {
+fn dsack_in_ack_of_half_packet_reaches_tcp() {
+    without_collapse(options(), |wire| {
         wire.sends("1:101 1:201");
         wire.expect("1:101");
         wire.ack_duplicate(151, "1:101", "");
-        assert_eq!(reports(wire), (1, 0));
+        assert_eq!(dsacks(wire), (1, 0));
     });
 }
 
-/// The path doubled the packet, and the ACK of its first copy was lost.
+/// The path duplicated the packet, and the ACK of its first copy was lost.
 #[test]
-fn a_report_of_a_whole_packet_with_what_was_retransmitted_reaches_tcp() {
-    one_at_a_time(options(), |wire| {
+fn dsack_of_whole_packet_with_retransmission_reaches_tcp() {
+    without_collapse(options(), |wire| {
         wire.sends("1:101 1:201");
         wire.expect("1:101");
         wire.ack_duplicate(201, "1:201", "");
-        assert_eq!(reports(wire), (1, 0));
+        assert_eq!(dsacks(wire), (1, 0));
     });
 }
 
-/// It rode along with a retransmission as well, which is the packet that was acknowledged.
+/// The same data was bundled with a retransmission too, and the ACK answers that packet.
 #[test]
-fn the_report_of_what_rode_along_and_was_retransmitted_is_taken_out() {
-    let taking_along = Options {
+fn dsack_of_bundled_and_retransmitted_data_is_removed() {
+    let bundling_retransmissions = Options {
         thin: ThinTest::Spifl { limit: 0 },
-        retransmissions: true,
+        bundle_retransmissions: true,
         ..options()
     };
-    one_at_a_time(taking_along, |wire| {
+    without_collapse(bundling_retransmissions, |wire| {
         wire.sends("1:101 101:201 201:301");
         wire.expect("1:301");
         wire.ack(101);
         wire.expect("101:301 201:301");
         wire.ack_duplicate(301, "201:301", "");
-        assert_eq!(reports(wire), (0, 1));
+        assert_eq!(dsacks(wire), (0, 1));
     });
 }
 
-/// It brought nothing new, and so its time is not echoed.
+/// The retransmission brought nothing new, so its timestamp is not echoed.
 #[test]
-fn the_report_of_a_whole_retransmission_and_what_rode_along_reaches_tcp() {
-    let taking_along = Options {
+fn dsack_of_whole_bundled_retransmission_reaches_tcp() {
+    let bundling_retransmissions = Options {
         thin: ThinTest::Spifl { limit: 3 },
-        retransmissions: true,
+        bundle_retransmissions: true,
         ..options()
     };
     let setup = Setup {
         rto_min: Duration::from_secs(1),
         timestamps: true,
-        ..Setup::bundling(taking_along)
+        ..Setup::bundling(bundling_retransmissions)
     };
     setup.run(|wire| {
         sysctl("net.ipv4.tcp_retrans_collapse", "0");
@@ -367,13 +372,13 @@ fn the_report_of_a_whole_retransmission_and_what_rode_along_reaches_tcp() {
         wire.hold_echo(true);
         wire.expect("1:301");
         wire.ack_duplicate(301, "1:301", "");
-        assert_eq!(reports(wire), (1, 0));
+        assert_eq!(dsacks(wire), (1, 0));
     });
 }
 
-/// More segments have followed than are recorded.
+/// More segments have followed than the record holds.
 #[test]
-fn the_report_of_what_is_recorded_no_more_reaches_tcp() {
+fn dsack_of_data_evicted_from_record_reaches_tcp() {
     setup().run(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(201);
@@ -382,6 +387,6 @@ fn the_report_of_what_is_recorded_no_more_reaches_tcp() {
             wire.ack(at + 100);
         }
         wire.ack_duplicate(14_201, "1:101", "");
-        assert_eq!(reports(wire), (1, 0));
+        assert_eq!(dsacks(wire), (1, 0));
     });
 }

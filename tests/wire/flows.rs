@@ -1,4 +1,4 @@
-//! What is told of a connection is what went over the wire.
+//! Tests that the listed data of a connection matches the data on the wire.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
@@ -12,14 +12,14 @@ use pillion_bpf::Outcome::{Bundled, NoRoom, NothingOutstanding};
 use pillion_bpf::{Flow, FlowLister, list_closed, list_flows};
 use pillion_tests::{Ip, Setup, sysctl};
 
-/// Peers' ports that no other test uses: all namespaces' connections are listed.
+/// Peer ports that no other test uses, because connections of all namespaces are listed.
 const PORT: u16 = 7999;
-const PORT_OF_READERS: u16 = 7998;
-const PORT_OF_THE_ENDED: u16 = 7997;
-const PORT_OF_THE_LATE: u16 = 7996;
-const PORT_OF_BOTH_WAYS: u16 = 7995;
-const PORT_OF_THE_LISTENER: u16 = 7990;
-const PORT_OF_THE_VAIN: u16 = 7989;
+const READERS_PORT: u16 = 7998;
+const ENDED_PORT: u16 = 7997;
+const RETRANSMITTED_SYN_PORT: u16 = 7996;
+const BOTH_LISTERS_PORT: u16 = 7995;
+const LISTENER_PORT: u16 = 7990;
+const FAILED_CONNECT_PORT: u16 = 7989;
 
 fn find(port: u16) -> Option<Flow> {
     let flows = list_flows().expect("the list");
@@ -27,7 +27,7 @@ fn find(port: u16) -> Option<Flow> {
 }
 
 #[test]
-fn a_connection_is_listed_with_its_ends_and_counters() {
+fn connection_is_listed_with_endpoints_and_counters() {
     for ip in [Ip::V4, Ip::V6, Ip::Mapped] {
         Setup {
             ip,
@@ -45,7 +45,7 @@ fn a_connection_is_listed_with_its_ends_and_counters() {
             assert_eq!(flow.peer.ip().to_string(), peer);
             assert_eq!(flow.in_flight, 4);
             assert_eq!(flow.mss, 1460);
-            assert_eq!(flow.last, Some(NoRoom));
+            assert_eq!(flow.last_outcome, Some(NoRoom));
             assert_eq!(flow.counters, wire.totals().counters);
             assert_eq!(flow.counters.new_bytes, 1700);
             assert_eq!(flow.counters.redundant_bytes, 300);
@@ -55,53 +55,54 @@ fn a_connection_is_listed_with_its_ends_and_counters() {
 }
 
 #[test]
-fn connections_are_found_whether_or_not_the_kernel_goes_through_socket_storage() {
+fn connections_are_found_with_and_without_storage_iterator() {
     Setup::default().run(|wire| {
-        wire.reconnect(PORT_OF_BOTH_WAYS);
+        wire.reconnect(BOTH_LISTERS_PORT);
         wire.sends("1:101 1:201 1:301");
-        // So that TCP sends nothing more meanwhile.
+        // Keeps TCP from sending anything meanwhile.
         wire.ack(301);
-        let by = |lister: FlowLister| {
+        let list_by = |lister: FlowLister| {
             let flows = lister.list().expect("the list").into_iter();
             let found: Vec<_> = flows
-                .filter(|flow| flow.peer.port() == PORT_OF_BOTH_WAYS)
+                .filter(|flow| flow.peer.port() == BOTH_LISTERS_PORT)
                 .collect();
             found
         };
-        let found = by(FlowLister::over_sockets());
+        let found = list_by(FlowLister::over_sockets());
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].counters.of(Bundled), 2);
-        assert_eq!(found, by(FlowLister::load().expect("it is loaded")));
-        // TCP alone has it once no process has it open.
+        assert_eq!(found, list_by(FlowLister::load().expect("it is loaded")));
+        // After the last process closes the socket, only TCP holds it.
         let nothing = File::open("/dev/null").unwrap();
-        // SAFETY: a system call on two open descriptors: the socket's is another file from here on.
+        // SAFETY: a system call on two open descriptors; the socket's descriptor refers to another
+        // file from here on.
         unsafe { libc::dup2(nothing.as_raw_fd(), wire.socket().as_raw_fd()) };
-        let left = by(FlowLister::over_sockets());
+        let left = list_by(FlowLister::over_sockets());
         assert_eq!(left.len(), 1, "{left:?}");
         assert_eq!((left[0].inode, left[0].cookie), (None, found[0].cookie));
     });
 }
 
 #[test]
-fn what_was_sent_again_of_the_handshake_is_no_lost_data() {
-    // The SYN is sent again after a second.
+fn retransmitted_handshake_is_not_lost_data() {
+    // The SYN is retransmitted after a second.
     let setup = Setup {
         rtt: Duration::from_millis(1400),
         ..Setup::default()
     };
     setup.run(|wire| {
-        wire.reconnect(PORT_OF_THE_LATE);
+        wire.reconnect(RETRANSMITTED_SYN_PORT);
         wire.sends("1:101");
         assert_eq!(wire.tcp_info().tcpi_total_retrans, 1);
-        // So that TCP sends nothing more meanwhile.
+        // Keeps TCP from sending anything meanwhile.
         wire.ack(101);
-        let flow = find(PORT_OF_THE_LATE).expect("the connection is listed");
-        assert_eq!((flow.data_packets, flow.retransmitted), (1, 0));
+        let flow = find(RETRANSMITTED_SYN_PORT).expect("the connection is listed");
+        assert_eq!((flow.data_packets, flow.retransmitted_packets), (1, 0));
     });
 }
 
 #[test]
-fn totals_outlive_the_connections() {
+fn totals_survive_connections() {
     Setup::default().run(|wire| {
         wire.sends("1:101 1:201");
         wire.reconnect(7777);
@@ -113,38 +114,38 @@ fn totals_outlive_the_connections() {
 }
 
 #[test]
-fn a_connection_that_has_ended_is_not_listed_though_its_socket_is_open() {
+fn ended_connection_is_not_listed_while_socket_is_open() {
     Setup::default().run(|wire| {
-        wire.reconnect(PORT_OF_THE_ENDED);
+        wire.reconnect(ENDED_PORT);
         wire.sends("1:101 1:201");
-        let flow = find(PORT_OF_THE_ENDED).expect("it is listed");
+        let flow = find(ENDED_PORT).expect("it is listed");
         wire.end();
         let flows = list_flows().expect("the list");
-        let is_it = |it: &Flow| it.netns == flow.netns && it.local.ip() == flow.local.ip();
-        assert!(!flows.iter().any(is_it), "{flows:?}");
+        let is_same = |it: &Flow| it.netns == flow.netns && it.local.ip() == flow.local.ip();
+        assert!(!flows.iter().any(is_same), "{flows:?}");
         let closed = list_closed().expect("the list");
-        let closed = closed.iter().rev().find(|it| is_it(it));
-        let closed = closed.expect("it is told as closed");
+        let closed = closed.iter().rev().find(|it| is_same(it));
+        let closed = closed.expect("it is listed as closed");
         assert_eq!((closed.local, closed.peer), (flow.local, flow.peer));
         assert_eq!(closed.counters, wire.totals().counters);
         assert_eq!(closed.counters.of(Bundled), 1);
     });
 }
 
-/// A socket whose connection has ended may be used for anything.
+/// After its connection has ended, a socket may be used for anything.
 #[test]
-fn a_socket_that_listens_once_its_connection_has_ended_is_no_connection() {
+fn listener_reused_after_connection_is_not_listed() {
     Setup::default().run(|wire| {
-        wire.reconnect(PORT_OF_THE_LISTENER);
+        wire.reconnect(LISTENER_PORT);
         wire.sends("1:101 1:201");
-        let flow = find(PORT_OF_THE_LISTENER).expect("it is listed");
+        let flow = find(LISTENER_PORT).expect("it is listed");
         let closed = || {
             let all = list_closed().expect("the list");
-            let of_it = all.into_iter().filter(|it| it.cookie == flow.cookie);
-            of_it.count()
+            let same_socket = all.into_iter().filter(|it| it.cookie == flow.cookie);
+            same_socket.count()
         };
         wire.end();
-        assert_eq!((wire.connections_now(), closed()), (0, 1));
+        assert_eq!((wire.active_connections(), closed()), (0, 1));
         let socket = wire.socket().try_clone_to_owned().expect("a handle");
         let end = SockaddrStorage::from(SocketAddr::from(([0, 0, 0, 0], 8999)));
         bind(socket.as_raw_fd(), &end).expect("a port");
@@ -155,21 +156,21 @@ fn a_socket_that_listens_once_its_connection_has_ended_is_no_connection() {
             "{flows:?}"
         );
         wire.end();
-        assert_eq!((wire.connections_now(), closed()), (0, 1));
+        assert_eq!((wire.active_connections(), closed()), (0, 1));
     });
 }
 
 #[test]
-fn a_socket_that_connects_in_vain_once_its_connection_has_ended_ends_no_second_time() {
+fn failed_reconnect_after_end_is_not_counted_as_second_end() {
     Setup::default().run(|wire| {
-        wire.reconnect(PORT_OF_THE_VAIN);
+        wire.reconnect(FAILED_CONNECT_PORT);
         wire.sends("1:101 1:201");
-        let flow = find(PORT_OF_THE_VAIN).expect("it is listed");
+        let flow = find(FAILED_CONNECT_PORT).expect("it is listed");
         wire.end();
-        // The only port that there is has another socket.
+        // Another socket occupies the only available port.
         sysctl("net.ipv4.ip_local_port_range", "40000 40000");
         let holder = TcpListener::bind("10.0.0.1:40000").expect("the port is free");
-        let peer = SockaddrStorage::from(SocketAddr::from(([10, 0, 0, 2], PORT_OF_THE_VAIN)));
+        let peer = SockaddrStorage::from(SocketAddr::from(([10, 0, 0, 2], FAILED_CONNECT_PORT)));
         for _ in 0..3 {
             let tried = connect(wire.socket().as_raw_fd(), &peer);
             assert_eq!(tried, Err(Errno::EADDRNOTAVAIL));
@@ -182,23 +183,24 @@ fn a_socket_that_connects_in_vain_once_its_connection_has_ended_ends_no_second_t
 }
 
 #[test]
-fn a_connection_that_was_reset_is_covered_no_more_though_its_socket_is_open() {
+fn reset_connection_is_not_covered_while_socket_is_open() {
     Setup::default().run(|wire| {
         wire.sends("1:101 1:201");
-        assert_eq!(wire.connections_now(), 1);
+        assert_eq!(wire.active_connections(), 1);
         wire.peer_resets();
-        assert_eq!(wire.connections_now(), 0);
+        assert_eq!(wire.active_connections(), 0);
     });
 }
 
 #[test]
-fn many_can_read_while_a_connection_sends() {
+fn many_readers_list_flows_while_connection_sends() {
     Setup::default().run(|wire| {
-        wire.reconnect(PORT_OF_READERS);
+        wire.reconnect(READERS_PORT);
         let reader = || {
-            let seen = (0..10).map(|_| find(PORT_OF_READERS).expect("it is listed"));
-            let seen: Vec<u64> = seen.map(|flow| flow.counters.new_bytes).collect();
-            assert!(seen.is_sorted(), "{seen:?}");
+            let new_bytes_seen = (0..10).map(|_| find(READERS_PORT).expect("it is listed"));
+            let new_bytes_seen: Vec<u64> =
+                new_bytes_seen.map(|flow| flow.counters.new_bytes).collect();
+            assert!(new_bytes_seen.is_sorted(), "{new_bytes_seen:?}");
         };
         thread::scope(|scope| {
             let readers = [(); 4].map(|()| scope.spawn(reader));
@@ -210,7 +212,7 @@ fn many_can_read_while_a_connection_sends() {
                 end += 100;
             }
         });
-        let flow = find(PORT_OF_READERS).expect("it is listed");
+        let flow = find(READERS_PORT).expect("it is listed");
         assert_eq!(flow.counters, wire.totals().counters);
     });
 }

@@ -1,4 +1,4 @@
-//! The governor's share, segment by segment.
+//! Tests which segments the governor allows to be bundled.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, PoisonError};
@@ -21,23 +21,23 @@ fn governed(options: Options) -> Setup {
     }
 }
 
-/// [`unlimited`] with pillion's guards, the governor among them.
-fn guarded() -> Options {
+/// Returns [`unlimited`] with pillion's safeguards, the governor included.
+fn with_safeguards() -> Options {
     Options {
         published: false,
         ..unlimited()
     }
 }
 
-/// One governor at a time: the kernel names its map as it names others'.
-static ONE: Mutex<()> = Mutex::new(());
+/// Allows one governor at a time, because the kernel gives its map the same name in each test.
+static GOVERNOR_LOCK: Mutex<()> = Mutex::new(());
 
-/// Makes user space's changes of the map with this name fail.
+/// Makes updates from user space fail for the map with this name.
 fn freeze(name: &str) -> MapHandle {
     let maps = MapInfoIter::default().filter(|map| map.name == name);
     let last = maps.map(|map| map.id).max().expect("a governor");
     let map = MapHandle::from_map_id(last).expect("its map");
-    // SAFETY: a system call on a descriptor that lives across it.
+    // SAFETY: a system call on a descriptor that is valid during the call.
     let frozen = unsafe { libbpf_sys::bpf_map_freeze(map.as_fd().as_raw_fd()) };
     assert_eq!(frozen, 0);
     map
@@ -48,16 +48,17 @@ fn freeze_decisions() {
     freeze("pillion_governo");
 }
 
-/// Measurements of the connections that the governor has not taken away (`struct network_load`).
-struct Loads(MapHandle);
+/// Measurements that the governor has not yet collected (`struct network_load`).
+struct NetworkLoads(MapHandle);
 
-impl Loads {
-    /// Keeps the measurements from now on.
-    fn keep() -> Self {
+impl NetworkLoads {
+    /// Stops the governor from collecting measurements from now on.
+    fn freeze() -> Self {
         Self(freeze("pillion_network"))
     }
 
-    /// Windows, their length in microseconds, RTTs, packets, and losses, of all networks together.
+    /// Returns the sums over all networks: windows, their length in microseconds, RTTs, packets,
+    /// losses.
     fn sums(&self) -> [u64; 5] {
         let mut sums = [0; 5];
         for key in self.0.keys() {
@@ -73,11 +74,11 @@ impl Loads {
 
 #[test]
 fn every_eighth_segment_is_bundled_without_decisions() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _lock = GOVERNOR_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     for ip in [Ip::V4, Ip::V6, Ip::Mapped] {
         let setup = Setup {
             ip,
-            ..governed(guarded())
+            ..governed(with_safeguards())
         };
         setup.run(|wire| {
             wire.sends("1:101 1:201 101:301");
@@ -86,17 +87,17 @@ fn every_eighth_segment_is_bundled_without_decisions() {
             wire.sends("301:401 401:501 501:601 601:701 701:801 801:901 901:1001 901:1101");
             wire.sends("1101:1201");
             wire.assert_outcomes(&[(Bundled, 3), (Governed, 8), (NothingOutstanding, 1)]);
-            drop(wire.take_programs());
+            drop(wire.detach_programs());
         });
     }
 }
 
 #[test]
 fn published_mechanism_is_not_governed() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // They are as published.
+    let _lock = GOVERNOR_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    // `unlimited()` selects the published mechanism.
     governed(unlimited()).run(|wire| {
-        let loads = Loads::keep();
+        let loads = NetworkLoads::freeze();
         freeze_decisions();
         sleep(Duration::from_millis(1500));
         wire.sends("1:101 1:201 101:301 201:401");
@@ -106,20 +107,20 @@ fn published_mechanism_is_not_governed() {
             sleep(Duration::from_millis(300));
             wire.sends(range);
         }
-        assert_eq!(loads.sums(), [0; 5], "nor is it measured");
-        drop(wire.take_programs());
+        assert_eq!(loads.sums(), [0; 5], "and not measured either");
+        drop(wire.detach_programs());
     });
 }
 
 /// Half of all connections have their first sample at an even microsecond.
 #[test]
-fn first_window_of_a_connection_is_no_longer_than_others() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    governed(guarded()).run(|wire| {
-        let loads = Loads::keep();
+fn first_window_of_connection_is_as_long_as_others() {
+    let _lock = GOVERNOR_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    governed(with_safeguards()).run(|wire| {
+        let loads = NetworkLoads::freeze();
         for port in 8000..8012 {
             wire.reconnect(port);
-            // The second ACK has the sample of the first.
+            // The second ACK carries the sample of the first.
             wire.sends("1:101");
             wire.ack(101);
             wire.sends("101:201");
@@ -127,25 +128,25 @@ fn first_window_of_a_connection_is_no_longer_than_others() {
         }
         let [windows, length_us, ..] = loads.sums();
         assert!(length_us <= windows * 60_000_000, "{length_us} {windows}");
-        drop(wire.take_programs());
+        drop(wire.detach_programs());
     });
 }
 
-/// Plain TCP has no such losses.
+/// Plain TCP would not see a loss here.
 #[test]
-fn what_came_late_is_no_loss() {
+fn reordered_segment_is_not_a_loss() {
     const RTT: Duration = Duration::from_millis(800);
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _lock = GOVERNOR_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let setup = Setup {
         rtt: RTT,
-        ..governed(guarded())
+        ..governed(with_safeguards())
     };
     setup.run(|wire| {
-        let loads = Loads::keep();
+        let loads = NetworkLoads::freeze();
         wire.sends("1:101 1:201");
         sleep(RTT);
         wire.ack(201);
-        wire.acks_late(201, "1:101");
+        wire.ack_without_waiting(201, "1:101");
         for range in ["201:301", "301:401", "401:501"] {
             wire.sends(range);
             sleep(RTT);
@@ -156,19 +157,19 @@ fn what_came_late_is_no_loss() {
         let [windows, _, _, packets, losses] = loads.sums();
         assert!(windows >= 1 && packets >= 3, "{windows} {packets}");
         assert_eq!(losses, 0);
-        drop(wire.take_programs());
+        drop(wire.detach_programs());
     });
 }
 
 #[test]
 fn retransmissions_are_governed() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _lock = GOVERNOR_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let setup = Setup {
         rto_min: Duration::from_secs(1),
         ..governed(Options {
             thin: ThinTest::Spifl { limit: 0 },
-            retransmissions: true,
-            ..guarded()
+            bundle_retransmissions: true,
+            ..with_safeguards()
         })
     };
     setup.run(|wire| {
@@ -177,6 +178,6 @@ fn retransmissions_are_governed() {
         sleep(Duration::from_millis(1500));
         wire.sends("1:101 101:201");
         wire.expect("1:101");
-        drop(wire.take_programs());
+        drop(wire.detach_programs());
     });
 }

@@ -1,16 +1,16 @@
-//! Headers: link headers (VLAN tags, or none), IP options and extension headers, and checksums, right
-//! whoever computes them. [`pillion_tests::Wire::expect`] verifies tags and checksums, and that these
-//! were computed where they should be.
+//! Tests link headers (with VLAN tags, or none), IP options, extension headers, and checksums with
+//! each kind of offload. [`pillion_tests::Wire::expect`] verifies tags and checksums, and where the
+//! checksum was computed.
 
 use std::time::Duration;
 
 use pillion_bpf::Outcome::{
-    Bundled, FullSize, NoHistory, NotPlainIp, NothingOutstanding, Unwatched,
+    Bundled, FullSize, LossDetectionUnavailable, NoHistory, NothingOutstanding, UnparsedIp,
 };
 use pillion_bpf::{LossRule, Options, ThinTest};
 use pillion_tests::{Checksums, Ip, Link, Setup, netstat};
 
-/// Bundles of all sizes leave, and reports of them are taken out of ACKs that come in.
+/// Sends bundles of all sizes, and checks that their DSACKs are removed from incoming ACKs.
 fn bundles_and_reports(setup: Setup) {
     setup.run(|wire| {
         let full = wire.mss() + 1;
@@ -20,12 +20,12 @@ fn bundles_and_reports(setup: Setup) {
         let next = full + 77;
         wire.sends(&format!("{full}:{next} {full}:{}", next + 64));
         wire.assert_outcomes(&[(Bundled, 4), (NothingOutstanding, 2)]);
-        assert_eq!(wire.totals().counters.dsacks_hidden, 1);
+        assert_eq!(wire.totals().counters.dsacks_removed, 1);
         assert_eq!(netstat("TCPDSACKRecv"), 0);
     });
 }
 
-macro_rules! links {
+macro_rules! link_tests {
     ($($name:ident = $link:expr;)*) => {
         $(#[test]
         fn $name() {
@@ -45,15 +45,15 @@ macro_rules! links {
     };
 }
 
-links! {
-    a_tag_that_is_left_to_the_device_is_kept = Link::Ethernet { tags: 1 };
-    a_tag_in_the_packet_and_one_beside_it_are_kept = Link::Ethernet { tags: 2 };
-    two_tags_in_the_packet_and_one_beside_it_are_kept = Link::Ethernet { tags: 3 };
-    packets_without_a_link_header_are_bundled = Link::Absent;
+link_tests! {
+    tag_left_to_device_is_kept = Link::Ethernet { tags: 1 };
+    one_inline_and_one_offloaded_tag_are_kept = Link::Ethernet { tags: 2 };
+    two_inline_and_one_offloaded_tags_are_kept = Link::Ethernet { tags: 3 };
+    packets_without_link_header_are_bundled = Link::Absent;
 }
 
 #[test]
-fn ipv4_options_are_in_nobodys_way() {
+fn ipv4_options_do_not_prevent_bundling() {
     for checksums in [Checksums::Kernel, Checksums::Device, Checksums::Bridge] {
         let setup = Setup {
             checksums,
@@ -71,7 +71,7 @@ fn ipv4_options_are_in_nobodys_way() {
 }
 
 #[test]
-fn ipv6_extension_headers_leave_a_segment_untouched() {
+fn ipv6_extension_headers_leave_segment_untouched() {
     let ip = Ip::V6;
     Setup {
         ip,
@@ -88,15 +88,15 @@ fn ipv6_extension_headers_leave_a_segment_untouched() {
         wire.assert_outcomes(&[
             (Bundled, 2),
             (NothingOutstanding, 1),
-            (NotPlainIp, 2),
+            (UnparsedIp, 2),
             (NoHistory, 1),
         ]);
     });
 }
 
-/// What was sent before may have come by the retransmission, though that cannot be read.
+/// The earlier segment may have arrived with the retransmission, which cannot be parsed.
 #[test]
-fn what_is_retransmitted_behind_ipv6_extension_headers_is_no_hidden_loss() {
+fn retransmission_with_ipv6_extension_reveals_no_loss() {
     let options = Options {
         thin: ThinTest::Always,
         max_packets: None,
@@ -119,7 +119,7 @@ fn what_is_retransmitted_behind_ipv6_extension_headers_is_no_hidden_loss() {
 }
 
 #[test]
-fn acks_behind_ipv6_extension_headers_end_bundling_until_one_can_be_read() {
+fn acks_with_ipv6_extension_pause_bundling() {
     let setup = Setup {
         ip: Ip::V6,
         ..Setup::default()
@@ -127,22 +127,26 @@ fn acks_behind_ipv6_extension_headers_end_bundling_until_one_can_be_read() {
     setup.run(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.ack(101);
-        wire.ack_behind_header(201);
+        wire.ack_with_header(201);
         wire.sends("301:401");
-        assert_eq!(wire.totals().counters.acks_unread, 1);
+        assert_eq!(wire.totals().counters.acks_unparsed, 1);
         wire.ack(401);
         wire.sends("401:501 401:601");
-        wire.assert_outcomes(&[(Bundled, 3), (NothingOutstanding, 2), (Unwatched, 1)]);
+        wire.assert_outcomes(&[
+            (Bundled, 3),
+            (NothingOutstanding, 2),
+            (LossDetectionUnavailable, 1),
+        ]);
     });
 }
 
-/// New and redundant bytes in odd and even numbers, up to a full MSS.
-fn odd_and_even(checksums: Checksums) {
+/// Sends odd and even numbers of new and redundant bytes, up to a full MSS.
+fn test_odd_and_even(checksums: Checksums) {
     let setup = Setup {
         checksums,
         ..Setup::default()
     };
-    setup.run_everywhere(|wire| {
+    setup.run_on_ip_variants(|wire| {
         wire.prove_path();
         let full = wire.mss() + 1;
         wire.sends(&format!("1:2 1:4 1:104 1:203 1:536 1:801 1:{full}"));
@@ -153,8 +157,8 @@ fn odd_and_even(checksums: Checksums) {
     });
 }
 
-/// Every remainder of the chunks in which the bundler may have to sum up.
-fn every_length(checksums: Checksums) {
+/// Covers every remainder of the chunks in which the bundler computes checksums.
+fn test_every_length(checksums: Checksums) {
     let setup = Setup {
         checksums,
         ..Setup::default()
@@ -171,14 +175,14 @@ fn every_length(checksums: Checksums) {
     });
 }
 
-/// The largest segment with a bundle there is.
-fn largest(checksums: Checksums) {
+/// Sends the largest possible segment with a bundle.
+fn test_largest(checksums: Checksums) {
     let setup = Setup {
         checksums,
         mss: 8960,
         ..Setup::default()
     };
-    setup.run_everywhere(|wire| {
+    setup.run_on_ip_variants(|wire| {
         wire.sends("1:801 1:2047");
         wire.ack(2047);
         wire.sends("2047:2846 2047:4094");
@@ -186,31 +190,31 @@ fn largest(checksums: Checksums) {
     });
 }
 
-macro_rules! who_computes {
+macro_rules! checksum_tests {
     ($($name:ident = $checksums:expr;)*) => {
         $(mod $name {
             use super::*;
 
             #[test]
-            fn is_right_for_odd_and_even_lengths() {
-                odd_and_even($checksums);
+            fn checksum_is_correct_for_odd_and_even_lengths() {
+                test_odd_and_even($checksums);
             }
 
             #[test]
-            fn is_right_for_every_length() {
-                every_length($checksums);
+            fn checksum_is_correct_for_every_length() {
+                test_every_length($checksums);
             }
 
             #[test]
-            fn is_right_for_the_largest_segment() {
-                largest($checksums);
+            fn checksum_is_correct_for_largest_segment() {
+                test_largest($checksums);
             }
         })*
     };
 }
 
-who_computes! {
-    computed_by_the_kernel = Checksums::Kernel;
-    left_to_the_device = Checksums::Device;
-    complete_before_the_bundler = Checksums::Bridge;
+checksum_tests! {
+    kernel_checksums = Checksums::Kernel;
+    device_checksums = Checksums::Device;
+    bridge_checksums = Checksums::Bridge;
 }

@@ -1,4 +1,4 @@
-//! Which losses bundles hid: what the receiver does not report as duplicate was lost.
+//! Tests which losses bundles hid: redundant bytes without a DSACK were lost.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pillion_bpf::{LossRule, Options, Outcome, Reaction, ThinTest};
 use pillion_tests::{Bundler, Setup, Wire, netstat, sysctl};
 
-/// No limit to the bundle, and the rule that is learnt, unless another is given.
+/// Returns options without a bundle limit; by default the loss rule is learnt.
 pub fn options(loss_rule: LossRule) -> Options {
     Options {
         thin: ThinTest::Always,
@@ -21,12 +21,12 @@ fn setup(loss_rule: LossRule) -> Setup {
     Setup::bundling(options(loss_rule))
 }
 
-/// The rule of reports.
+/// Returns a setup with the DSACK rule.
 pub fn dsack() -> Setup {
     setup(LossRule::Dsack)
 }
 
-/// Segments lost, their bytes, and those that came after all.
+/// Returns hidden losses, their bytes, and segments that arrived late after all.
 pub fn hidden(wire: &Wire) -> (u64, u64, u64) {
     let counters = wire.totals().counters;
     (
@@ -37,8 +37,8 @@ pub fn hidden(wire: &Wire) -> (u64, u64, u64) {
 }
 
 #[test]
-fn redundant_bytes_that_are_no_duplicates_were_lost() {
-    dsack().run_everywhere(|wire| {
+fn redundant_bytes_without_dsack_are_lost() {
+    dsack().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201");
         wire.ack_duplicate(201, "", "");
         assert_eq!(hidden(wire), (1, 100, 0));
@@ -46,8 +46,8 @@ fn redundant_bytes_that_are_no_duplicates_were_lost() {
 }
 
 #[test]
-fn redundant_bytes_that_are_reported_were_not_lost() {
-    dsack().run_everywhere(|wire| {
+fn redundant_bytes_with_dsack_are_not_lost() {
+    dsack().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.ack(101);
         wire.ack_duplicate(201, "1:101", "");
@@ -57,10 +57,10 @@ fn redundant_bytes_that_are_reported_were_not_lost() {
 }
 
 #[test]
-fn of_a_bundle_reported_in_part_the_rest_was_lost() {
-    dsack().run_everywhere(|wire| {
+fn unreported_rest_of_bundle_is_lost() {
+    dsack().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201 1:301 1:401");
-        // 1:201 and 1:301 were lost; 1:401 brought all that was missing.
+        // 1:201 and 1:301 were lost; 1:401 delivered all missing data.
         wire.ack(101);
         wire.ack_duplicate(401, "1:101", "");
         assert_eq!(hidden(wire), (2, 200, 0));
@@ -68,7 +68,7 @@ fn of_a_bundle_reported_in_part_the_rest_was_lost() {
 }
 
 #[test]
-fn a_delayed_ack_of_two_bundles_is_no_loss() {
+fn delayed_ack_of_two_bundles_reveals_no_loss() {
     dsack().run(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.ack(101);
@@ -78,28 +78,28 @@ fn a_delayed_ack_of_two_bundles_is_no_loss() {
 }
 
 #[test]
-fn a_lost_ack_is_no_loss_of_data() {
+fn lost_ack_is_not_a_data_loss() {
     dsack().run(|wire| {
         wire.sends("1:101 1:201 1:301 1:401");
-        // Those of 101, 201 and 301 were lost on the way back.
+        // The ACKs of 101, 201 and 301 were lost.
         wire.ack_duplicate(401, "1:301", "");
         assert_eq!(hidden(wire), (0, 0, 0));
     });
 }
 
 #[test]
-fn what_was_acknowledged_before_was_not_lost() {
+fn data_acknowledged_before_is_not_lost() {
     dsack().run(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(101);
-        // All of 1:201 that was redundant is acknowledged: whatever it reports.
+        // All redundant bytes of 1:201 are acknowledged already, so its DSACK does not matter.
         wire.ack(201);
         assert_eq!(hidden(wire), (0, 0, 0));
     });
 }
 
 #[test]
-fn an_ack_that_ends_within_a_packet_says_nothing() {
+fn ack_within_packet_reveals_nothing() {
     dsack().run(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.ack(151);
@@ -109,8 +109,8 @@ fn an_ack_that_ends_within_a_packet_says_nothing() {
 }
 
 #[test]
-fn selective_acknowledgements_beside_the_report_do_not_disturb() {
-    dsack().run_everywhere(|wire| {
+fn sack_blocks_next_to_dsack_change_nothing() {
+    dsack().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.ack(101);
         wire.ack_duplicate(201, "1:101", "251:301");
@@ -121,8 +121,8 @@ fn selective_acknowledgements_beside_the_report_do_not_disturb() {
 }
 
 #[test]
-fn a_segment_deemed_lost_that_comes_late_is_reordering() {
-    dsack().run_everywhere(|wire| {
+fn late_segment_deemed_lost_counts_as_reordering() {
+    dsack().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(201);
         assert_eq!(hidden(wire), (1, 100, 0));
@@ -134,7 +134,7 @@ fn a_segment_deemed_lost_that_comes_late_is_reordering() {
 }
 
 #[test]
-fn later_bundles_that_repeat_a_repaired_loss_are_no_reordering() {
+fn bundle_repeating_repaired_loss_is_not_reordering() {
     dsack().run(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.ack(201);
@@ -144,7 +144,7 @@ fn later_bundles_that_repeat_a_repaired_loss_are_no_reordering() {
 }
 
 #[test]
-fn losses_are_found_across_the_sequence_numbers_wrap() {
+fn losses_are_found_across_sequence_wrap() {
     for before_wrap in [50, 150, 250] {
         let isn = Some(u32::MAX - before_wrap);
         Setup { isn, ..dsack() }.run(|wire| {
@@ -158,7 +158,7 @@ fn losses_are_found_across_the_sequence_numbers_wrap() {
 }
 
 #[test]
-fn data_of_the_peer_may_carry_the_acknowledgement() {
+fn ack_on_peer_data_reveals_loss() {
     dsack().run(|wire| {
         wire.sends("1:101 1:201");
         wire.peer_sends(201, 0, 50);
@@ -167,11 +167,10 @@ fn data_of_the_peer_may_carry_the_acknowledgement() {
     });
 }
 
-/// The kernel merges segments of data that acknowledge the same, with the same options, and
-/// no others (`tcp_gro_receive()`).
+/// The kernel merges only data segments with the same ACK number and options (`tcp_gro_receive()`).
 #[test]
-fn segments_of_data_that_were_merged_acknowledge_once() {
-    dsack().run_everywhere(|wire| {
+fn merged_data_segments_acknowledge_once() {
+    dsack().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201");
         wire.peer_sends_merged(201, "", 3, 100);
         wire.expect("201:201");
@@ -181,12 +180,12 @@ fn segments_of_data_that_were_merged_acknowledge_once() {
         wire.peer_sends_merged(401, "201:301", 3, 100);
         wire.expect("401:401");
         assert_eq!(hidden(wire), (1, 100, 0));
-        assert_eq!(wire.totals().counters.dsacks_hidden, 1);
+        assert_eq!(wire.totals().counters.dsacks_removed, 1);
     });
 }
 
 #[test]
-fn a_window_update_is_no_loss() {
+fn window_update_reveals_no_loss() {
     dsack().run(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(101);
@@ -202,13 +201,13 @@ fn a_window_update_is_no_loss() {
 }
 
 #[test]
-fn an_old_ack_that_comes_late_is_no_loss() {
+fn late_old_ack_reveals_no_loss() {
     dsack().run(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.ack(101);
         wire.ack_duplicate(301, "1:201", "");
-        // Overtaken by the one above.
-        wire.acks_late(201, "1:101");
+        // Overtaken by the previous ACK.
+        wire.ack_without_waiting(201, "1:101");
         wire.sends("301:401");
         wire.ack(401);
         assert_eq!(hidden(wire), (0, 0, 0));
@@ -216,39 +215,43 @@ fn an_old_ack_that_comes_late_is_no_loss() {
 }
 
 #[test]
-fn a_receiver_that_reports_duplicates_is_learnt_from_its_first_report() {
+fn first_dsack_selects_dsack_rule() {
     setup(LossRule::Auto).run(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(201);
-        assert_eq!(hidden(wire), (0, 0, 0), "not known yet what silence means");
+        assert_eq!(hidden(wire), (0, 0, 0), "the loss rule is not learnt yet");
         wire.sends("201:301 201:401 201:501 201:601");
         wire.ack(301);
         wire.ack_duplicate(401, "201:301", "");
         wire.ack_duplicate(601, "201:401", "");
-        assert_eq!(hidden(wire).0, 2, "now it is, and what it meant before");
+        assert_eq!(
+            hidden(wire).0,
+            2,
+            "the rule is learnt, and the suspected loss confirmed"
+        );
     });
 }
 
-/// Two segments of 100 bytes, the second with the first as its bundle; returns where they end.
-fn sends_pair(wire: &mut Wire) -> u32 {
+/// Sends two segments of 100 bytes, the second one with the first bundled. Returns their end.
+fn send_pair(wire: &mut Wire) -> u32 {
     let at = wire.written() + 1;
     wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
     at + 200
 }
 
-/// ACKs of bundles without a report, although the receiver had acknowledged before what rode along.
-fn is_silent(wire: &mut Wire, bundles: u32) {
+/// Acknowledges bundles without a DSACK, although the bundled data had been acknowledged before.
+fn ack_without_dsacks(wire: &mut Wire, bundles: u32) {
     for _ in 0..bundles {
-        let end = sends_pair(wire);
+        let end = send_pair(wire);
         wire.ack(end - 100);
         wire.ack(end);
     }
 }
 
-/// ACKs of bundles without a report, which a loss of the segment before may explain.
-fn is_silent_as_after_a_loss(wire: &mut Wire, bundles: u32) {
+/// Acknowledges bundles without a DSACK, as if the segment before each one were lost.
+fn ack_as_after_losses(wire: &mut Wire, bundles: u32) {
     for _ in 0..bundles {
-        let end = sends_pair(wire);
+        let end = send_pair(wire);
         wire.ack(end);
     }
 }
@@ -257,7 +260,7 @@ fn reactions(wire: &Wire) -> u64 {
     wire.totals().counters.reactions
 }
 
-/// Sends two segments, and expects no bundle.
+/// Sends two segments and expects no bundle.
 fn expect_no_bundle(wire: &mut Wire) {
     let at = wire.written() + 1;
     wire.sends(&format!("{at}:{0} {0}:{1}", at + 100, at + 200));
@@ -269,20 +272,20 @@ fn no_dsack(wire: &Wire) -> u64 {
 }
 
 #[test]
-fn a_receiver_that_never_reports_is_not_bundled() {
-    setup(LossRule::Auto).run_everywhere(|wire| {
-        is_silent(wire, 8);
+fn receiver_without_dsack_is_not_bundled() {
+    setup(LossRule::Auto).run_on_ip_variants(|wire| {
+        ack_without_dsacks(wire, 8);
         expect_no_bundle(wire);
         assert_eq!(hidden(wire), (0, 0, 0));
         assert_eq!((reactions(wire), no_dsack(wire)), (0, 1));
     });
 }
 
-/// Its ACKs of two segments are delayed ones, and no losses.
+/// Its ACKs of two segments are delayed, not signs of loss.
 #[test]
-fn a_receiver_that_never_reports_and_delays_acks_is_not_bundled() {
+fn delayed_ack_receiver_without_dsack_is_not_bundled() {
     setup(LossRule::Auto).run(|wire| {
-        is_silent_as_after_a_loss(wire, 32);
+        ack_as_after_losses(wire, 32);
         expect_no_bundle(wire);
         expect_no_bundle(wire);
         assert_eq!(hidden(wire), (0, 0, 0));
@@ -290,43 +293,44 @@ fn a_receiver_that_never_reports_and_delays_acks_is_not_bundled() {
     });
 }
 
-/// One previous segment for each bundle, every second segment is lost: no run of losses lasts longer.
+/// Each bundle has one previous segment and every second segment is lost. A longer run of losses is
+/// impossible.
 #[test]
-fn real_losses_while_learning_do_not_condemn_the_receiver() {
+fn real_losses_while_learning_do_not_rule_out_dsack() {
     setup(LossRule::Auto).run(|wire| {
-        is_silent_as_after_a_loss(wire, 31);
-        let end = sends_pair(wire);
+        ack_as_after_losses(wire, 31);
+        let end = send_pair(wire);
         wire.ack(end - 100);
         wire.ack_duplicate(end, &format!("{}:{}", end - 200, end - 100), "");
-        sends_pair(wire);
+        send_pair(wire);
         assert_eq!(hidden(wire), (31, 3100, 0));
         assert_eq!((reactions(wire), no_dsack(wire)), (1, 0));
     });
 }
 
 #[test]
-fn bundling_resumes_with_the_report_of_a_retransmission() {
+fn dsack_of_retransmission_resumes_bundling() {
     let setup = Setup {
         rto_min: Duration::from_secs(1),
         ..setup(LossRule::Auto)
     };
     setup.run(|wire| {
-        is_silent(wire, 8);
+        ack_without_dsacks(wire, 8);
         expect_no_bundle(wire);
         let at = wire.written() + 1;
         let range = format!("{at}:{}", at + 100);
         wire.sends(&range);
         wire.expect(&range);
         wire.ack(at + 100);
-        wire.acks_late(at + 100, &range);
-        until_loss_rule(wire, LossRule::Dsack);
-        let end = sends_pair(wire);
+        wire.ack_without_waiting(at + 100, &range);
+        wait_for_loss_rule(wire, LossRule::Dsack);
+        let end = send_pair(wire);
         wire.ack(end);
         assert_eq!(hidden(wire), (1, 100, 0));
     });
 }
 
-fn until_loss_rule(wire: &Wire, expected: LossRule) {
+fn wait_for_loss_rule(wire: &Wire, expected: LossRule) {
     let started = Instant::now();
     while wire.flow().loss_rule != expected {
         assert!(started.elapsed() < Duration::from_secs(10), "{expected:?}");
@@ -335,17 +339,17 @@ fn until_loss_rule(wire: &Wire, expected: LossRule) {
 }
 
 #[test]
-fn flows_show_that_losses_cannot_be_found() {
+fn flow_shows_loss_detection_unavailable() {
     setup(LossRule::Auto).run(|wire| {
         assert_eq!(wire.flow().loss_rule, LossRule::Auto);
-        is_silent(wire, 8);
+        ack_without_dsacks(wire, 8);
         assert_eq!(wire.flow().loss_rule, LossRule::None);
     });
 }
 
-/// No report can come, so none is waited for.
+/// Without SACK no DSACK can arrive, so the rule does not wait for one.
 #[test]
-fn without_sack_the_published_rule_applies_at_once() {
+fn ack_rule_applies_immediately_without_sack() {
     let options = Options {
         without_sack: true,
         ..options(LossRule::Auto)
@@ -363,7 +367,7 @@ fn without_sack_the_published_rule_applies_at_once() {
 }
 
 #[test]
-fn under_the_published_rule_an_ack_of_one_segment_is_no_loss() {
+fn ack_of_one_segment_reveals_no_loss_under_ack_rule() {
     setup(LossRule::Ack).run(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.ack(101);
@@ -374,7 +378,7 @@ fn under_the_published_rule_an_ack_of_one_segment_is_no_loss() {
 }
 
 #[test]
-fn a_connection_goes_by_the_rule_that_is_given_last() {
+fn latest_rule_decides_loss_detection() {
     setup(LossRule::Ack).run(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(201);
@@ -387,8 +391,8 @@ fn a_connection_goes_by_the_rule_that_is_given_last() {
 }
 
 #[test]
-fn a_large_write_does_not_hide_what_went_before() {
-    dsack().run_everywhere(|wire| {
+fn large_write_does_not_hide_earlier_losses() {
+    dsack().run_on_ip_variants(|wire| {
         for found in 1..=3 {
             let start = wire.written() + 1;
             wire.sends(&format!("{start}:{} {start}:{}", start + 100, start + 200));
@@ -406,7 +410,7 @@ fn a_large_write_does_not_hide_what_went_before() {
 }
 
 #[test]
-fn a_report_behind_a_large_write_is_known_as_a_bundles() {
+fn dsack_after_large_write_is_attributed_to_bundle() {
     dsack().run(|wire| {
         wire.sends("1:101 1:201");
         wire.write(3 * 1460);
@@ -414,13 +418,13 @@ fn a_report_behind_a_large_write_is_known_as_a_bundles() {
         wire.ack(101);
         wire.ack_duplicate(201, "1:101", "");
         assert_eq!(hidden(wire), (0, 0, 0));
-        assert_eq!(wire.totals().counters.dsacks_hidden, 1);
+        assert_eq!(wire.totals().counters.dsacks_removed, 1);
         assert_eq!(netstat("TCPDSACKRecv"), 0);
     });
 }
 
 #[test]
-fn losses_are_found_among_a_hundred_outstanding_segments() {
+fn losses_are_found_among_100_outstanding_segments() {
     let options = Options {
         thin: ThinTest::Always,
         max_packets: Some(1),
@@ -433,7 +437,7 @@ fn losses_are_found_among_a_hundred_outstanding_segments() {
         for segment in 2..=100 {
             wire.sends(&format!("{}:{}", end(segment - 2), end(segment)));
         }
-        // Every tenth is lost.
+        // Every tenth segment is lost.
         for segment in (1..=100).filter(|segment| segment % 10 != 0) {
             if segment % 10 == 1 {
                 wire.ack(end(segment));
@@ -442,14 +446,14 @@ fn losses_are_found_among_a_hundred_outstanding_segments() {
                 wire.ack_duplicate(end(segment), &duplicate, "");
             }
         }
-        // The first is acknowledged alone, and the last is lost.
+        // The first segment is acknowledged individually, and the last is lost.
         assert_eq!(hidden(wire), (9, 90, 0));
         assert_eq!(netstat("TCPDSACKRecv"), 0);
     });
 }
 
 #[test]
-fn what_tcp_has_retransmitted_since_is_no_hidden_loss() {
+fn segment_retransmitted_since_is_not_a_hidden_loss() {
     let rto_min = Duration::from_secs(1);
     Setup { rto_min, ..dsack() }.run(|wire| {
         sysctl("net.ipv4.tcp_retrans_collapse", "0");
@@ -464,15 +468,15 @@ fn what_tcp_has_retransmitted_since_is_no_hidden_loss() {
 }
 
 #[test]
-fn what_a_tail_loss_probe_brought_is_no_hidden_loss() {
+fn segment_brought_by_probe_is_not_a_hidden_loss() {
     let rtt = Duration::from_millis(300);
     Setup { rtt, ..dsack() }.run(|wire| {
         sysctl("net.ipv4.tcp_early_retrans", "3");
         sysctl("net.ipv4.tcp_retrans_collapse", "0");
         wire.sends("1:101 1:201");
-        // Both were lost. The probe is the last; it makes known that the first is missing.
+        // Both are lost. The probe repeats the last segment; its ACK reveals the missing first one.
         wire.expect("101:201");
-        // Longer than the minimum RTT, so that it is the probe's.
+        // Longer than the minimum RTT, so that TCP attributes the ACK to the probe.
         wire.expect_nothing(rtt + Duration::from_millis(100));
         wire.ack_sack(1, "101:201");
         wire.expect("1:101");
@@ -481,9 +485,9 @@ fn what_a_tail_loss_probe_brought_is_no_hidden_loss() {
     });
 }
 
-/// However many losses follow.
+/// The number of later losses does not matter.
 #[test]
-fn a_receiver_that_has_reported_once_is_known_for_good() {
+fn dsack_rule_stays_after_first_dsack() {
     let options = Options {
         thin: ThinTest::Always,
         max_packets: Some(1),
@@ -502,21 +506,21 @@ fn a_receiver_that_has_reported_once_is_known_for_good() {
         assert_eq!(hidden(wire).0, 8);
         wire.sends("1801:1901 1801:2001 1901:2101");
         wire.ack(2101);
-        assert_eq!(hidden(wire).0, 9, "the one that rode along last");
+        assert_eq!(hidden(wire).0, 9, "the last bundled segment");
     });
 }
 
 #[test]
-fn an_ack_that_waits_for_the_application_is_known() {
-    dsack().run_everywhere(|wire| {
+fn ack_queued_behind_application_is_evaluated() {
+    dsack().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(101);
-        let held = wire.held(50, |wire| {
-            wire.acks_late(201, "1:101");
-            // Without the report, for it is not the first to acknowledge this.
-            wire.acks_late(201, "");
+        let supported = wire.write_while_held(50, |wire| {
+            wire.ack_without_waiting(201, "1:101");
+            // Without a DSACK, because it is not the first ACK of this data.
+            wire.ack_without_waiting(201, "");
         });
-        if held {
+        if supported {
             wire.expect("101:251");
             assert_eq!(hidden(wire), (0, 0, 0));
         } else {

@@ -1,14 +1,14 @@
-//! What is remembered of the stream: whole segments, as long as they are unacknowledged.
+//! Tests the history of the stream: whole segments, until they are acknowledged.
 
 use pillion_bpf::Outcome::{
-    Bundled, FullSize, Gso, NoHistory, NoRoom, NothingOutstanding, Unwatched,
+    Bundled, FullSize, Gso, LossDetectionUnavailable, NoHistory, NoRoom, NothingOutstanding,
 };
 use pillion_bpf::{Options, ThinTest};
 use pillion_tests::{Setup, unlimited};
 
 #[test]
-fn after_all_is_acknowledged_a_segment_is_plain() {
-    Setup::default().run_everywhere(|wire| {
+fn segment_after_full_ack_is_plain() {
+    Setup::default().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(201);
         wire.sends("201:301 201:401");
@@ -17,8 +17,8 @@ fn after_all_is_acknowledged_a_segment_is_plain() {
 }
 
 #[test]
-fn acknowledged_segments_stay_behind() {
-    Setup::default().run_everywhere(|wire| {
+fn acknowledged_segments_are_not_bundled() {
+    Setup::default().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.ack(101);
         wire.sends("101:401");
@@ -28,7 +28,7 @@ fn acknowledged_segments_stay_behind() {
 }
 
 #[test]
-fn a_partly_acknowledged_segment_stays_behind() {
+fn partly_acknowledged_segment_is_not_bundled() {
     Setup::default().run(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.ack(151);
@@ -37,7 +37,7 @@ fn a_partly_acknowledged_segment_stays_behind() {
 }
 
 #[test]
-fn where_only_part_of_one_segment_is_outstanding_nothing_rides_along() {
+fn partial_outstanding_segment_leaves_next_plain() {
     Setup::default().run(|wire| {
         wire.sends("1:101");
         wire.ack(51);
@@ -47,7 +47,7 @@ fn where_only_part_of_one_segment_is_outstanding_nothing_rides_along() {
 }
 
 #[test]
-fn sequence_numbers_wrap_around_within_a_bundle() {
+fn sequence_numbers_wrap_within_bundle() {
     for before_the_wrap in [0, 1, 99, 100, 150, 250] {
         let setup = Setup {
             isn: Some(u32::MAX - before_the_wrap),
@@ -62,7 +62,7 @@ fn sequence_numbers_wrap_around_within_a_bundle() {
     }
 }
 
-/// Streams several kilobytes with two segments outstanding at each write.
+/// Streams 8 KiB and keeps two segments outstanding at each write.
 fn stream_with_acks(isn: u32, bytes: u32) {
     let plain = Setup::default();
     let setup = Setup {
@@ -81,15 +81,15 @@ fn stream_with_acks(isn: u32, bytes: u32) {
 }
 
 #[test]
-fn bundles_are_whole_wherever_the_history_wraps() {
-    // From the history's very beginning, and from odd places.
+fn bundle_is_intact_wherever_history_wraps() {
+    // Starts at the first byte of the history, and at odd offsets.
     for (isn, bytes) in [(2047, 128), (2046, 128), (0, 97), (1000, 331)] {
         stream_with_acks(isn, bytes);
     }
 }
 
 #[test]
-fn bundles_as_long_as_the_history_are_whole() {
+fn bundle_as_long_as_history_is_intact() {
     for isn in [2047, 1, 1234] {
         let setup = Setup {
             isn: Some(isn),
@@ -107,7 +107,7 @@ fn bundles_as_long_as_the_history_are_whole() {
 }
 
 #[test]
-fn more_than_the_history_may_be_outstanding() {
+fn outstanding_data_may_exceed_history() {
     let setup = Setup::bundling(Options {
         thin: ThinTest::Always,
         max_packets: Some(0),
@@ -126,9 +126,9 @@ fn more_than_the_history_may_be_outstanding() {
     });
 }
 
-/// Losses among more could not be found, and reports of bundles would reach TCP.
+/// With more segments, losses could not be found and DSACKs of bundles would reach TCP.
 #[test]
-fn behind_108_outstanding_segments_none_is_bundled_until_some_are_acknowledged() {
+fn bundling_pauses_at_108_outstanding_segments() {
     let options = Options {
         max_packets: Some(1),
         ..unlimited()
@@ -140,20 +140,24 @@ fn behind_108_outstanding_segments_none_is_bundled_until_some_are_acknowledged()
             wire.sends(&format!("{}:{}", end(segment - 2), end(segment)));
         }
         wire.sends("433:437 437:441");
-        wire.assert_outcomes(&[(Bundled, 107), (NothingOutstanding, 1), (Unwatched, 2)]);
-        // There is place for this one, but not for what was sent meanwhile.
+        wire.assert_outcomes(&[
+            (Bundled, 107),
+            (NothingOutstanding, 1),
+            (LossDetectionUnavailable, 2),
+        ]);
+        // This segment has a free slot, but earlier segments were not recorded.
         wire.ack(5);
         wire.sends("441:445");
-        assert_eq!(wire.totals().counters.of(Unwatched), 3);
+        assert_eq!(wire.totals().counters.of(LossDetectionUnavailable), 3);
         wire.ack(13);
-        // What was sent meanwhile is not kept, nor recorded segment by segment.
+        // Segments sent meanwhile are neither stored nor recorded individually.
         wire.sends("445:449 445:453");
         assert_eq!(wire.totals().counters.of(NoHistory), 1);
     });
 }
 
 #[test]
-fn nothing_before_a_gso_packet_rides_along_nor_does_it() {
+fn gso_packet_and_earlier_segments_are_not_bundled() {
     Setup::default().run(|wire| {
         wire.sends("1:101 1:201");
         wire.write(2 * 1460);
@@ -164,7 +168,7 @@ fn nothing_before_a_gso_packet_rides_along_nor_does_it() {
 }
 
 #[test]
-fn nothing_before_a_full_size_segment_rides_along_nor_does_it() {
+fn full_size_and_earlier_segments_are_not_bundled() {
     Setup::default().run(|wire| {
         wire.sends("1:101 1:201 201:1661 1661:1761 1661:1861");
         wire.assert_outcomes(&[

@@ -1,11 +1,11 @@
-//! The adaptive level: as many previous segments as the losses seen demand.
+//! Tests the adaptive level: the number of previous segments follows the observed losses.
 
 use std::time::Duration;
 
-use pillion_bpf::{Level, LossRule, Options, Reaction, Target, ThinTest};
+use pillion_bpf::{Level, LossRule, Options, Reaction, ThinTest};
 use pillion_tests::{Setup, Wire, sysctl};
 
-/// At most one segment of a thousand is to stay unrepaired.
+/// Targets at most one unrepaired segment in a thousand.
 fn adaptive(max_packets: u32) -> Setup {
     Setup::bundling(Options {
         thin: ThinTest::Always,
@@ -17,14 +17,14 @@ fn adaptive(max_packets: u32) -> Setup {
     })
 }
 
-/// Two segments, the first of which is lost and repaired by the second.
+/// Sends two segments; the first is lost and repaired by the second.
 fn lose_one(wire: &mut Wire, at: u32) -> u32 {
     wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
     wire.ack(at + 200);
     at + 200
 }
 
-/// How many previous segments a segment carries now, of four outstanding; all arrive.
+/// Returns how many of four outstanding segments the next one carries. All of them arrive.
 fn level(wire: &mut Wire, at: u32) -> u32 {
     for _ in 0..4 {
         wire.write(100);
@@ -38,21 +38,21 @@ fn level(wire: &mut Wire, at: u32) -> u32 {
 }
 
 #[test]
-fn it_begins_with_one_previous_segment() {
+fn level_starts_at_one_previous_segment() {
     adaptive(0).run(|wire| wire.sends("1:101 1:201 101:301 201:401"));
 }
 
 #[test]
-fn frequent_losses_raise_it_and_without_any_it_falls_back_to_one() {
+fn level_rises_with_losses_and_falls_back_to_one() {
     adaptive(0).run(|wire| {
         let mut at = 1;
         for _ in 0..20 {
             at = lose_one(wire, at);
         }
-        let raised = level(wire, at);
-        assert!(raised > 1, "{raised}");
+        let raised_level = level(wire, at);
+        assert!(raised_level > 1, "{raised_level}");
         at += 500;
-        // Counts are halved each 1,024 segments.
+        // Counters are halved every 1,024 segments.
         for _ in 0..6 * 1024 {
             wire.write(100);
             wire.read();
@@ -63,9 +63,9 @@ fn frequent_losses_raise_it_and_without_any_it_falls_back_to_one() {
     });
 }
 
-/// What bundles cannot repair counts neither as lost nor as sent.
+/// Segments that bundles cannot repair count neither as lost nor as sent.
 #[test]
-fn losses_of_what_is_too_large_for_a_bundle_do_not_raise_it() {
+fn losses_of_oversized_segments_do_not_raise_level() {
     Setup {
         rto_min: Duration::from_millis(250),
         timestamps: true,
@@ -81,7 +81,7 @@ fn losses_of_what_is_too_large_for_a_bundle_do_not_raise_it() {
             wire.ack(end);
             at = end;
         }
-        // TCP's window is small by now.
+        // By now TCP's window is small.
         for end in [at + 200, at + 400, at + 600, at + 800] {
             wire.sends(&format!("{at}:{} {at}:{end}", at + 100));
             wire.ack_duplicate(end, &format!("{at}:{}", at + 100), "");
@@ -93,14 +93,14 @@ fn losses_of_what_is_too_large_for_a_bundle_do_not_raise_it() {
 }
 
 #[test]
-fn large_writes_between_losses_do_not_lower_it() {
+fn large_writes_between_losses_do_not_lower_level() {
     adaptive(0).run(|wire| {
         let mut at = 1;
         for _ in 0..40 {
             at = lose_one(wire, at);
         }
-        let raised = level(wire, at);
-        assert!(raised > 1, "{raised}");
+        let raised_level = level(wire, at);
+        assert!(raised_level > 1, "{raised_level}");
         at += 500;
         for _ in 0..200 {
             let end = at + 20 * wire.mss();
@@ -109,12 +109,12 @@ fn large_writes_between_losses_do_not_lower_it() {
             wire.ack(end);
             at = end;
         }
-        assert_eq!(level(wire, at), raised);
+        assert_eq!(level(wire, at), raised_level);
     });
 }
 
 #[test]
-fn the_ceiling_holds() {
+fn level_never_exceeds_ceiling() {
     adaptive(2).run(|wire| {
         let mut at = 1;
         for _ in 0..20 {
@@ -124,14 +124,14 @@ fn the_ceiling_holds() {
     });
 }
 
-/// Of a run of six, three segments are left at level three: one of a hundred that were sent. The run
-/// itself is less than that at any level.
+/// A run of six losses at level three leaves three segments unrepaired, which is one in a hundred
+/// sent. At any level the run alone would count as fewer.
 #[test]
-fn a_long_run_counts_by_the_segments_that_are_left() {
+fn loss_run_counts_segments_left_unrepaired() {
     let options = Options {
         thin: ThinTest::Always,
         level: Level::Adaptive,
-        target: Some(Target::try_from(1.0).expect("one per cent")),
+        target: Some("1%".parse().expect("one per cent")),
         loss_rule: LossRule::Dsack,
         reaction: Reaction::None,
         max_packets: Some(0),
@@ -143,12 +143,12 @@ fn a_long_run_counts_by_the_segments_that_are_left() {
     };
     setup.run(|wire| {
         sysctl("net.ipv4.tcp_early_retrans", "0");
-        // All are lost, and TCP's own retransmission brings them.
+        // All are lost, and TCP's own retransmission delivers them.
         wire.sends("1:11 1:21 11:31 21:41 31:51 41:61");
         wire.expect("1:61");
         wire.ack(61);
         let mut at = 61;
-        // Windows that are full make it larger.
+        // Full windows let the congestion window grow.
         for count in [2, 4, 8] {
             let mut last = (at, at);
             for _ in 0..count {

@@ -1,11 +1,11 @@
-//! Byte-exact: what the bundler puts on the wire, segment by segment.
+//! Byte-exact tests of the segments that the bundler puts on the wire.
 //!
-//! Every test has a network namespace, a TAP device and a scripted peer of its own.
+//! Every test has its own network namespace, TAP device and scripted peer.
 
 mod acks;
-mod along;
+mod bundle_size;
+mod bundled_retransmissions;
 mod cgroups;
-mod companions;
 mod congestion_control;
 mod dsack;
 mod flows;
@@ -14,23 +14,23 @@ mod headers;
 mod hidden_loss;
 mod history;
 mod level;
-mod misread;
+mod misleading_dsacks;
 mod observation;
 mod path_size;
 mod policy;
-mod probed;
+mod program_renewal;
 mod published;
 mod random;
 mod reaction;
-mod renewal;
 mod retransmission;
 mod rules;
-mod saved;
-mod size;
 mod socket_option;
+mod tail_loss_probes;
+mod tcp_options;
 mod tfrc_sp;
-mod thin;
-mod thinned;
+mod thin_streams;
+mod thinned_acks;
+mod time_saved;
 mod two_bundlers;
-mod undone;
+mod undone_reductions;
 mod untouched;

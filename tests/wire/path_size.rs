@@ -1,12 +1,12 @@
-//! No packet is lost for its size again and again.
+//! Tests that packets are not lost repeatedly because of their size.
 
 use std::time::Duration;
 
-use pillion_bpf::Outcome::{Bundled, NothingOutstanding, PathSize};
+use pillion_bpf::Outcome::{Bundled, ExceedsPathSize, NothingOutstanding};
 use pillion_bpf::{Options, ThinTest};
 use pillion_tests::{Ip, Setup, Wire, sysctl};
 
-/// All that fits rides along, and the path's size is not known.
+/// Bundles everything that fits, on a path of unknown size.
 fn unlimited() -> Setup {
     Setup::bundling(Options {
         thin: ThinTest::Always,
@@ -16,27 +16,27 @@ fn unlimited() -> Setup {
 }
 
 #[test]
-fn bundles_are_no_larger_than_every_path_takes() {
+fn bundles_fit_minimum_path_size() {
     unlimited().run(|wire| {
         wire.sends("1:301 1:537 301:738 537:939");
         wire.ack(939);
         wire.sends("939:1339 1339:1739");
-        wire.assert_outcomes(&[(Bundled, 3), (NothingOutstanding, 2), (PathSize, 1)]);
+        wire.assert_outcomes(&[(Bundled, 3), (NothingOutstanding, 2), (ExceedsPathSize, 1)]);
     });
 }
 
 #[test]
-fn bundles_are_no_larger_than_what_came_through() {
+fn bundles_fit_largest_delivered_packet() {
     unlimited().run(|wire| {
         wire.sends("1:701 701:1001");
         wire.ack(701);
         wire.sends("701:1401 1001:1701");
-        wire.assert_outcomes(&[(Bundled, 2), (NothingOutstanding, 1), (PathSize, 1)]);
+        wire.assert_outcomes(&[(Bundled, 2), (NothingOutstanding, 1), (ExceedsPathSize, 1)]);
     });
 }
 
 #[test]
-fn a_packet_behind_a_gap_proves_its_size() {
+fn sacked_packet_proves_its_size() {
     unlimited().run(|wire| {
         wire.sends("1:401 401:1201 1201:1301");
         wire.ack_sack(1, "401:1201");
@@ -47,7 +47,7 @@ fn a_packet_behind_a_gap_proves_its_size() {
 }
 
 #[test]
-fn every_path_takes_more_over_ipv6() {
+fn minimum_path_size_is_larger_over_ipv6() {
     Setup {
         ip: Ip::V6,
         ..unlimited()
@@ -56,7 +56,7 @@ fn every_path_takes_more_over_ipv6() {
 }
 
 #[test]
-fn what_every_path_takes_is_with_the_headers() {
+fn minimum_path_size_includes_headers() {
     let setup = |ip| Setup {
         ip,
         timestamps: true,
@@ -67,7 +67,7 @@ fn what_every_path_takes_is_with_the_headers() {
 }
 
 #[test]
-fn what_came_through_had_none_of_the_options_that_come_later() {
+fn proven_size_excludes_later_options() {
     let whole = "1:801";
     unlimited().run(|wire| {
         wire.sends(whole);
@@ -80,11 +80,11 @@ fn what_came_through_had_none_of_the_options_that_come_later() {
         wire.peer_sends(1, 100, 10);
         wire.expect("801:801");
         wire.sends("801:1201 1201:1601");
-        wire.assert_outcomes(&[(NothingOutstanding, 2), (PathSize, 1)]);
+        wire.assert_outcomes(&[(NothingOutstanding, 2), (ExceedsPathSize, 1)]);
     });
 }
 
-/// Each bundle has the segment before.
+/// Bundles one previous segment.
 fn single() -> Setup {
     Setup {
         rto_min: Duration::from_secs(1),
@@ -96,8 +96,8 @@ fn single() -> Setup {
     }
 }
 
-/// Two segments of 100 bytes, the second with the first; both are lost.
-fn lose_a_bundle(wire: &mut Wire) {
+/// Sends two segments of 100 bytes, the second one with the first bundled. Both are lost.
+fn lose_bundle(wire: &mut Wire) {
     let start = wire.written() + 1;
     let end = start + 200;
     wire.sends(&format!("{start}:{} {start}:{end}", start + 100));
@@ -106,44 +106,44 @@ fn lose_a_bundle(wire: &mut Wire) {
 }
 
 #[test]
-fn once_a_bundle_was_lost_even_small_ones_are_tried_one_at_a_time_until_one_arrives() {
+fn small_bundles_go_one_at_a_time_after_lost_bundle() {
     single().run(|wire| {
         sysctl("net.ipv4.tcp_early_retrans", "0");
         wire.sends("1:101 1:201");
         wire.ack(101);
         wire.ack_duplicate(201, "1:101", "");
-        lose_a_bundle(wire);
+        lose_bundle(wire);
         wire.sends("401:501 401:601");
         wire.ack(501);
         wire.sends("601:701");
-        assert_eq!(wire.totals().counters.of(PathSize), 1);
+        assert_eq!(wire.totals().counters.of(ExceedsPathSize), 1);
         wire.ack_duplicate(601, "401:501", "");
         wire.sends("601:801 701:1001 801:1101");
-        assert_eq!(wire.totals().counters.of(PathSize), 1);
+        assert_eq!(wire.totals().counters.of(ExceedsPathSize), 1);
     });
 }
 
 #[test]
-fn three_bundles_lost_in_a_row_set_a_limit_below_them() {
+fn three_lost_bundles_in_a_row_set_lower_limit() {
     single().run(|wire| {
         sysctl("net.ipv4.tcp_early_retrans", "0");
         for _ in 0..3 {
-            lose_a_bundle(wire);
+            lose_bundle(wire);
         }
-        assert_eq!(wire.totals().counters.of(PathSize), 0);
+        assert_eq!(wire.totals().counters.of(ExceedsPathSize), 0);
         wire.sends("601:701 701:801");
-        assert_eq!(wire.totals().counters.of(PathSize), 1);
+        assert_eq!(wire.totals().counters.of(ExceedsPathSize), 1);
         wire.ack(801);
         wire.sends("801:901 801:1000");
     });
 }
 
 #[test]
-fn a_small_bundle_that_is_lost_does_not_tighten_a_limit_by_itself() {
+fn one_lost_small_bundle_does_not_lower_limit() {
     single().run(|wire| {
         sysctl("net.ipv4.tcp_early_retrans", "0");
         for _ in 0..3 {
-            lose_a_bundle(wire);
+            lose_bundle(wire);
         }
         wire.sends("601:651 601:701");
         wire.ack_duplicate(701, "601:651", "");
@@ -155,7 +155,7 @@ fn a_small_bundle_that_is_lost_does_not_tighten_a_limit_by_itself() {
 }
 
 #[test]
-fn a_bundle_lost_before_one_as_large_arrived_was_not_too_large() {
+fn bundle_lost_before_equal_one_arrives_is_not_too_large() {
     single().run(|wire| {
         wire.sends("1:101 1:201 101:301 201:401 301:501");
         wire.ack(101);
@@ -164,12 +164,12 @@ fn a_bundle_lost_before_one_as_large_arrived_was_not_too_large() {
         wire.sends("401:601 501:701");
         wire.ack(701);
         wire.sends("701:801 701:901 801:1001 901:1101");
-        assert_eq!(wire.totals().counters.of(PathSize), 0);
+        assert_eq!(wire.totals().counters.of(ExceedsPathSize), 0);
     });
 }
 
 #[test]
-fn several_bundles_lost_at_once_are_one_reason_to_doubt() {
+fn bundles_lost_together_count_as_one_failure() {
     single().run(|wire| {
         sysctl("net.ipv4.tcp_early_retrans", "0");
         sysctl("net.ipv4.tcp_retrans_collapse", "0");
@@ -180,25 +180,25 @@ fn several_bundles_lost_at_once_are_one_reason_to_doubt() {
         }
         wire.ack(501);
         wire.sends("501:601 501:701");
-        assert_eq!(wire.totals().counters.of(PathSize), 0);
+        assert_eq!(wire.totals().counters.of(ExceedsPathSize), 0);
     });
 }
 
 #[test]
-fn what_comes_through_after_all_lifts_the_limit() {
+fn late_delivery_lifts_limit() {
     single().run(|wire| {
         sysctl("net.ipv4.tcp_early_retrans", "0");
         for _ in 0..3 {
-            lose_a_bundle(wire);
+            lose_bundle(wire);
         }
-        // The last one had come, and TCP's retransmission of it was needless.
+        // The last bundle had arrived, so TCP's retransmission was needless.
         wire.ack_duplicate(601, "401:601", "");
         wire.sends("601:701 601:801");
-        assert_eq!(wire.totals().counters.of(PathSize), 0);
+        assert_eq!(wire.totals().counters.of(ExceedsPathSize), 0);
     });
 }
 
-/// What came through before says nothing of the path as it is half of the sequence space later.
+/// Delivered sizes expire after half of the sequence space.
 fn lose_after(bytes: u64) {
     Setup {
         ip: Ip::V6,
@@ -211,28 +211,28 @@ fn lose_after(bytes: u64) {
         wire.ack(101);
         wire.ack_duplicate(201, "1:101", "");
         if bytes > 0 {
-            wire.pass_unread(bytes);
+            wire.transfer_unparsed(bytes);
         }
         for _ in 0..3 {
-            lose_a_bundle(wire);
+            lose_bundle(wire);
         }
         let start = wire.written() + 1;
-        let before = wire.totals().counters.of(PathSize);
+        let before = wire.totals().counters.of(ExceedsPathSize);
         let [middle, end] = [start + 100, start + 200];
         wire.write(100);
         wire.expect(&format!("{start}:{middle}"));
         wire.write(100);
         wire.expect(&format!("{middle}:{end}"));
-        assert_eq!(wire.totals().counters.of(PathSize), before + 1);
+        assert_eq!(wire.totals().counters.of(ExceedsPathSize), before + 1);
     });
 }
 
 #[test]
-fn lost_bundles_set_a_limit_after_one_that_came() {
+fn lost_bundles_set_limit_after_delivered_one() {
     lose_after(0);
 }
 
 #[test]
-fn lost_bundles_set_a_limit_after_any_number_of_bytes_whose_headers_could_not_be_read() {
+fn lost_bundles_set_limit_after_2_gib_of_unparsed_packets() {
     lose_after((1 << 31) + (1 << 27));
 }

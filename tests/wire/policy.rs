@@ -1,4 +1,4 @@
-//! Which connections are bundled, from when on, and until when.
+//! Tests which connections are bundled, from when, and until when.
 
 use pillion_bpf::Outcome::{Bundled, NoHistory, NothingOutstanding};
 use pillion_bpf::Rule;
@@ -6,7 +6,7 @@ use pillion_tests::{Bundler, Ip, Opening, Setup, unlimited};
 
 fn rules(rules: &[Rule]) -> Setup {
     Setup {
-        bundlers: vec![Bundler::by(rules)],
+        bundlers: vec![Bundler::with_rules(rules)],
         ..Setup::default()
     }
 }
@@ -36,7 +36,7 @@ fn is_not_covered(setup: Setup) {
 }
 
 #[test]
-fn a_port_covers_the_connections_to_it_and_from_it() {
+fn port_covers_connections_to_and_from_it() {
     is_covered(policy(&[1, 7777], &[]));
     let opening = Opening::Passive;
     is_covered(Setup {
@@ -51,7 +51,7 @@ fn a_port_covers_the_connections_to_it_and_from_it() {
 }
 
 #[test]
-fn a_prefix_covers_the_peers_in_it() {
+fn prefix_covers_peers_in_it() {
     is_covered(policy(&[], &["10.0.0.0/24"]));
     is_covered(policy(&[], &["192.0.2.0/24", "10.0.0.2/32"]));
     is_not_covered(policy(&[], &["10.0.0.1/32"]));
@@ -68,7 +68,7 @@ fn a_prefix_covers_the_peers_in_it() {
 }
 
 #[test]
-fn an_ipv4_prefix_covers_an_ipv6_sockets_ipv4_peers() {
+fn ipv4_prefix_covers_ipv4_peers_of_ipv6_socket() {
     for opening in [Opening::Active, Opening::Passive] {
         let ip = Ip::Mapped;
         is_covered(Setup {
@@ -92,7 +92,7 @@ fn port_and_prefix_must_both_match() {
 }
 
 #[test]
-fn an_older_connection_is_bundled_from_its_adoption_on() {
+fn older_connection_is_bundled_after_adoption() {
     let bundler = policy(&[7777], &["10.0.0.0/24", "fd00::/64"])
         .bundlers
         .remove(0);
@@ -113,15 +113,15 @@ fn an_older_connection_is_bundled_from_its_adoption_on() {
     });
 }
 
-/// Nothing tells of it again, once its handshake has ended (TCP Fast Open).
+/// After the handshake of a TCP Fast Open connection, no further event announces it.
 #[test]
-fn an_older_connection_that_began_with_data_is_adopted_before_its_handshake_has_ended() {
+fn fast_open_connection_is_adopted_during_handshake() {
     let setup = Setup {
         bundlers: vec![],
         ..Setup::default()
     };
     setup.run(|wire| {
-        wire.reaccept_with_data(7778, 10);
+        wire.accept_with_data(7778, 10);
         wire.attach(&Bundler::unlimited());
         wire.adopt();
         wire.ack(1);
@@ -131,7 +131,7 @@ fn an_older_connection_that_began_with_data_is_adopted_before_its_handshake_has_
 }
 
 #[test]
-fn an_older_connection_that_is_not_covered_is_not_adopted() {
+fn uncovered_older_connection_is_not_adopted() {
     let setup = Setup {
         bundlers: vec![],
         ..Setup::default()
@@ -145,7 +145,7 @@ fn an_older_connection_that_is_not_covered_is_not_adopted() {
 }
 
 #[test]
-fn a_connection_that_sends_no_more_is_not_adopted() {
+fn half_closed_connection_is_not_adopted() {
     let setup = Setup {
         bundlers: vec![],
         ..Setup::default()
@@ -160,7 +160,7 @@ fn a_connection_that_sends_no_more_is_not_adopted() {
 }
 
 #[test]
-fn adoption_leaves_connections_that_are_bundled_already_as_they_are() {
+fn adoption_leaves_bundled_connections_unchanged() {
     Setup::default().run(|wire| {
         wire.sends("1:101 1:201");
         wire.adopt();
@@ -171,8 +171,8 @@ fn adoption_leaves_connections_that_are_bundled_already_as_they_are() {
 }
 
 #[test]
-fn a_socket_used_again_starts_afresh() {
-    Setup::default().run_everywhere(|wire| {
+fn reused_socket_starts_afresh() {
+    Setup::default().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201");
         wire.reconnect(7777);
         wire.sends("1:51 1:101");
@@ -181,7 +181,7 @@ fn a_socket_used_again_starts_afresh() {
 }
 
 #[test]
-fn a_socket_used_again_for_what_is_not_covered_is_let_go() {
+fn reused_socket_outside_rules_is_released() {
     policy(&[7777], &[]).run(|wire| {
         wire.sends("1:101 1:201");
         wire.reconnect(7778);
@@ -193,7 +193,7 @@ fn a_socket_used_again_for_what_is_not_covered_is_let_go() {
 }
 
 #[test]
-fn without_the_bundler_a_connection_goes_on_plain() {
+fn connection_continues_plain_after_detach() {
     Setup::default().run(|wire| {
         wire.sends("1:101 1:201");
         wire.detach();

@@ -1,4 +1,4 @@
-//! With `published`, the first flight is what the unmerged kernel patch sent.
+//! Tests that `published` sends the same first flight as the unmerged kernel patch.
 
 use std::thread;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use pillion_bpf::Outcome::{Bundled, NothingOutstanding};
 use pillion_bpf::{Options, ThinTest};
 use pillion_tests::{Setup, Wire, sysctl};
 
-/// A connection with an RTT of 200 ms that bundles as published.
+/// Returns a connection with an RTT of 200 ms that uses the published mechanism.
 fn published(options: Options) -> Setup {
     Setup {
         rtt: Duration::from_millis(200),
@@ -26,12 +26,12 @@ fn no_limit() -> Options {
 }
 
 #[test]
-fn one_previous_segment_by_default() {
+fn one_previous_segment_is_bundled_by_default() {
     published(Options::default()).run(|wire| wire.sends("1:101 1:201 101:301 201:401"));
 }
 
 #[test]
-fn two_previous_segments() {
+fn two_previous_segments_are_bundled() {
     let max_packets = Some(2);
     published(Options {
         max_packets,
@@ -41,12 +41,12 @@ fn two_previous_segments() {
 }
 
 #[test]
-fn no_limit_fills_the_mss() {
+fn unlimited_bundle_fills_mss() {
     published(no_limit()).run(|wire| wire.sends("1:401 1:801 1:1201 401:1601"));
 }
 
 #[test]
-fn three_writes_within_an_rtt_need_no_proof_of_their_size() {
+fn three_writes_per_rtt_need_no_proven_size() {
     published(no_limit()).run(|wire| {
         for range in ["1:401", "1:801", "1:1201"] {
             wire.sends(range);
@@ -57,7 +57,7 @@ fn three_writes_within_an_rtt_need_no_proof_of_their_size() {
 }
 
 #[test]
-fn max_bytes_limits_the_payload_in_all() {
+fn max_bytes_limits_total_payload() {
     published(Options {
         max_bytes: 450,
         ..no_limit()
@@ -66,7 +66,7 @@ fn max_bytes_limits_the_payload_in_all() {
 }
 
 #[test]
-fn nothing_rides_along_once_all_is_acknowledged() {
+fn segment_after_full_ack_is_plain() {
     published(no_limit()).run(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(201);
@@ -74,8 +74,8 @@ fn nothing_rides_along_once_all_is_acknowledged() {
     });
 }
 
-/// Two segments of 400 bytes, the second with the first; both are lost.
-fn lose_a_bundle(wire: &mut Wire) {
+/// Sends two segments of 400 bytes, the second one with the first bundled. Both are lost.
+fn lose_bundle(wire: &mut Wire) {
     let start = wire.written() + 1;
     let (middle, end) = (start + 400, start + 800);
     wire.sends(&format!("{start}:{middle} {start}:{end}"));
@@ -98,7 +98,7 @@ fn lost_bundles_set_no_limit() {
         wire.ack(401);
         wire.ack_duplicate(801, "1:401", "");
         for _ in 0..3 {
-            lose_a_bundle(wire);
+            lose_bundle(wire);
         }
         let start = wire.written() + 1;
         wire.sends(&format!("{start}:{} {start}:{}", start + 400, start + 800));

@@ -1,4 +1,4 @@
-//! Random writes and acknowledgements, against the rules in a few lines of Rust.
+//! Compares random writes and ACKs with a model of the rules in a few lines of Rust.
 
 use pillion_bpf::{LossRule, Options, Reaction, ThinTest};
 use pillion_tests::{Checksums, Ip, Setup, Wire, segment_overhead};
@@ -8,7 +8,7 @@ use rand_pcg::Pcg64;
 const SEEDS: u64 = 24;
 const STEPS: u32 = 120;
 
-/// What the bundler is to remember.
+/// Model of the bundler's history.
 #[derive(Default)]
 struct Record {
     starts: Vec<u32>,
@@ -17,7 +17,7 @@ struct Record {
 }
 
 impl Record {
-    /// Where the next segment is to start, if it has so many new bytes.
+    /// Returns the expected start of the next segment with this number of new bytes.
     fn next(&self, bytes: u32, limits: (usize, u32), overhead: u32) -> u32 {
         let end = self.end + bytes;
         let (packets, limit) = (limits.0, limits.1.min(bytes + overhead - 1));
@@ -27,7 +27,7 @@ impl Record {
     }
 }
 
-/// How many segments may ride along, and how much payload a segment may have in all.
+/// Returns the maximum number of bundled segments, and the maximum payload of a segment.
 pub fn limits(options: &Options, mss: u32) -> (usize, u32) {
     let packets = match options.max_packets.unwrap_or(1) {
         0 => 126,
@@ -45,7 +45,7 @@ fn setup(random: &mut impl Rng) -> (Setup, Options) {
         thin: ThinTest::Always,
         max_packets: Some([0, 0, 1, 2, 5][random.random_range(0..5)]),
         max_bytes: [0, 0, 450, 1000][random.random_range(0..4)],
-        // Few ACKs end where a segment does, which stops bundling by the other rules.
+        // Few ACKs end at a segment boundary, which would stop bundling under the other rules.
         loss_rule: LossRule::Ack,
         reaction: Reaction::None,
         ..Options::default()
@@ -62,7 +62,7 @@ fn setup(random: &mut impl Rng) -> (Setup, Options) {
     (setup, options)
 }
 
-fn play(wire: &mut Wire, options: &Options, random: &mut impl Rng) {
+fn write_randomly(wire: &mut Wire, options: &Options, random: &mut impl Rng) {
     wire.prove_path();
     let (limits, overhead) = (limits(options, wire.mss()), segment_overhead());
     let mut record = Record {
@@ -76,8 +76,8 @@ fn play(wire: &mut Wire, options: &Options, random: &mut impl Rng) {
             wire.ack(record.acknowledged);
             continue;
         }
-        let most = [10, 100, 400, wire.mss().min(2047)][random.random_range(0..4)];
-        let bytes = random.random_range(1..=most);
+        let max_new_bytes = [10, 100, 400, wire.mss().min(2047)][random.random_range(0..4)];
+        let bytes = random.random_range(1..=max_new_bytes);
         let start = record.next(bytes, limits, overhead);
         record.starts.push(record.end);
         record.end += bytes;
@@ -86,10 +86,10 @@ fn play(wire: &mut Wire, options: &Options, random: &mut impl Rng) {
 }
 
 #[test]
-fn whatever_is_written_and_acknowledged_the_wire_is_as_the_rules_say() {
+fn random_writes_and_acks_are_bundled_as_modelled() {
     for seed in 0..SEEDS {
         let mut random = Pcg64::seed_from_u64(seed);
         let (setup, options) = setup(&mut random);
-        setup.run(|wire| play(wire, &options, &mut random));
+        setup.run(|wire| write_randomly(wire, &options, &mut random));
     }
 }

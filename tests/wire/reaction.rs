@@ -1,4 +1,4 @@
-//! What follows from a hidden loss: the kernel reduces the window, once a window of data.
+//! Tests the reaction to a hidden loss: the kernel reduces the window once per window of data.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use pillion_tests::{Ip, Setup, Wire, sysctl};
 const OPEN: u8 = 0; // TCP_CA_Open
 const CWR: u8 = 2; // TCP_CA_CWR
 
-/// As published, a reaction leaves with the next packet; the reordering window is tested in `misread`.
+/// Uses the published mechanism, in which the reaction leaves with the next packet.
+/// `misleading_dsacks` tests the reordering window.
 fn setup(loss_rule: LossRule) -> Setup {
     bundling(Options {
         thin: ThinTest::Always,
@@ -26,7 +27,7 @@ fn bundling(options: Options) -> Setup {
     }
 }
 
-/// Congestion window and slow-start threshold, in segments.
+/// Returns congestion window and slow-start threshold, in segments.
 fn windows(wire: &Wire) -> (u32, u32) {
     let info = wire.tcp_info();
     (info.tcpi_snd_cwnd, info.tcpi_snd_ssthresh)
@@ -37,8 +38,8 @@ fn reactions(wire: &Wire) -> u64 {
 }
 
 #[test]
-fn a_hidden_loss_halves_renos_window_with_the_next_segment() {
-    setup(LossRule::Dsack).run_everywhere(|wire| {
+fn hidden_loss_halves_reno_window_with_next_segment() {
+    setup(LossRule::Dsack).run_on_ip_variants(|wire| {
         assert_eq!(windows(wire).0, 10);
         wire.sends("1:101 1:201");
         wire.ack(201);
@@ -61,7 +62,7 @@ fn losses_of_one_window_reduce_it_once() {
         wire.ack(201);
         wire.sends("201:601");
         assert_eq!(reactions(wire), 1);
-        // 201:301 and 401:501 were in flight then.
+        // 201:301 and 401:501 were in flight at the reduction.
         wire.ack_duplicate(401, "1:201", "");
         wire.ack_duplicate(601, "201:401", "");
         wire.sends("601:701");
@@ -73,7 +74,7 @@ fn losses_of_one_window_reduce_it_once() {
 }
 
 #[test]
-fn a_loss_in_the_next_window_reduces_it_again() {
+fn loss_in_next_window_reduces_it_again() {
     setup(LossRule::Dsack).run(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(201);
@@ -87,10 +88,10 @@ fn a_loss_in_the_next_window_reduces_it_again() {
     });
 }
 
-/// As long as it is not known whether the receiver reports duplicates, its silence may mean either.
+/// Until the receiver is known to send DSACKs, a missing one may mean a loss or not.
 #[test]
-fn a_loss_that_was_in_doubt_is_answered_once_it_is_none_any_more() {
-    setup(LossRule::Auto).run_everywhere(|wire| {
+fn suspected_loss_causes_reaction_once_confirmed() {
+    setup(LossRule::Auto).run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(201);
         wire.sends("201:301 201:401");
@@ -102,15 +103,15 @@ fn a_loss_that_was_in_doubt_is_answered_once_it_is_none_any_more() {
     });
 }
 
-/// The kernel's reduction is over with the ACK that waits, but it does not know yet.
+/// The queued ACK completes the kernel's reduction, but the kernel has not processed it yet.
 #[test]
-fn a_loss_in_the_next_window_counts_while_its_ack_waits_for_the_application() {
+fn loss_in_next_window_counts_while_its_ack_is_queued() {
     setup(LossRule::Dsack).run(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(201);
         wire.sends("201:301 201:401");
         assert_eq!(reactions(wire), 1);
-        if !wire.held(50, |wire| wire.acks_late(401, "")) {
+        if !wire.write_while_held(50, |wire| wire.ack_without_waiting(401, "")) {
             println!("left out: this kernel has no userfaultfd");
             return;
         }
@@ -122,9 +123,9 @@ fn a_loss_in_the_next_window_counts_while_its_ack_waits_for_the_application() {
     });
 }
 
-/// TCP sees the error, and nothing of the congestion beside it.
+/// TCP sees the error, which hides the congestion signal.
 #[test]
-fn a_reaction_whose_packet_is_refused_with_an_error_goes_with_the_next() {
+fn reaction_moves_to_next_packet_after_send_error() {
     setup(LossRule::Dsack).run(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(201);
@@ -139,7 +140,7 @@ fn a_reaction_whose_packet_is_refused_with_an_error_goes_with_the_next() {
         wire.expect("201:401");
         assert_eq!(wire.tcp_info().tcpi_ca_state, CWR);
         wire.ack(401);
-        // It was heard: no further one follows from the same loss.
+        // The signal was received: the same loss causes no further reaction.
         wire.sends("401:501");
         wire.ack(501);
         wire.sends("501:601");
@@ -148,7 +149,7 @@ fn a_reaction_whose_packet_is_refused_with_an_error_goes_with_the_next() {
 }
 
 #[test]
-fn without_a_loss_the_window_stays() {
+fn window_stays_without_loss() {
     setup(LossRule::Dsack).run(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(101);
@@ -159,7 +160,7 @@ fn without_a_loss_the_window_stays() {
 }
 
 #[test]
-fn reordering_seen_later_does_not_repeat_the_reaction() {
+fn later_reordering_does_not_repeat_reaction() {
     setup(LossRule::Dsack).run(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(201);
@@ -172,7 +173,7 @@ fn reordering_seen_later_does_not_repeat_the_reaction() {
 }
 
 #[test]
-fn the_reaction_can_be_none() {
+fn reaction_none_leaves_window() {
     let options = Options {
         thin: ThinTest::Always,
         loss_rule: LossRule::Dsack,
@@ -191,7 +192,7 @@ fn the_reaction_can_be_none() {
 }
 
 #[test]
-fn cubic_reduces_as_cubic_does() {
+fn cubic_reduces_window_by_its_own_factor() {
     setup(LossRule::Dsack).run(|wire| {
         wire.set_option((libc::IPPROTO_TCP, libc::TCP_CONGESTION), b"cubic");
         wire.sends("1:101 1:201");
@@ -203,14 +204,14 @@ fn cubic_reduces_as_cubic_does() {
 
 /// Half of the sequence space is 2 GiB.
 #[test]
-fn a_connection_reacts_after_any_number_of_bytes() {
+fn connection_reacts_after_2_gib() {
     let mss = 65_000;
     Setup {
         mss,
         ..setup(LossRule::Dsack)
     }
     .run(|wire| {
-        wire.pass((1 << 31) + (1 << 27));
+        wire.transfer((1 << 31) + (1 << 27));
         wire.sends("1:101 1:201");
         wire.ack(201);
         wire.sends("201:301");
@@ -220,7 +221,7 @@ fn a_connection_reacts_after_any_number_of_bytes() {
 }
 
 #[test]
-fn tcps_own_reduction_is_no_reason_after_any_number_of_bytes_whose_headers_cannot_be_read() {
+fn tcp_reduction_causes_no_reaction_after_2_gib_unparsed() {
     Setup {
         ip: Ip::V6,
         mss: 65_000,
@@ -230,7 +231,7 @@ fn tcps_own_reduction_is_no_reason_after_any_number_of_bytes_whose_headers_canno
     .run(|wire| {
         let padding = [0, 0, 1, 4, 0, 0, 0, 0];
         wire.set_option((libc::IPPROTO_IPV6, libc::IPV6_DSTOPTS), &padding);
-        wire.pass((1 << 31) + (1 << 27));
+        wire.transfer((1 << 31) + (1 << 27));
         wire.sends("1:101 101:201");
         wire.ack_echo(101);
         wire.sends("201:301");
@@ -243,7 +244,7 @@ fn tcps_own_reduction_is_no_reason_after_any_number_of_bytes_whose_headers_canno
 }
 
 #[test]
-fn what_was_outstanding_when_tcp_reduced_its_window_reduces_it_no_more() {
+fn loss_outstanding_at_tcp_reduction_causes_no_reaction() {
     let ecn = true;
     Setup {
         ecn,
@@ -260,11 +261,10 @@ fn what_was_outstanding_when_tcp_reduced_its_window_reduces_it_no_more() {
     });
 }
 
-/// The published RDB's own tests. Its reaction came within the ACK, so that a window of 10
-/// became 5; ours comes with the next segment, after the ACK of six segments has let slow
-/// start grow the window to 16.
+/// Tests of the published RDB. Its reaction came within the ACK, so a window of 10 became 5. Here
+/// it comes with the next segment, after the ACK of six segments grew the window to 16.
 #[test]
-fn under_the_published_rule_an_ack_of_many_segments_reduces_the_window() {
+fn ack_of_many_segments_reduces_window_under_ack_rule() {
     for (segments, acked, half) in [(4, 4, 5), (7, 6, 8)] {
         setup(LossRule::Ack).run(|wire| {
             let end = |segments: u32| segments * 50 + 1;
@@ -284,7 +284,7 @@ fn under_the_published_rule_an_ack_of_many_segments_reduces_the_window() {
 }
 
 #[test]
-fn a_connection_older_than_the_bundler_reacts_too() {
+fn connection_older_than_bundler_reacts() {
     let bundlers = setup(LossRule::Dsack).bundlers;
     let none = Setup {
         bundlers: Vec::new(),
@@ -302,31 +302,31 @@ fn a_connection_older_than_the_bundler_reacts_too() {
     });
 }
 
-/// The path stands still for longer than a time-out. What TCP retransmits, it takes for needless, as
-/// the ACK answers what left before: but the first segment was lost, and a bundle repaired it.
+/// The path stalls for longer than a timeout. TCP deems its retransmission needless, because the
+/// ACK answers an earlier packet. But the first segment was lost, and a bundle repaired it.
 #[test]
-fn where_tcp_takes_back_its_reduction_for_what_a_bundle_repaired_a_reaction_is_due() {
-    for (merged, came_first) in [(true, true), (true, false), (false, true)] {
-        after_a_time_out(merged, came_first, |wire| {
+fn undone_tcp_reduction_for_repaired_loss_causes_reaction() {
+    for (merged, original_first) in [(true, true), (true, false), (false, true)] {
+        after_rto(merged, original_first, |wire| {
             wire.ack(201);
             let (window, threshold) = windows(wire);
             let undone = window == 10 && threshold > 10;
-            assert_eq!(undone, came_first, "{window}, {threshold}");
+            assert_eq!(undone, original_first, "{window}, {threshold}");
             wire.sends("201:301");
-            assert_eq!(reactions(wire), u64::from(came_first), "{merged}");
+            assert_eq!(reactions(wire), u64::from(original_first), "{merged}");
             assert_eq!(windows(wire).1, 5);
             assert_eq!(wire.totals().counters.hidden_losses, 0);
             wire.ack(301);
             wire.sends("301:401");
-            assert_eq!(reactions(wire), u64::from(came_first), "once");
+            assert_eq!(reactions(wire), u64::from(original_first), "once");
         });
     }
 }
 
 #[test]
-fn where_tcp_takes_back_its_reduction_and_nothing_was_lost_none_is_due() {
+fn undone_tcp_reduction_without_loss_causes_no_reaction() {
     for merged in [true, false] {
-        after_a_time_out(merged, true, |wire| {
+        after_rto(merged, true, |wire| {
             wire.ack(101);
             wire.ack_duplicate(201, "1:101", "");
             assert_eq!(windows(wire).0, 10);
@@ -336,9 +336,9 @@ fn where_tcp_takes_back_its_reduction_and_nothing_was_lost_none_is_due() {
     }
 }
 
-/// A segment and a bundle with it, of which TCP has retransmitted both in one packet, or the first.
-/// The ACK is to answer what left before, if that `came_first`.
-fn after_a_time_out(merged: bool, came_first: bool, test: impl FnOnce(&mut Wire) + Send) {
+/// Sends a segment and a bundle with it; TCP retransmits both in one packet, or only the first.
+/// With `original_first`, the ACK answers the packet sent before the retransmission.
+fn after_rto(merged: bool, original_first: bool, test: impl FnOnce(&mut Wire) + Send) {
     let setup = Setup {
         timestamps: true,
         rto_min: Duration::from_secs(1),
@@ -350,15 +350,15 @@ fn after_a_time_out(merged: bool, came_first: bool, test: impl FnOnce(&mut Wire)
             ["0", "1"][usize::from(merged)],
         );
         wire.sends("1:101 1:201");
-        wire.hold_echo(came_first);
+        wire.hold_echo(original_first);
         wire.expect(["1:101", "1:201"][usize::from(merged)]);
         test(wire);
     });
 }
 
-/// TCP takes note of the gap, and of where it stands, but reduces nothing yet.
+/// TCP records the gap and its position, but does not reduce the window yet.
 #[test]
-fn a_loss_whose_ack_shows_a_gap_is_answered() {
+fn loss_with_gap_in_ack_causes_reaction() {
     let rtt = Duration::from_secs(1);
     let setup = Setup {
         rtt,
@@ -368,7 +368,7 @@ fn a_loss_whose_ack_shows_a_gap_is_answered() {
         wire.sends("1:101 1:201 1:301 1:401 1:501");
         wire.expect_nothing(rtt);
         wire.ack(101);
-        wire.acks_late(101, "401:501");
+        wire.ack_without_waiting(101, "401:501");
         wire.ack_sack(301, "401:501");
         wire.sends("401:601");
         assert_eq!(reactions(wire), 1);
@@ -376,7 +376,7 @@ fn a_loss_whose_ack_shows_a_gap_is_answered() {
 }
 
 #[test]
-fn a_loss_that_is_found_at_the_end_is_answered_while_others_are_on_their_way() {
+fn loss_found_at_shutdown_causes_reaction() {
     setup(LossRule::Dsack).run(|wire| {
         wire.sends("1:101 1:201");
         wire.finish_while(|wire| {
@@ -390,8 +390,8 @@ fn a_loss_that_is_found_at_the_end_is_answered_while_others_are_on_their_way() {
 }
 
 #[test]
-fn a_reaction_for_what_tcp_took_back_goes_with_the_next_packet_where_the_first_is_refused() {
-    after_a_time_out(true, true, |wire| {
+fn refused_packet_defers_reaction_to_undone_reduction() {
+    after_rto(true, true, |wire| {
         wire.ack(201);
         if !wire.refuse_at_route(true) {
             println!("left out: this kernel has no programs at routes");
@@ -411,13 +411,13 @@ fn nft(command: &str) {
     assert!(status.expect("nft").success(), "{command}");
 }
 
-/// A filter of this host refuses a probe of the tail (RFC 8985): nothing was retransmitted, and TCP
+/// A filter of this host drops a tail loss probe (RFC 8985): nothing was retransmitted, and TCP
 /// knows of no loss.
 #[test]
-fn a_loss_beside_a_probe_that_never_left_is_answered() {
+fn loss_with_unsent_probe_causes_reaction() {
     for refused in [false, true] {
         let setup = Setup {
-            // The probe is due after two of them, in which the rule must be there.
+            // The probe is due after two RTTs, which leaves time to add the rule.
             rtt: Duration::from_millis(500),
             rto_min: Duration::from_secs(5),
             ..setup(LossRule::Dsack)
@@ -444,11 +444,11 @@ fn a_loss_beside_a_probe_that_never_left_is_answered() {
     }
 }
 
-/// A SYN-ACK that goes out once more counts as a retransmission of the connection's (TCP Fast Open).
+/// A repeated SYN-ACK counts as a retransmission of the connection (TCP Fast Open).
 #[test]
-fn a_loss_beside_a_syn_ack_that_was_repeated_is_answered() {
+fn loss_with_repeated_syn_ack_causes_reaction() {
     setup(LossRule::Dsack).run(|wire| {
-        wire.reaccept_with_data(7778, 10);
+        wire.accept_with_data(7778, 10);
         wire.sends("1:101 1:201");
         assert_eq!(wire.read(), (0, 0), "the SYN-ACK");
         wire.sends("1:301");

@@ -1,13 +1,13 @@
-//! What TCP retransmits passes untouched, and bundling goes on behind it. A segment that a device
-//! refuses was not sent: TCP sends it again later.
+//! Tests that retransmissions pass unchanged, and that bundling continues afterwards. A segment
+//! that the device refuses counts as not sent: TCP sends it again later.
 
 use std::time::Duration;
 
-use pillion_bpf::Outcome::{Bundled, NoHistory, NothingOutstanding, OldData, Waited};
+use pillion_bpf::Outcome::{Bundled, NoHistory, NothingOutstanding, Retransmission, Stale};
 use pillion_bpf::{LossRule, Options, ThinTest};
 use pillion_tests::{Setup, Wire, sysctl, unlimited};
 
-/// Time-outs after one second.
+/// Sets a retransmission timeout of one second.
 fn setup() -> Setup {
     Setup {
         rto_min: Duration::from_secs(1),
@@ -15,61 +15,61 @@ fn setup() -> Setup {
     }
 }
 
-/// One segment again, not those behind it with it.
+/// Makes TCP retransmit one segment at a time, without merging the following ones.
 fn one_at_a_time() {
     sysctl("net.ipv4.tcp_retrans_collapse", "0");
 }
 
-fn goes_on_from_301(wire: &mut Wire) {
+fn continue_from_301(wire: &mut Wire) {
     wire.ack(301);
     wire.sends("301:401 301:501");
-    wire.assert_outcomes(&[(Bundled, 3), (NothingOutstanding, 2), (OldData, 1)]);
+    wire.assert_outcomes(&[(Bundled, 3), (NothingOutstanding, 2), (Retransmission, 1)]);
 }
 
 #[test]
-fn a_time_out_sends_exactly_the_old_segment() {
-    setup().run_everywhere(|wire| {
+fn rto_resends_exact_old_segment() {
+    setup().run_on_ip_variants(|wire| {
         one_at_a_time();
         wire.sends("1:101 1:201 1:301");
         wire.expect("1:101");
-        goes_on_from_301(wire);
+        continue_from_301(wire);
     });
 }
 
 #[test]
-fn segments_that_tcp_merges_to_send_them_again_are_untouched() {
+fn merged_retransmission_is_untouched() {
     setup().run(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.expect("1:301");
-        goes_on_from_301(wire);
+        continue_from_301(wire);
     });
 }
 
 #[test]
-fn a_tail_loss_probe_sends_exactly_the_last_segment() {
+fn tail_loss_probe_sends_exact_last_segment() {
     let rtt = Duration::from_millis(300);
     Setup { rtt, ..setup() }.run(|wire| {
         sysctl("net.ipv4.tcp_early_retrans", "3");
         wire.sends("1:101 1:201 1:301");
         wire.expect("201:301");
-        goes_on_from_301(wire);
+        continue_from_301(wire);
     });
 }
 
 #[test]
-fn a_fast_retransmission_sends_exactly_the_old_segment() {
-    Setup::default().run_everywhere(|wire| {
+fn fast_retransmission_sends_exact_old_segment() {
+    Setup::default().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201 1:301 1:401 1:501");
         wire.ack_sack(1, "101:501");
         wire.expect("1:101");
         wire.ack(501);
         wire.sends("501:601 501:701");
-        wire.assert_outcomes(&[(Bundled, 5), (NothingOutstanding, 2), (OldData, 1)]);
+        wire.assert_outcomes(&[(Bundled, 5), (NothingOutstanding, 2), (Retransmission, 1)]);
     });
 }
 
 #[test]
-fn segments_acknowledged_selectively_ride_along_still() {
+fn sacked_segments_are_still_bundled() {
     Setup::default().run(|wire| {
         wire.sends("1:101 1:201 1:301 1:401 1:501");
         wire.ack_sack(1, "101:501");
@@ -86,9 +86,9 @@ fn bundling(options: Options) -> Setup {
 }
 
 #[test]
-fn what_tcp_has_not_sent_does_not_ride_along_with_a_retransmission() {
+fn unsent_data_is_not_bundled_with_retransmission() {
     let options = Options {
-        retransmissions: true,
+        bundle_retransmissions: true,
         thin: ThinTest::Spifl { limit: 0 },
         ..unlimited()
     };
@@ -106,14 +106,14 @@ fn what_tcp_has_not_sent_does_not_ride_along_with_a_retransmission() {
 }
 
 #[test]
-fn a_refused_segment_is_bundled_when_it_is_sent_and_counts_once() {
-    bundling(unlimited()).run_everywhere(|wire| {
+fn refused_segment_is_bundled_on_resend_and_counts_once() {
+    bundling(unlimited()).run_on_ip_variants(|wire| {
         wire.sends("1:101");
         wire.refuse_data(true);
         wire.write(100);
         wire.expect_nothing(Duration::from_millis(50));
         wire.refuse_data(false);
-        // TCP tries again with the next write, and has both in one segment by then.
+        // TCP tries again with the next write, and has merged both into one segment by then.
         wire.write(50);
         wire.expect("1:251");
         let counters = wire.totals().counters;
@@ -122,9 +122,9 @@ fn a_refused_segment_is_bundled_when_it_is_sent_and_counts_once() {
     });
 }
 
-/// The losses that it hid are those of what really left.
+/// Hidden losses are computed from the packets that really left.
 #[test]
-fn what_was_refused_with_a_bundle_and_sent_without_is_no_bundle() {
+fn refused_bundle_resent_plain_is_not_a_bundle() {
     let options = Options {
         loss_rule: LossRule::Dsack,
         ..unlimited()
@@ -144,9 +144,9 @@ fn what_was_refused_with_a_bundle_and_sent_without_is_no_bundle() {
     });
 }
 
-/// Urgent data is not kept, and nothing from before it may come in its place.
+/// Urgent data is not stored, and no older data may take its place.
 #[test]
-fn what_is_not_kept_does_not_ride_along_with_what_was_refused_once() {
+fn unstored_data_is_not_bundled_with_refused_segment() {
     bundling(unlimited()).run(|wire| {
         wire.sends("1:101");
         wire.write_with(50, libc::MSG_OOB);
@@ -161,8 +161,8 @@ fn what_is_not_kept_does_not_ride_along_with_what_was_refused_once() {
 }
 
 #[test]
-fn what_waited_for_its_neighbours_address_is_not_bundled() {
-    bundling(unlimited()).run_everywhere(|wire| {
+fn segment_queued_for_neighbour_is_not_bundled() {
+    bundling(unlimited()).run_on_ip_variants(|wire| {
         wire.sends("1:101");
         wire.forget_neighbour(true);
         wire.write(100);
@@ -174,7 +174,7 @@ fn what_waited_for_its_neighbours_address_is_not_bundled() {
             (Bundled, 1),
             (NothingOutstanding, 1),
             (NoHistory, 1),
-            (Waited, 1),
+            (Stale, 1),
         ]);
     });
 }

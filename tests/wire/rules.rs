@@ -1,14 +1,14 @@
-//! What each condition of a rule matches, which rule decides, and what a change of the
-//! rules does to connections that exist.
+//! Tests each condition of a rule, which rule decides, and how a rule change affects existing
+//! connections.
 
 use std::fs;
 
 use pillion_bpf::Outcome::{Bundled, NoHistory, NothingOutstanding};
 use pillion_bpf::host::pillion;
 use pillion_bpf::{Direction, HELPER_PORTS, Mode, Options, Policy, Rule};
-use pillion_tests::{Bundler, Ip, Opening, Setup, States, Wire, unlimited};
+use pillion_tests::{Bundler, Ip, Opening, Setup, StateCounter, Wire, unlimited};
 
-/// To bundle all, without a limit.
+/// Bundles every connection without a limit.
 fn rule() -> Rule {
     Rule::all(unlimited())
 }
@@ -16,12 +16,13 @@ fn rule() -> Rule {
 fn setup(opening: Opening, rules: &[Rule]) -> Setup {
     Setup {
         opening,
-        bundlers: vec![Bundler::by(rules)],
+        bundlers: vec![Bundler::with_rules(rules)],
         ..Setup::default()
     }
 }
 
-/// The peer's port is 7777; that of this end is 8888 if the peer opened the connection.
+/// Returns whether the rules cover the connection. The peer's port is 7777; the local port is 8888
+/// if the peer opened the connection.
 fn covers(opening: Opening, rules: &[Rule]) -> bool {
     let mut covered = false;
     setup(opening, rules).run(|wire| {
@@ -32,14 +33,14 @@ fn covers(opening: Opening, rules: &[Rule]) -> bool {
 }
 
 fn assert_covers(opening: Opening, rule: &Rule, expected: bool) {
-    // Without root there is no wire.
+    // Without root the test does not run.
     let expected = expected && nix::unistd::Uid::effective().is_root();
     let rules = std::slice::from_ref(rule);
     assert_eq!(covers(opening, rules), expected, "{rule:?}, {opening:?}");
 }
 
 #[test]
-fn a_port_range_includes_both_its_ends() {
+fn port_range_includes_both_ends() {
     for (ports, expected) in [
         (7777..=7777, true),
         (7000..=7777, true),
@@ -54,7 +55,7 @@ fn a_port_range_includes_both_its_ends() {
 }
 
 #[test]
-fn local_and_remote_ports_are_told_apart() {
+fn local_and_remote_ports_are_distinguished() {
     for (local, remote, expected) in [
         (None, Some(7777), true),
         (Some(8888), None, true),
@@ -74,7 +75,7 @@ fn local_and_remote_ports_are_told_apart() {
 }
 
 #[test]
-fn a_network_covers_peers_of_its_own_family() {
+fn network_covers_peers_of_its_own_family() {
     for (ip, peers, expected) in [
         (Ip::V6, "::/0", true),
         (Ip::V6, "0.0.0.0/0", false),
@@ -85,7 +86,7 @@ fn a_network_covers_peers_of_its_own_family() {
         (Ip::Mapped, "::/0", false),
         (Ip::Mapped, "10.0.0.0/8", true),
     ] {
-        let told = format!("{ip:?}, {peers}");
+        let variant = format!("{ip:?}, {peers}");
         let peers = vec![peers.parse().expect("a network")];
         let rule = Rule { peers, ..rule() };
         let setup = Setup {
@@ -95,13 +96,13 @@ fn a_network_covers_peers_of_its_own_family() {
         setup.run(|wire| {
             wire.sends("1:101");
             let covered = wire.totals().connections == 1;
-            assert_eq!(covered, expected, "{told}");
+            assert_eq!(covered, expected, "{variant}");
         });
     }
 }
 
 #[test]
-fn a_direction_covers_the_connections_opened_so() {
+fn direction_covers_connections_opened_that_way() {
     for (opening, direction, expected) in [
         (Opening::Active, Direction::Connect, true),
         (Opening::Active, Direction::Accept, false),
@@ -121,7 +122,7 @@ fn a_direction_covers_the_connections_opened_so() {
 }
 
 #[test]
-fn a_uid_covers_that_users_sockets() {
+fn uid_covers_sockets_of_that_user() {
     for opening in [Opening::Active, Opening::Passive] {
         for (uid, expected) in [(0, true), (1000, false)] {
             let uid = Some(uid);
@@ -131,7 +132,7 @@ fn a_uid_covers_that_users_sockets() {
 }
 
 #[test]
-fn a_cgroup_covers_the_sockets_of_its_processes_and_of_those_below_it() {
+fn cgroup_covers_sockets_in_and_below_it() {
     if !nix::unistd::Uid::effective().is_root() {
         return;
     }
@@ -149,25 +150,25 @@ fn a_cgroup_covers_the_sockets_of_its_processes_and_of_those_below_it() {
 }
 
 #[test]
-fn the_first_rule_that_matches_decides() {
+fn first_matching_rule_decides() {
     let limited = Rule::all(Options {
         max_packets: Some(1),
         ..unlimited()
     });
-    let elsewhere = Rule {
+    let unmatched = Rule {
         ports: vec![1..=1],
         ..rule()
     };
-    setup(Opening::Active, &[elsewhere, limited, rule()]).run(|wire| {
+    setup(Opening::Active, &[unmatched, limited, rule()]).run(|wire| {
         wire.sends("1:101 1:201 101:301 201:401");
     });
 }
 
 #[test]
-fn a_rule_to_leave_alone_before_a_broad_one_makes_an_exception() {
+fn never_rule_before_broad_rule_makes_exception() {
     let exception = |ports: &[u16]| Rule {
         ports: ports.iter().map(|port| *port..=*port).collect(),
-        mode: Mode::LeaveAlone,
+        mode: Mode::Never,
         ..rule()
     };
     setup(Opening::Active, &[exception(&[1, 7777]), rule()]).run(|wire| {
@@ -180,16 +181,16 @@ fn a_rule_to_leave_alone_before_a_broad_one_makes_an_exception() {
 }
 
 #[test]
-fn the_last_of_a_full_table_of_rules_is_looked_at() {
-    let elsewhere = Rule {
+fn last_rule_of_full_table_matches() {
+    let unmatched = Rule {
         ports: vec![1..=1; Policy::MAX_ROWS - 1],
         ..rule()
     };
-    setup(Opening::Active, &[elsewhere, rule()]).run(|wire| wire.sends("1:101 1:201"));
+    setup(Opening::Active, &[unmatched, rule()]).run(|wire| wire.sends("1:101 1:201"));
 }
 
 #[test]
-fn without_a_rule_nothing_is_bundled() {
+fn nothing_is_bundled_without_rules() {
     setup(Opening::Active, &[]).run(|wire| {
         wire.sends("1:101 101:201");
         assert_eq!(wire.totals().connections, 0);
@@ -197,10 +198,10 @@ fn without_a_rule_nothing_is_bundled() {
 }
 
 #[test]
-fn of_an_older_connection_a_direction_is_not_known() {
+fn direction_of_older_connection_is_unknown() {
     for direction in [Direction::Connect, Direction::Accept] {
         let direction = Some(direction);
-        let mode = Mode::LeaveAlone;
+        let mode = Mode::Never;
         for rules in [
             vec![Rule {
                 direction,
@@ -216,7 +217,7 @@ fn of_an_older_connection_a_direction_is_not_known() {
             ],
         ] {
             setup(Opening::Active, &[]).run(|wire| {
-                wire.replace_rules(&Bundler::by(&rules));
+                wire.replace_rules(&Bundler::with_rules(&rules));
                 wire.sends("1:101 101:201");
                 assert_eq!(wire.totals().connections, 0);
             });
@@ -225,7 +226,7 @@ fn of_an_older_connection_a_direction_is_not_known() {
 }
 
 #[test]
-fn other_rules_change_the_options_of_a_connection_that_keeps_its_history() {
+fn replaced_rules_change_options_and_keep_history() {
     setup(Opening::Active, &[rule()]).run(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.replace_rules(&Bundler::with(Options {
@@ -241,7 +242,7 @@ fn other_rules_change_the_options_of_a_connection_that_keeps_its_history() {
 }
 
 #[test]
-fn a_connection_taken_in_keeps_its_direction_when_the_rules_change() {
+fn adopted_connection_keeps_direction_on_rule_change() {
     for (opening, direction) in [
         (Opening::Active, Direction::Connect),
         (Opening::Passive, Direction::Accept),
@@ -249,7 +250,7 @@ fn a_connection_taken_in_keeps_its_direction_when_the_rules_change() {
         let direction = Some(direction);
         setup(opening, &[rule()]).run(|wire| {
             wire.sends("1:101 1:201");
-            wire.replace_rules(&Bundler::by(&[Rule {
+            wire.replace_rules(&Bundler::with_rules(&[Rule {
                 direction,
                 ..rule()
             }]));
@@ -259,10 +260,10 @@ fn a_connection_taken_in_keeps_its_direction_when_the_rules_change() {
 }
 
 #[test]
-fn a_connection_no_longer_covered_is_let_go_and_may_be_taken_in_again() {
+fn uncovered_connection_is_released_and_can_return() {
     setup(Opening::Active, &[rule()]).run(|wire| {
         wire.sends("1:101 1:201");
-        wire.replace_rules(&Bundler::by(&[]));
+        wire.replace_rules(&Bundler::with_rules(&[]));
         wire.sends("201:301 301:401");
         wire.replace_rules(&Bundler::unlimited());
         wire.sends("401:501 401:601");
@@ -271,44 +272,47 @@ fn a_connection_no_longer_covered_is_let_go_and_may_be_taken_in_again() {
     });
 }
 
-/// Its states are nothing that other programs had asked for.
+/// No other program requested callbacks for its states.
 #[test]
-fn of_what_a_rule_leaves_alone_other_programs_are_told_nothing() {
-    /// A peer's port that no other test uses: all connections of the host meet the program.
+fn never_rule_causes_no_state_callbacks_for_others() {
+    /// A peer port that no other test uses, because the program sees all connections of the host.
     const PORT: u16 = 7991;
-    let left_alone = Rule {
-        mode: Mode::LeaveAlone,
+    let never_rule = Rule {
+        mode: Mode::Never,
         ..rule()
     };
-    for (rules, is_told) in [(vec![left_alone], false), (vec![rule()], true)] {
+    for (rules, sees_states) in [(vec![never_rule], false), (vec![rule()], true)] {
         setup(Opening::Active, &rules).run(|wire| {
-            let states = States::begin(PORT);
+            let states = StateCounter::start(PORT);
             wire.reconnect(PORT);
             wire.sends("1:101");
             wire.reconnect(7777);
-            assert_eq!(states.told() > 0, is_told);
+            assert_eq!(states.count() > 0, sees_states);
         });
     }
 }
 
-/// NAT boxes rewrite payload there, of each of two segments that overlap on its own.
+/// On these ports NAT boxes rewrite payload, separately in each of two overlapping segments.
 #[test]
-fn helper_ports_are_left_alone_unless_a_rule_names_them() {
+fn helper_ports_stay_plain_unless_named_by_rule() {
     let bundled = |wire: &mut Wire, port, rules: &[Rule]| {
         let before = wire.totals().connections;
-        wire.replace_rules(&Bundler::by(rules));
+        wire.replace_rules(&Bundler::with_rules(rules));
         wire.reconnect(port);
         wire.sends("1:101");
         wire.totals().connections > before
     };
     setup(Opening::Active, &[rule()]).run(|wire| {
         for port in HELPER_PORTS {
-            let of = |ports| Rule { ports, ..rule() };
+            let rule_for = |ports| Rule { ports, ..rule() };
             let range = port - 1..=port + 1;
             assert!(!bundled(wire, port, &[rule()]), "{port}");
-            assert!(!bundled(wire, port, &[of(vec![range.clone()])]), "{port}");
             assert!(
-                bundled(wire, port, &[of(vec![range, port..=port])]),
+                !bundled(wire, port, &[rule_for(vec![range.clone()])]),
+                "{port}"
+            );
+            assert!(
+                bundled(wire, port, &[rule_for(vec![range, port..=port])]),
                 "{port}"
             );
             let remote_ports = vec![port..=port];
@@ -323,23 +327,23 @@ fn helper_ports_are_left_alone_unless_a_rule_names_them() {
 }
 
 #[test]
-fn applications_are_refused_on_helper_ports() {
-    let allow = Mode::Allow(unlimited());
+fn application_requests_fail_on_helper_ports() {
+    let allow = Mode::OnRequest(unlimited());
     let named = Rule {
         ports: vec![21..=21],
         mode: allow,
         ..rule()
     };
     for (bundler, expected) in [
-        (Bundler::always(allow), Err(libc::EPERM)),
+        (Bundler::with_default(allow), Err(libc::EPERM)),
         (
-            Bundler::by(&[Rule {
+            Bundler::with_rules(&[Rule {
                 mode: allow,
                 ..rule()
             }]),
             Err(libc::EPERM),
         ),
-        (Bundler::by(&[named]), Ok(())),
+        (Bundler::with_rules(&[named]), Ok(())),
     ] {
         let bundlers = vec![bundler];
         let setup = Setup {
@@ -352,7 +356,7 @@ fn applications_are_refused_on_helper_ports() {
             assert_eq!(set.map_err(|error| error.raw_os_error().unwrap()), expected);
             wire.sends("1:101");
             let stats = pillion::stats(&wire.socket()).unwrap();
-            assert_eq!(stats.standing == pillion::REFUSED, expected.is_err());
+            assert_eq!(stats.state == pillion::REFUSED, expected.is_err());
             assert_eq!(wire.totals().connections, u64::from(expected.is_ok()));
             wire.reconnect(7777);
         });

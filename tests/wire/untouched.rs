@@ -1,22 +1,23 @@
-//! What is no plain segment of new data passes byte for byte, and bundling goes on behind
-//! it. (Retransmissions and GSO have files of their own.)
+//! Tests that all packets except plain segments of new data pass byte for byte, and that bundling
+//! continues afterwards. Retransmissions and GSO have their own files.
 //!
-//! Not tested: TCP-AO, which few kernels have (it is an option like MD5), and kTLS left to
-//! a device, which needs such a device.
+//! Not tested: TCP-AO, which few kernels support (it is an option like MD5), and kTLS offload,
+//! which needs special hardware.
 
 use std::net::UdpSocket;
 use std::time::Duration;
 
 use etherparse::UdpHeader;
 use pillion_bpf::Outcome::{
-    Bundled, Flags, FullSize, NoHistory, NoRoom, NotPlainIp, NothingOutstanding, OldData, TcpOption,
+    Bundled, Flags, FullSize, NoHistory, NoRoom, NothingOutstanding, Retransmission, TcpOption,
+    UnparsedIp,
 };
 use pillion_bpf::{Options, ThinTest};
 use pillion_tests::{Ip, Setup, sysctl};
 
 #[test]
-fn a_reset_for_unread_data_is_untouched() {
-    Setup::default().run_everywhere(|wire| {
+fn reset_for_unread_data_is_untouched() {
+    Setup::default().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201");
         wire.peer_sends(1, 0, 100);
         wire.expect("201:201");
@@ -27,11 +28,11 @@ fn a_reset_for_unread_data_is_untouched() {
 }
 
 #[test]
-fn a_reset_by_the_application_is_untouched() {
-    Setup::default().run_everywhere(|wire| {
+fn reset_by_application_is_untouched() {
+    Setup::default().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201");
-        let at_once = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
-        wire.set_option((libc::SOL_SOCKET, libc::SO_LINGER), &at_once);
+        let abort = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
+        wire.set_option((libc::SOL_SOCKET, libc::SO_LINGER), &abort);
         wire.close();
         wire.expect("201:201R");
         wire.assert_outcomes(&[(Bundled, 1), (NothingOutstanding, 1)]);
@@ -39,12 +40,12 @@ fn a_reset_by_the_application_is_untouched() {
 }
 
 #[test]
-fn a_probe_for_a_larger_mtu_is_untouched() {
+fn mtu_probe_is_untouched() {
     Setup::default().run(|wire| {
         sysctl("net.ipv4.tcp_mtu_probing", "2");
         wire.reconnect(7778);
         let mss = wire.tcp_info().tcpi_snd_mss;
-        assert!(mss < 1460, "probing begins below the MSS: {mss}");
+        assert!(mss < 1460, "probing starts below the MSS: {mss}");
         wire.sends("1:101");
         wire.write(20_000);
         let (start, end) = wire.read();
@@ -55,7 +56,7 @@ fn a_probe_for_a_larger_mtu_is_untouched() {
 }
 
 #[test]
-fn datagrams_are_untouched_whole_or_in_fragments() {
+fn datagrams_are_untouched_whole_or_fragmented() {
     Setup::default().run(|wire| {
         wire.sends("1:101 1:201");
         let socket = UdpSocket::bind("10.0.0.1:9999").expect("a socket");
@@ -76,7 +77,7 @@ fn datagrams_are_untouched_whole_or_in_fragments() {
 }
 
 #[test]
-fn fragments_of_a_segment_are_untouched_and_no_bundle_is_larger_than_the_device_takes() {
+fn ip_fragments_are_untouched_and_bundles_fit_device() {
     Setup::default().run(|wire| {
         wire.reconnect_with_fragments(7778, 800);
         wire.sends("1:761");
@@ -87,7 +88,7 @@ fn fragments_of_a_segment_are_untouched_and_no_bundle_is_larger_than_the_device_
         wire.assert_outcomes(&[
             (Bundled, 4),
             (NothingOutstanding, 2),
-            (NotPlainIp, 1),
+            (UnparsedIp, 1),
             (NoRoom, 1),
         ]);
     });
@@ -124,7 +125,7 @@ fn signed_segments_are_untouched() {
 }
 
 #[test]
-fn a_syn_with_data_is_untouched() {
+fn syn_with_data_is_untouched() {
     Setup::default().run(|wire| {
         assert_eq!(wire.reconnect_with_data(7778, 100, true), 0);
         wire.expect("1:1");
@@ -137,18 +138,18 @@ fn a_syn_with_data_is_untouched() {
 }
 
 #[test]
-fn data_of_a_syn_that_the_peer_did_not_take_is_retransmitted_untouched() {
+fn refused_syn_data_is_retransmitted_untouched() {
     Setup::default().run(|wire| {
         wire.reconnect_with_data(7778, 100, true);
         wire.expect("1:1");
         assert_eq!(wire.reconnect_with_data(7779, 100, false), 100);
         wire.expect("1:101");
         wire.sends("101:201 101:301");
-        wire.assert_outcomes(&[(OldData, 1), (NoHistory, 1), (Bundled, 1)]);
+        wire.assert_outcomes(&[(Retransmission, 1), (NoHistory, 1), (Bundled, 1)]);
     });
 }
 
-/// Probes and time-outs after one second.
+/// Sets probe and retransmission timeouts of one second.
 fn one_second() -> Setup {
     Setup {
         rto_min: Duration::from_secs(1),
@@ -157,7 +158,7 @@ fn one_second() -> Setup {
 }
 
 #[test]
-fn a_connection_that_is_restored_from_a_checkpoint_is_bundled_as_before() {
+fn restored_connection_is_bundled_as_before() {
     for sack in [true, false] {
         let setup = Setup {
             sack,
@@ -178,8 +179,8 @@ fn a_connection_that_is_restored_from_a_checkpoint_is_bundled_as_before() {
 }
 
 #[test]
-fn a_pure_ack_is_untouched() {
-    Setup::default().run_everywhere(|wire| {
+fn pure_ack_is_untouched() {
+    Setup::default().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201");
         wire.peer_sends(1, 0, 100);
         wire.expect("201:201");
@@ -188,8 +189,8 @@ fn a_pure_ack_is_untouched() {
 }
 
 #[test]
-fn a_duplicate_ack_with_sack_is_untouched() {
-    Setup::default().run_everywhere(|wire| {
+fn duplicate_ack_with_sack_is_untouched() {
+    Setup::default().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201");
         wire.peer_sends(1, 100, 100);
         wire.expect("201:201");
@@ -198,8 +199,8 @@ fn a_duplicate_ack_with_sack_is_untouched() {
 }
 
 #[test]
-fn a_fin_is_untouched() {
-    Setup::default().run_everywhere(|wire| {
+fn fin_is_untouched() {
+    Setup::default().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201");
         wire.shutdown();
         wire.expect("201:201F");
@@ -207,8 +208,8 @@ fn a_fin_is_untouched() {
 }
 
 #[test]
-fn a_fin_with_new_data_keeps_the_fin_behind_its_bundle() {
-    Setup::default().run_everywhere(|wire| {
+fn fin_with_new_data_keeps_fin_after_bundle() {
+    Setup::default().run_on_ip_variants(|wire| {
         wire.sends("1:101");
         wire.write_with(100, libc::MSG_MORE);
         wire.shutdown();
@@ -218,7 +219,7 @@ fn a_fin_with_new_data_keeps_the_fin_behind_its_bundle() {
 }
 
 #[test]
-fn a_fin_with_old_data_is_untouched() {
+fn fin_with_old_data_is_untouched() {
     one_second().run(|wire| {
         wire.sends("1:101");
         wire.write_with(100, libc::MSG_MORE);
@@ -226,12 +227,12 @@ fn a_fin_with_old_data_is_untouched() {
         wire.expect("1:201F");
         wire.ack(101);
         wire.expect("101:201F");
-        wire.assert_outcomes(&[(Bundled, 1), (NothingOutstanding, 1), (OldData, 1)]);
+        wire.assert_outcomes(&[(Bundled, 1), (NothingOutstanding, 1), (Retransmission, 1)]);
     });
 }
 
 #[test]
-fn a_keep_alive_is_untouched() {
+fn keepalive_is_untouched() {
     Setup::default().run(|wire| {
         let one = 1i32.to_ne_bytes();
         wire.set_option((libc::IPPROTO_TCP, libc::TCP_KEEPIDLE), &one);
@@ -245,7 +246,7 @@ fn a_keep_alive_is_untouched() {
 }
 
 #[test]
-fn a_zero_window_probe_is_untouched() {
+fn zero_window_probe_is_untouched() {
     one_second().run(|wire| {
         wire.sends("1:101");
         wire.ack_window(101, 0);
@@ -259,7 +260,7 @@ fn a_zero_window_probe_is_untouched() {
 }
 
 #[test]
-fn a_probe_with_the_data_that_fits_the_window_rides_along_with_the_rest() {
+fn window_probe_with_data_is_bundled_with_rest() {
     one_second().run(|wire| {
         wire.sends("1:101");
         wire.ack_window(101, 128);
@@ -271,7 +272,7 @@ fn a_probe_with_the_data_that_fits_the_window_rides_along_with_the_rest() {
 }
 
 #[test]
-fn urgent_data_is_untouched_and_ends_what_can_ride_along() {
+fn urgent_data_is_untouched_and_clears_history() {
     for max_packets in [0, 1, 2] {
         Setup::bundling(Options {
             thin: ThinTest::Always,

@@ -1,4 +1,4 @@
-//! Which kernels there are and what is run on each (`kernels.toml`), and environments between two hosts
+//! Kernels to test and the work on each (`kernels.toml`), and environments between two hosts
 //! (`environments.toml`).
 
 use anyhow::{Context, Result};
@@ -6,68 +6,69 @@ use serde::{Deserialize, Serialize};
 
 use crate::BadInput;
 
-/// The whole file.
+/// Content of `kernels.toml`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Catalogue {
-    /// The package that depends on a suite's newest kernel.
+    /// Package that depends on a suite's newest kernel.
     pub package: String,
-    /// Modules to be inserted, by name.
+    /// Names of the modules to insert.
     pub modules: Vec<String>,
-    /// Beginnings of names of the tests of the wire that measure time.
+    /// Prefixes of the names of wire tests that measure time.
     pub timed: Vec<String>,
-    /// Tests of the wire that no emulated kernel runs.
-    pub left_out: Vec<LeftOut>,
+    /// Wire tests that no emulated kernel runs.
+    pub skipped: Vec<SkippedTests>,
     #[serde(rename = "kernel")]
-    pub kernels: Vec<Wanted>,
+    pub kernels: Vec<KernelEntry>,
 }
 
-/// A kernel as it is asked for.
+/// Kernel in the catalogue.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
-    /// What it is called here.
+pub struct KernelEntry {
+    /// Name on the command line.
     pub name: String,
-    /// Whose it is, for people.
+    /// Distribution, as shown in reports.
     pub distribution: String,
-    /// The suite of the archive that has it.
+    /// Suite of the archive that contains it.
     pub suite: String,
-    /// The suite has security updates beside it.
+    /// True if the suite has a separate archive of security updates.
     pub security: bool,
-    /// Features that the emulated processor must not have.
+    /// CPU features to disable in the emulated processor.
     #[serde(default)]
     pub without: Vec<String>,
-    /// Tests of the wire that this kernel cannot pass, and those left out of all.
+    /// Wire tests that this kernel cannot pass; [`Catalogue::load`] adds the tests skipped on all
+    /// kernels.
     #[serde(default)]
-    pub left_out: Vec<LeftOut>,
+    pub skipped: Vec<SkippedTests>,
 }
 
-/// Tests that are not run, and why.
+/// Tests that are skipped, with a reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct LeftOut {
-    /// The beginning of their names.
+pub struct SkippedTests {
+    /// Prefix of their names.
     pub tests: String,
     pub reason: String,
 }
 
 impl Catalogue {
-    /// The one that belongs to this source.
+    /// Loads the catalogue of this source tree.
     pub fn load() -> Result<Self> {
         let mut catalogue: Self =
             toml::from_str(include_str!("../kernels.toml")).context("kernels.toml")?;
         for kernel in &mut catalogue.kernels {
-            kernel.left_out.extend_from_slice(&catalogue.left_out);
+            kernel.skipped.extend_from_slice(&catalogue.skipped);
         }
         Ok(catalogue)
     }
 
-    /// Those named, in the file's order; without names, all.
-    pub fn choose(&self, names: &[String]) -> Result<Vec<&Wanted>> {
+    /// Returns the named kernels in the file's order; without names, all.
+    pub fn choose(&self, names: &[String]) -> Result<Vec<&KernelEntry>> {
         if let Some(unknown) = names.iter().find(|name| !self.has(name)) {
             let all: Vec<_> = self.kernels.iter().map(|it| it.name.as_str()).collect();
             let all = all.join(", ");
-            let line = format!("{unknown}: no such kernel in kernels.toml; there are {all}");
+            let line = format!("{unknown}: no such kernel in kernels.toml; choose from {all}");
             return Err(BadInput(line).into());
         }
         let kernels = self.kernels.iter();
@@ -80,45 +81,45 @@ impl Catalogue {
     }
 }
 
-/// Devices, queueing disciplines and options through which streams pass.
+/// Devices, queueing disciplines and options on the path of streams.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Environment {
     pub name: String,
-    /// Kernel modules, beyond those of every kernel test.
+    /// Kernel modules in addition to the catalogue's.
     #[serde(default)]
     pub modules: Vec<String>,
-    /// Programs of the host that the commands run.
+    /// Host programs that the commands run.
     #[serde(default)]
     pub programs: Vec<String>,
     /// Shell commands for both ends.
     pub commands: String,
     /// Number of veth pairs between the hosts.
-    #[serde(default = "one")]
+    #[serde(default = "default_one")]
     pub links: usize,
-    /// Protocols that the environment carries.
+    /// IP versions that the environment supports.
     #[serde(default = "Ip::all")]
     pub ip: Vec<Ip>,
-    /// Command line in front of `pillion-lab`.
+    /// Command line before `pillion-lab`.
     #[serde(default)]
     pub wrapper: Vec<String>,
     /// Congestion control of the sender.
     pub congestion: Option<String>,
-    /// Commands for the sender once a quarter of the messages left.
+    /// Commands for the sender after a quarter of the messages left.
     pub later: Option<String>,
-    /// Puts a generic XDP program that passes every packet to veth0 at both ends.
+    /// Attaches a generic XDP program that passes every packet to veth0 at both ends.
     #[serde(default)]
     pub xdp: bool,
     /// Whether pillion can bundle here; otherwise it must leave every segment as it is.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub bundled: bool,
-    /// Sockets of the guest's own in place of `pillion-lab traffic`.
+    /// The guest's own sockets, used instead of `pillion-lab traffic`.
     pub sockets: Option<Sockets>,
     /// Counter of the sender's `/proc/net/netstat` that must grow.
     pub counted: Option<String>,
 }
 
-/// Version of the Internet Protocol.
+/// IP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ip {
     #[serde(rename = "IPv4")]
@@ -127,13 +128,13 @@ pub enum Ip {
     V6,
 }
 
-/// Use of the guest's own sockets.
+/// Kind of the guest's own sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sockets {
     /// The receiver's kernel decrypts TLS; messages are parts of records.
     Tls,
-    /// A thread of another network namespace gets the sender's socket by SCM_RIGHTS.
+    /// A thread in another network namespace receives the sender's socket by SCM_RIGHTS.
     Passed,
     /// The sender sets SO_MAX_PACING_RATE.
     Paced,
@@ -153,11 +154,11 @@ impl Ip {
     }
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
-fn one() -> usize {
+fn default_one() -> usize {
     1
 }
 
@@ -188,22 +189,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_of_all_is_left_out_of_each() {
+    fn global_skips_apply_to_every_kernel() {
         let catalogue = Catalogue::load().unwrap();
-        assert!(!catalogue.left_out.is_empty());
+        assert!(!catalogue.skipped.is_empty());
         for kernel in &catalogue.kernels {
-            assert!(kernel.left_out.ends_with(&catalogue.left_out));
+            assert!(kernel.skipped.ends_with(&catalogue.skipped));
         }
     }
 
     #[test]
-    fn tests_that_are_named_are_there() {
+    fn listed_tests_exist() {
         let catalogue = Catalogue::load().unwrap();
         let kernels = catalogue.kernels.iter();
-        let left_out = kernels.flat_map(|kernel| &kernel.left_out);
-        let left_out = left_out.map(|it| it.tests.as_str());
+        let skipped = kernels.flat_map(|kernel| &kernel.skipped);
+        let skipped = skipped.map(|it| it.tests.as_str());
         let wire = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire");
-        for name in left_out.chain(catalogue.timed.iter().map(String::as_str)) {
+        for name in skipped.chain(catalogue.timed.iter().map(String::as_str)) {
             let (modules, function) = name.rsplit_once("::").unwrap();
             let file = wire.join(modules.replace("::", "/"));
             let files = [file.with_extension("rs"), file.join("mod.rs")];
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_chosen_by_name_and_a_wrong_name_is_told() {
+    fn kernels_are_chosen_by_name_and_unknown_is_error() {
         let catalogue = Catalogue::load().unwrap();
         assert_eq!(
             catalogue.choose(&[]).unwrap().len(),
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn environments_are_chosen_by_part_of_their_name() {
+    fn environments_are_chosen_by_part_of_name() {
         let names = |texts: &[&str]| {
             let texts: Vec<_> = texts.iter().map(|it| (*it).to_owned()).collect();
             choose_environments(&texts)

@@ -1,4 +1,4 @@
-//! The gate: what verification costs may not grow unseen.
+//! Gate against unnoticed growth of the verification cost.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,9 +7,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::report::Costs;
 
-/// What was accepted of all kernels, as `verifier-cost.csv` has it.
+/// Accepted costs of all kernels, stored in `verifier-cost.csv`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Accepted {
+pub struct AcceptedCosts {
     rows: Vec<Row>,
 }
 
@@ -22,14 +22,14 @@ struct Row {
 
 const HEADING: &str = "kernel,program,instructions";
 
-/// How it is told that growth is meant.
-pub const REMEDY: &str = "if that is meant: make kernels-accept";
+/// Remedy shown with each regression.
+pub const REMEDY: &str = "if intended, run make kernels-accept";
 
 fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("verifier-cost.csv")
 }
 
-impl Accepted {
+impl AcceptedCosts {
     pub fn read() -> Result<Self> {
         let text = fs::read_to_string(path()).with_context(|| format!("{}", path().display()))?;
         Self::parse(&text).with_context(|| format!("{}", path().display()))
@@ -42,7 +42,7 @@ impl Accepted {
     fn parse(text: &str) -> Result<Self> {
         let mut lines = text.lines();
         if lines.next() != Some(HEADING) {
-            bail!("the first line is not {HEADING}");
+            bail!("invalid first line: expected {HEADING}");
         }
         let row = |line: &str| {
             let mut cells = line.split(',');
@@ -71,14 +71,14 @@ impl Accepted {
         format!("{HEADING}\n{}", lines.collect::<String>())
     }
 
-    /// What was accepted of a program, in instructions.
-    pub fn of(&self, kernel: &str, program: &str) -> Option<u32> {
+    /// Returns the accepted cost of a program, in instructions.
+    pub fn accepted_cost(&self, kernel: &str, program: &str) -> Option<u32> {
         let mut rows = self.rows.iter();
         let row = rows.find(|row| row.kernel == kernel && row.program == program)?;
         Some(row.instructions)
     }
 
-    /// Takes what was measured for a kernel in place of what was accepted before.
+    /// Replaces a kernel's accepted costs by measured ones.
     pub fn accept(&mut self, kernel: &str, costs: &Costs) {
         self.rows.retain(|row| row.kernel != kernel);
         let rows = costs.iter().map(|(program, instructions)| Row {
@@ -90,19 +90,21 @@ impl Accepted {
         self.rows.sort();
     }
 
-    /// A line for each program that is not known, or has grown by more than a tenth.
-    pub fn objections(&self, kernel: &str, costs: &Costs) -> Vec<String> {
-        let objection = |(program, cost): (&String, &u32)| match self.of(kernel, program) {
+    /// Returns a line for each program that is unknown or has grown by more than a tenth.
+    pub fn regressions(&self, kernel: &str, costs: &Costs) -> Vec<String> {
+        let regression = |(program, cost): (&String, &u32)| match self
+            .accepted_cost(kernel, program)
+        {
             None => Some(format!(
-                "{program}: {cost} verified instructions, and none were accepted so far; {REMEDY}"
+                "{program}: {cost} verified instructions, without an accepted cost; {REMEDY}"
             )),
             Some(accepted) if u64::from(*cost) * 10 > u64::from(accepted) * 11 => Some(format!(
-                "{program}: {cost} verified instructions, over a tenth more than the {accepted} \
+                "{program}: {cost} verified instructions, more than a tenth above the {accepted} \
                  accepted; {REMEDY}"
             )),
             Some(_) => None,
         };
-        costs.iter().filter_map(objection).collect()
+        costs.iter().filter_map(regression).collect()
     }
 }
 
@@ -110,36 +112,37 @@ impl Accepted {
 mod tests {
     use super::*;
 
-    fn costs(of: &[(&str, u32)]) -> Costs {
-        of.iter()
+    fn costs(entries: &[(&str, u32)]) -> Costs {
+        entries
+            .iter()
             .map(|(name, cost)| ((*name).to_owned(), *cost))
             .collect()
     }
 
     #[test]
-    fn growth_beyond_a_tenth_and_unknown_programs_are_refused() {
-        let mut accepted = Accepted::default();
+    fn cost_growth_over_tenth_and_unknown_programs_fail() {
+        let mut accepted = AcceptedCosts::default();
         accepted.accept("6.1", &costs(&[("a", 100), ("b", 100), ("gone", 7)]));
         assert!(
             accepted
-                .objections("6.1", &costs(&[("a", 110), ("b", 1)]))
+                .regressions("6.1", &costs(&[("a", 110), ("b", 1)]))
                 .is_empty()
         );
         let measured = costs(&[("a", 111), ("b", 100), ("new", 1)]);
-        let objections = accepted.objections("6.1", &measured);
-        assert_eq!(objections.len(), 2, "{objections:?}");
-        assert!(objections[0].starts_with("a: 111 verified instructions, over a tenth"));
-        assert!(objections[1].starts_with("new: 1 verified instructions, and none"));
-        // What one kernel may cost says nothing of another.
-        assert_eq!(accepted.objections("6.12", &measured).len(), 3);
+        let regressions = accepted.regressions("6.1", &measured);
+        assert_eq!(regressions.len(), 2, "{regressions:?}");
+        assert!(regressions[0].starts_with("a: 111 verified instructions, more than a tenth"));
+        assert!(regressions[1].starts_with("new: 1 verified instructions, without"));
+        // Accepted costs of one kernel do not apply to another.
+        assert_eq!(accepted.regressions("6.12", &measured).len(), 3);
         accepted.accept("6.1", &measured);
-        assert!(accepted.objections("6.1", &measured).is_empty());
-        assert_eq!(accepted.of("6.1", "gone"), None);
+        assert!(accepted.regressions("6.1", &measured).is_empty());
+        assert_eq!(accepted.accepted_cost("6.1", "gone"), None);
     }
 
     #[test]
-    fn the_file_says_again_what_was_written() {
-        let mut accepted = Accepted::default();
+    fn accepted_costs_round_trip_through_file() {
+        let mut accepted = AcceptedCosts::default();
         accepted.accept("newest", &costs(&[("b", 2), ("a", 1)]));
         accepted.accept("6.1", &costs(&[("a", 3)]));
         let text = accepted.to_text();
@@ -147,13 +150,13 @@ mod tests {
             text,
             format!("{HEADING}\n6.1,a,3\nnewest,a,1\nnewest,b,2\n")
         );
-        assert_eq!(Accepted::parse(&text).unwrap(), accepted);
-        assert!(Accepted::parse("nothing").is_err());
-        assert!(Accepted::parse(&format!("{HEADING}\n6.1,a,many\n")).is_err());
+        assert_eq!(AcceptedCosts::parse(&text).unwrap(), accepted);
+        assert!(AcceptedCosts::parse("nothing").is_err());
+        assert!(AcceptedCosts::parse(&format!("{HEADING}\n6.1,a,many\n")).is_err());
     }
 
     #[test]
-    fn the_file_of_this_source_can_be_read() {
-        Accepted::read().unwrap();
+    fn checked_in_cost_file_parses() {
+        AcceptedCosts::read().unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! The root file system that a kernel starts from.
+//! Root file system that a kernel starts from.
 
 use std::env;
 use std::fs::{self, File};
@@ -11,28 +11,28 @@ use pillion_lab::engine::Image;
 use serde_json::Value;
 
 use crate::catalogue::Environment;
-use crate::catalogue::{Catalogue, Wanted};
+use crate::catalogue::{Catalogue, KernelEntry};
 use crate::report::{JOB_FILE, Job};
-use crate::stock::{Modules, Stock};
+use crate::stock::{Modules, StockKernel};
 
-/// The whole work on one kernel.
-pub struct Work<'a> {
+/// Everything needed to test one kernel.
+pub struct KernelWork<'a> {
     pub programs: &'a Programs,
     pub catalogue: &'a Catalogue,
-    pub wanted: &'a Wanted,
-    pub stock: &'a Stock,
-    /// Tests of the wire at a time.
+    pub entry: &'a KernelEntry,
+    pub stock: &'a StockKernel,
+    /// Number of wire tests in parallel.
     pub threads: u32,
-    /// Parts of their names; none for all.
+    /// Parts of test names; empty for all tests.
     pub tests: &'a [String],
-    /// Environments to run in place of all other work; empty to run that.
+    /// Environments to run instead of all other work; empty to run that.
     pub environments: &'a [Environment],
-    /// No pillion bundles in the environments.
+    /// Runs the environments without pillion.
     pub plain: bool,
 }
 
-impl Work<'_> {
-    /// Writes its image to a file; what goes into it is put together in a folder.
+impl KernelWork<'_> {
+    /// Writes the image to a file; `folder` holds its parts meanwhile.
     pub fn write(&self, folder: &Path, file: &Path) -> Result<()> {
         let mut image = Image::new(&env::current_exe()?)?;
         image.add_program(&self.programs.pillion)?;
@@ -46,13 +46,13 @@ impl Work<'_> {
             plain: self.plain,
             ..Job::default()
         };
-        let mut wanted = self.catalogue.modules.clone();
+        let mut entry = self.catalogue.modules.clone();
         for environment in self.environments {
             image.add_programs(&environment.programs)?;
-            wanted.extend_from_slice(&environment.modules);
+            entry.extend_from_slice(&environment.modules);
         }
         let modules = Modules::of(&self.stock.modules)?;
-        for module in modules.with_dependencies(&wanted)? {
+        for module in modules.with_dependencies(&entry)? {
             let source = folder.join(&module.name);
             fs::write(&source, &module.content)?;
             let path = format!("/lib/modules/{}.ko", module.name);
@@ -62,28 +62,28 @@ impl Work<'_> {
         write(image, &job, folder, file)
     }
 
-    /// First those that may run side by side, then those that measure time; where some are asked
-    /// for by name, these, one at a time.
+    /// Returns the arguments of the parallel run and of the timed run. If tests were requested by
+    /// name, only these run, one at a time.
     fn wire_runs(&self) -> Vec<Vec<String>> {
-        let left_out = self.wanted.left_out.iter().map(|it| it.tests.as_str());
+        let skipped = self.entry.skipped.iter().map(|it| it.tests.as_str());
         let skip = |tests: &str| ["--skip".to_owned(), tests.to_owned()];
-        let alone = |names: &[String]| {
+        let one_at_a_time = |names: &[String]| {
             let mut arguments = vec!["--test-threads=1".to_owned()];
             arguments.extend(names.iter().cloned());
-            arguments.extend(left_out.clone().flat_map(skip));
+            arguments.extend(skipped.clone().flat_map(skip));
             arguments
         };
         if !self.tests.is_empty() {
-            return vec![alone(self.tests)];
+            return vec![one_at_a_time(self.tests)];
         }
-        let mut together = vec![format!("--test-threads={}", self.threads)];
+        let mut in_parallel = vec![format!("--test-threads={}", self.threads)];
         let timed = self.catalogue.timed.iter().map(String::as_str);
-        together.extend(timed.chain(left_out.clone()).flat_map(skip));
-        vec![together, alone(&self.catalogue.timed)]
+        in_parallel.extend(timed.chain(skipped.clone()).flat_map(skip));
+        vec![in_parallel, one_at_a_time(&self.catalogue.timed)]
     }
 }
 
-/// Writes the image of a kernel that is only to show that it runs.
+/// Writes an image that only shows that the kernel boots.
 pub fn write_empty(folder: &Path, file: &Path) -> Result<()> {
     let image = Image::new(&env::current_exe()?)?;
     write(image, &Job::default(), folder, file)
@@ -101,17 +101,17 @@ fn write(mut image: Image, job: &Job, folder: &Path, file: &Path) -> Result<()> 
     write().with_context(|| format!("write {}", file.display()))
 }
 
-/// Where the programs lie on this host.
+/// Paths of the programs on this host.
 #[derive(Debug, Clone)]
 pub struct Programs {
     pub pillion: PathBuf,
     pub lab: PathBuf,
-    /// The tests of the wire, if they are to run.
+    /// Wire tests, if they are to run.
     pub wire: Option<PathBuf>,
 }
 
 impl Programs {
-    /// Builds the programs, those for the tests of the wire only if `wire` is true.
+    /// Builds the programs, the wire tests only if `wire` is true.
     pub fn build(wire: bool) -> Result<Self> {
         let tests = || {
             build(&[
@@ -146,7 +146,7 @@ fn build(arguments: &[&str]) -> Result<PathBuf> {
     let messages = lines
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    // Libraries have none; the last is what was asked for.
+    // Libraries have no executable; the last one is the requested program.
     let mut executables = messages.filter_map(|it| it["executable"].as_str().map(PathBuf::from));
     let last = executables.next_back();
     last.with_context(|| format!("cargo {}: no program", arguments.join(" ")))
@@ -157,14 +157,14 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::catalogue::LeftOut;
+    use crate::catalogue::SkippedTests;
 
     #[test]
-    fn tests_that_measure_time_run_alone_and_those_left_out_do_not_run() {
+    fn timed_tests_run_serially_and_skipped_tests_do_not() {
         let mut catalogue = Catalogue::load().unwrap();
         catalogue.timed = vec!["timed::".to_owned()];
-        let mut wanted = catalogue.kernels[0].clone();
-        wanted.left_out = vec![LeftOut {
+        let mut entry = catalogue.kernels[0].clone();
+        entry.skipped = vec![SkippedTests {
             tests: "odd::".to_owned(),
             reason: "a reason".to_owned(),
         }];
@@ -173,11 +173,11 @@ mod tests {
             lab: PathBuf::new(),
             wire: None,
         };
-        let stock = Stock::default();
-        let mut work = Work {
+        let stock = StockKernel::default();
+        let mut work = KernelWork {
             programs: &programs,
             catalogue: &catalogue,
-            wanted: &wanted,
+            entry: &entry,
             stock: &stock,
             threads: 3,
             tests: &[],
@@ -193,7 +193,7 @@ mod tests {
         );
         let tests = ["size::".to_owned()];
         work.tests = &tests;
-        let asked_for = vec!["--test-threads=1", "size::", "--skip", "odd::"];
-        assert_eq!(work.wire_runs(), [asked_for]);
+        let requested = vec!["--test-threads=1", "size::", "--skip", "odd::"];
+        assert_eq!(work.wire_runs(), [requested]);
     }
 }

@@ -1,4 +1,4 @@
-//! The machine: an emulator, with the kernel's console in a file and its reports on a pipe.
+//! Machine emulator, with the kernel's console in a file and its reports on a pipe.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -15,38 +15,38 @@ use nix::sys::signal::Signal;
 
 use crate::report::Report;
 
-/// What executes the guest's instructions.
+/// Processor that executes the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Processor {
     /// The host's processor.
     Kvm,
-    /// Software.
+    /// Software emulation.
     Emulated,
 }
 
-/// A machine that is to be started.
+/// Configuration of a machine.
 #[derive(Debug, Clone)]
 pub struct Machine {
     pub processor: Processor,
-    /// Features that an emulated one must not have.
-    pub without: Vec<String>,
+    /// CPU features to disable in an emulated processor.
+    pub disabled_features: Vec<String>,
     pub kernel: PathBuf,
     pub image: PathBuf,
-    /// Where the console is kept.
+    /// File for the console output.
     pub console: PathBuf,
-    /// The machine is stopped after so much time.
+    /// Maximum run time; the machine is stopped afterwards.
     pub limit: Duration,
 }
 
-/// How a machine came to its end.
+/// Reason for the end of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The machine was switched off when the work was done.
-    Done,
-    /// The machine ended by itself before that.
-    Early,
-    /// The machine's time was over.
-    Late,
+    /// The guest finished its work and powered off.
+    Finished,
+    /// The machine exited before that.
+    ExitedEarly,
+    /// The time limit was reached.
+    TimedOut,
 }
 
 const EMULATOR: &str = "qemu-system-x86_64";
@@ -54,16 +54,18 @@ const CORES: &str = "2";
 const MEMORY: &str = "2048";
 
 impl Processor {
-    fn arguments(self, without: &[String]) -> Vec<String> {
-        let without = without.iter().map(|feature| format!(",-{feature}"));
+    fn arguments(self, disabled_features: &[String]) -> Vec<String> {
+        let disabled_features = disabled_features
+            .iter()
+            .map(|feature| format!(",-{feature}"));
         let (engine, model) = match self {
             Self::Kvm => ("kvm", "host".to_owned()),
-            // One thread for all cores: with one each, a core may run into the breakpoint by which
-            // another changes the kernel's code, after that is gone again, and the kernel dies.
-            // Fast copies by a string instruction are slow where they are emulated.
+            // Uses one thread for all cores. With several, a core may hit the breakpoint that
+            // another one uses to patch kernel code after its removal, and the kernel crashes. Fast
+            // string copies are slow when emulated.
             Self::Emulated => (
                 "tcg,thread=single",
-                format!("max,-erms,-fsrm{}", without.collect::<String>()),
+                format!("max,-erms,-fsrm{}", disabled_features.collect::<String>()),
             ),
         };
         ["-accel", engine, "-cpu", &model]
@@ -71,7 +73,7 @@ impl Processor {
             .to_vec()
     }
 
-    /// What people call it.
+    /// Returns the name for reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kvm => "KVM",
@@ -81,22 +83,22 @@ impl Processor {
 }
 
 impl Machine {
-    /// Runs the machine to its end, and hands over each report as it comes.
-    pub fn run(&self, mut take: impl FnMut(Report)) -> Result<End> {
+    /// Runs the machine to its end, and passes on each report as it arrives.
+    pub fn run(&self, mut handle_report: impl FnMut(Report)) -> Result<End> {
         let mut child = self.command()?.spawn().with_context(|| {
             format!("{EMULATOR}: `scripts/setup kernels` installs the emulator")
         })?;
         let reports = reports(child.stdout.take().context("a pipe")?);
         let deadline = Instant::now() + self.limit;
-        let mut end = End::Early;
+        let mut end = End::ExitedEarly;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match reports.recv_timeout(left) {
-                Ok(Report::End) => end = End::Done,
-                Ok(report) => take(report),
+                Ok(Report::End) => end = End::Finished,
+                Ok(report) => handle_report(report),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
-                    end = End::Late;
+                    end = End::TimedOut;
                     break;
                 }
             }
@@ -111,7 +113,7 @@ impl Machine {
         drop(console);
         let mut command = Command::new(EMULATOR);
         command
-            .args(self.processor.arguments(&self.without))
+            .args(self.processor.arguments(&self.disabled_features))
             .args(["-smp", CORES, "-m", MEMORY])
             .args([
                 "-nodefaults",
@@ -126,11 +128,11 @@ impl Machine {
             .arg(&self.kernel)
             .arg("-initrd")
             .arg(&self.image)
-            // Warnings are shown, and a panic ends the machine.
+            // The console shows warnings, and a panic ends the machine.
             .args(["-append", "console=ttyS0 loglevel=5 panic=-1"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::from(File::create(self.said())?));
+            .stderr(Stdio::from(File::create(self.emulator_log())?));
         // SAFETY: between fork and exec only a system call is made.
         unsafe {
             command.pre_exec(|| prctl::set_pdeathsig(Signal::SIGKILL).map_err(Into::into));
@@ -138,8 +140,8 @@ impl Machine {
         Ok(command)
     }
 
-    /// Where the emulator's own messages are kept.
-    pub fn said(&self) -> PathBuf {
+    /// Returns the file with the emulator's own messages.
+    pub fn emulator_log(&self) -> PathBuf {
         self.console.with_extension("emulator")
     }
 }
@@ -147,7 +149,7 @@ impl Machine {
 fn reports(output: ChildStdout) -> Receiver<Report> {
     let (sender, reports) = channel();
     thread::spawn(move || {
-        // Anything else on the port is the firmware's.
+        // Other lines on the port come from the firmware.
         let lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
         for report in lines.filter_map(|line| serde_json::from_slice(&line).ok()) {
             if sender.send(report).is_err() {
@@ -158,18 +160,18 @@ fn reports(output: ChildStdout) -> Receiver<Report> {
     reports
 }
 
-/// One that was switched off has ended already.
+/// Killing a machine that has exited already has no effect.
 fn stop(child: &mut Child) -> Result<()> {
     child.kill().context("stop the machine")?;
     child.wait().context("wait for the machine")?;
     Ok(())
 }
 
-/// KVM where it really works, which only a try can tell.
+/// Selects KVM if a trial boot succeeds with it.
 pub fn choose_processor(kernel: &Path, image: &Path, folder: &Path) -> Processor {
     let machine = Machine {
         processor: Processor::Kvm,
-        without: Vec::new(),
+        disabled_features: Vec::new(),
         kernel: kernel.to_owned(),
         image: image.to_owned(),
         console: folder.join("probe.console"),
@@ -177,7 +179,7 @@ pub fn choose_processor(kernel: &Path, image: &Path, folder: &Path) -> Processor
     };
     let has_kvm = Path::new("/dev/kvm").exists();
     match has_kvm.then(|| machine.run(|_| {})) {
-        Some(Ok(End::Done)) => Processor::Kvm,
+        Some(Ok(End::Finished)) => Processor::Kvm,
         _ => Processor::Emulated,
     }
 }

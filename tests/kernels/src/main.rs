@@ -27,7 +27,7 @@ use clap::{Parser, Subcommand};
 use pillion_lab::engine::is_init;
 
 use catalogue::Catalogue;
-use gate::Accepted;
+use gate::AcceptedCosts;
 use outcome::Outcome;
 
 /// Run pillion and its tests on distributions' kernels, in a machine emulator
@@ -42,18 +42,18 @@ struct Cli {
 enum Command {
     /// Run the work on kernels, the oldest first
     Run(run::Run),
-    /// Fetch kernels, or see that they can be had, and do no more
+    /// Fetch kernels without testing them
     Fetch {
         /// Names from kernels.toml [default: all]
         kernels: Vec<String>,
     },
-    /// Take what verification cost in the last runs for what it may cost
+    /// Accept the verification costs of the last runs
     Accept,
-    /// Write the last runs' table into docs/kernels.md
+    /// Write the last runs' table into docs/reference/kernels.md
     Table,
 }
 
-/// A mistake in what was asked for, rather than a failure to do it.
+/// Invalid input, as opposed to a failed operation.
 #[derive(Debug)]
 struct BadInput(String);
 
@@ -92,15 +92,15 @@ fn main() -> ExitCode {
 
 fn fetch(names: &[String]) -> Result<()> {
     let catalogue = Catalogue::load()?;
-    for wanted in catalogue.choose(names)? {
-        let stock = stock::find(wanted, &catalogue.package, &|line| println!("{line}"))?;
-        println!("{}: {} ({})", wanted.name, stock.release, stock.version);
+    for entry in catalogue.choose(names)? {
+        let stock = stock::find(entry, &catalogue.package, &|line| println!("{line}"))?;
+        println!("{}: {} ({})", entry.name, stock.release, stock.version);
     }
     Ok(())
 }
 
 fn accept() -> Result<()> {
-    let mut accepted = Accepted::read()?;
+    let mut accepted = AcceptedCosts::read()?;
     for kernel in &Catalogue::load()?.kernels {
         if let Some(outcome) = Outcome::stored(&kernel.name, false)?
             && !outcome.costs.is_empty()

@@ -1,4 +1,4 @@
-//! What host and guest agree on: the work, and what is told of it, a line of JSON each.
+//! Protocol between host and guest: the job, and reports as one line of JSON each.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,42 +7,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Environment;
 
-/// Where the image holds the work.
+/// Path of the job in the image.
 pub const JOB_FILE: &str = "/etc/pillion/kernels.json";
 
-/// The port that reports go out by; the kernel's console is another.
+/// Serial port for reports; the kernel's console uses another.
 pub const REPORTS: &str = "/dev/ttyS1";
 
-/// What is to be done inside.
+/// Work of the guest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// Files of modules, in the order in which they are inserted.
+    /// Module files, in the order of insertion.
     pub modules: Vec<String>,
-    /// The program with the tests of the wire; without one, nothing but booting is asked for.
+    /// Program with the wire tests; without one the guest only boots.
     pub wire: Option<String>,
-    /// The arguments of `wire`, of one run after the other.
+    /// Arguments of `wire` for each run.
     pub wire_runs: Vec<Vec<String>>,
-    /// Environments for streams; they run in place of all other work.
+    /// Environments to run instead of all other work.
     pub environments: Vec<Environment>,
-    /// No pillion bundles in the environments.
+    /// Runs the environments without pillion.
     pub plain: bool,
 }
 
-/// A part of the work.
+/// Part of the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// Booting, and inserting modules.
+    /// Booting and inserting modules.
     Boot,
     /// `pillion check`.
     Check,
-    /// What the verifier looked at.
+    /// Verification cost.
     Cost,
-    /// Streams from end to end.
+    /// End-to-end streams.
     Streams,
-    /// The tests of the wire.
+    /// Wire tests.
     Wire,
-    /// A stream, once the kernel is locked down.
+    /// A stream in a locked-down kernel.
     LockedDown,
     /// Streams through environments.
     Environments,
@@ -53,28 +53,28 @@ impl fmt::Display for Part {
         f.write_str(match self {
             Self::Boot => "boot",
             Self::Check => "pillion check",
-            Self::Cost => "cost of verification",
+            Self::Cost => "verification cost",
             Self::Streams => "streams",
-            Self::Wire => "tests of the wire",
-            Self::LockedDown => "stream, locked down",
+            Self::Wire => "wire tests",
+            Self::LockedDown => "stream in a locked-down kernel",
             Self::Environments => "environments",
         })
     }
 }
 
-/// One thing that `pillion check` found.
+/// Result of one check of `pillion check`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct CheckResult {
     pub name: String,
     /// `ok`, `warning` or `missing`.
-    pub standing: String,
-    pub found: String,
+    pub severity: String,
+    pub value: String,
 }
 
-/// What became of a stream whose every byte was verified.
+/// Result of a stream whose every byte was verified.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stream {
-    /// How it was bundled.
+    /// Method of bundling.
     pub name: String,
     pub messages: u64,
     pub bytes: u64,
@@ -83,24 +83,24 @@ pub struct Stream {
     pub reactions: u64,
 }
 
-/// Instructions that the verifier looked at, by program.
+/// Number of verified instructions by program.
 pub type Costs = BTreeMap<String, u32>;
 
-/// A line from inside to the host.
+/// Line from guest to host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
-    Check(Vec<Finding>),
+    Check(Vec<CheckResult>),
     Costs(Costs),
     Stream(Stream),
-    /// A line that the tests of the wire printed.
+    /// Output line of the wire tests.
     Wire(String),
-    /// One that they printed when those that had failed were run again, one at a time, maybe twice.
+    /// Output line of a serial rerun of failed wire tests; there are at most two reruns.
     WireAgain(String),
-    /// A part is over.
+    /// A part has ended.
     Done(Part),
-    /// A part failed, and why; what it found before stands.
+    /// A part failed, with a reason; its earlier reports remain valid.
     Failed(Part, String),
-    /// All parts are over.
+    /// All parts have ended.
     End,
 }

@@ -1,4 +1,4 @@
-//! Runs the work on each kernel.
+//! Tests each kernel.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -10,76 +10,76 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::{Args, value_parser};
 
-use crate::catalogue::{Catalogue, Wanted};
+use crate::catalogue::{Catalogue, KernelEntry};
 use crate::catalogue::{Environment, choose_environments};
-use crate::gate::Accepted;
+use crate::gate::AcceptedCosts;
 use crate::image::Programs;
-use crate::image::{self, Work};
+use crate::image::{self, KernelWork};
 use crate::machine::{End, Machine, Processor, choose_processor};
 use crate::outcome::{self, Outcome};
 use crate::report::{Part, Report};
-use crate::stock::{self, Stock};
+use crate::stock::{self, StockKernel};
 use crate::table::print_outcome;
 
-/// What is to be run.
+/// Command line of a run.
 #[derive(Debug, Args)]
 pub struct Run {
     /// Names from kernels.toml [default: all]
     kernels: Vec<String>,
 
-    /// Tests of the wire at a time
+    /// Wire tests in parallel
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = value_parser!(u32).range(1..=64))]
     threads: u32,
 
-    /// Of the tests of the wire, those with TEXT in their name, one at a time; repeat for more
+    /// Run only wire tests with TEXT in their name, one at a time; repeatable
     #[arg(long, value_name = "TEXT")]
     tests: Vec<String>,
 
-    /// Run streams through environments, and nothing else: all of environments.toml, or those with
-    /// TEXT in their names; repeat for more
+    /// Run only streams through environments: all of environments.toml, or environments with TEXT
+    /// in their names; repeatable
     #[arg(long, value_name = "TEXT", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "tests")]
     environments: Vec<String>,
 
-    /// Run the environments' streams without pillion, for comparison
+    /// Run the environments without pillion, for comparison
     #[arg(long, requires = "environments")]
     plain: bool,
 
-    /// Kernels at a time [default: one for each processor of this machine]
+    /// Kernels in parallel [default: one per processor of this machine]
     #[arg(long, value_name = "N")]
     at_a_time: Option<NonZeroUsize>,
 
-    /// The most that one kernel may take
+    /// Maximum time for each kernel
     #[arg(long, value_name = "MINUTES", default_value_t = 60, value_parser = value_parser!(u64).range(1..=1440))]
     limit: u64,
 }
 
-/// What the work on each kernel is done with.
-struct Bench<'a> {
+/// State shared by all kernels of a run.
+struct Runner<'a> {
     run: &'a Run,
     catalogue: &'a Catalogue,
-    accepted: Accepted,
+    accepted: AcceptedCosts,
     programs: Programs,
     environments: Vec<Environment>,
     processor: Processor,
-    /// Held by whom prints what came of a kernel, so that it stays together.
+    /// Held while printing a result, so that its lines stay together.
     printing: Mutex<()>,
 }
 
-/// Runs the work on the kernels, several at a time; `false` if one of them failed.
+/// Tests the kernels, several in parallel; `false` if one of them failed.
 pub fn run(run: &Run) -> Result<bool> {
     let catalogue = Catalogue::load()?;
     let chosen = catalogue.choose(&run.kernels)?;
-    let accepted = Accepted::read()?;
+    let accepted = AcceptedCosts::read()?;
     let environments = choose_environments(&run.environments)?;
     let programs = Programs::build(environments.is_empty())?;
     let find =
-        |wanted: &Wanted| stock::find(wanted, &catalogue.package, &|line| println!("{line}"));
-    let stocks = chosen.iter().map(|wanted| find(wanted));
+        |entry: &KernelEntry| stock::find(entry, &catalogue.package, &|line| println!("{line}"));
+    let stocks = chosen.iter().map(|entry| find(entry));
     let stocks = stocks.collect::<Result<Vec<_>>>()?;
     let Some(first) = stocks.first() else {
         bail!("kernels.toml names no kernel");
     };
-    let bench = Bench {
+    let bench = Runner {
         run,
         catalogue: &catalogue,
         accepted,
@@ -89,11 +89,11 @@ pub fn run(run: &Run) -> Result<bool> {
         printing: Mutex::new(()),
     };
     let kernels = Mutex::new(chosen.iter().zip(&stocks));
-    let next = || kernels.lock().expect("nobody panics in next()").next();
+    let next = || kernels.lock().expect("next() does not panic").next();
     let work = || -> Result<usize> {
         let mut passed = 0;
-        while let Some((wanted, stock)) = next() {
-            passed += usize::from(bench.passes(wanted, stock)?);
+        while let Some((entry, stock)) = next() {
+            passed += usize::from(bench.passes(entry, stock)?);
         }
         Ok(passed)
     };
@@ -109,35 +109,35 @@ pub fn run(run: &Run) -> Result<bool> {
     Ok(passed == chosen.len())
 }
 
-fn processor_for(stock: &Stock) -> Result<Processor> {
-    let folder = tempfile::tempdir().context("make a temporary folder")?;
+fn processor_for(stock: &StockKernel) -> Result<Processor> {
+    let folder = tempfile::tempdir().context("create a temporary folder")?;
     let file = folder.path().join("image");
     image::write_empty(folder.path(), &file)?;
     Ok(choose_processor(&stock.image, &file, folder.path()))
 }
 
 impl Run {
-    /// Some environments or plain TCP are no result of a kernel.
-    fn is_whole(&self) -> bool {
+    /// Returns false for a selection of environments or plain TCP, which are not stored as results.
+    fn is_complete(&self) -> bool {
         self.environments.iter().all(String::is_empty) && !self.plain
     }
 }
 
-impl Bench<'_> {
-    fn passes(&self, wanted: &Wanted, stock: &Stock) -> Result<bool> {
-        let folder = tempfile::tempdir().context("make a temporary folder")?;
+impl Runner<'_> {
+    fn passes(&self, entry: &KernelEntry, stock: &StockKernel) -> Result<bool> {
+        let folder = tempfile::tempdir().context("create a temporary folder")?;
         let file = folder.path().join("image");
         println!(
             "{}: {} ({}), {}",
-            wanted.name,
+            entry.name,
             stock.release,
             stock.version,
             self.processor.name()
         );
-        let work = Work {
+        let work = KernelWork {
             programs: &self.programs,
             catalogue: self.catalogue,
-            wanted,
+            entry,
             stock,
             threads: self.run.threads,
             tests: &self.run.tests,
@@ -146,7 +146,7 @@ impl Bench<'_> {
         };
         work.write(folder.path(), &file)?;
         let mut outcome = on_machine(&work, self.processor, self.run.limit, &file)?;
-        if self.run.is_whole() {
+        if self.run.is_complete() {
             outcome.store()?;
         }
         outcome.judge(&self.accepted);
@@ -156,58 +156,65 @@ impl Bench<'_> {
     }
 }
 
-fn on_machine(work: &Work, processor: Processor, limit: u64, image: &Path) -> Result<Outcome> {
-    let (wanted, stock) = (work.wanted, work.stock);
+fn on_machine(
+    work: &KernelWork,
+    processor: Processor,
+    limit: u64,
+    image: &Path,
+) -> Result<Outcome> {
+    let (entry, stock) = (work.entry, work.stock);
     let environments = !work.environments.is_empty();
-    let mut outcome = Outcome::begin(wanted, stock, processor.name(), work.tests, environments);
+    let mut outcome = Outcome::new(entry, stock, processor.name(), work.tests, environments);
     let machine = Machine {
         processor,
-        without: wanted.without.clone(),
+        disabled_features: entry.without.clone(),
         kernel: stock.image.clone(),
         image: image.to_owned(),
         console: outcome::folder()?.join(outcome.file("console")),
         limit: Duration::from_secs(limit * 60),
     };
     let mut wire = [Vec::new(), Vec::new()];
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let end = machine.run(|report| {
-        let after = begun.elapsed().as_secs();
+        let after = started_at.elapsed().as_secs();
         match &report {
-            Report::Done(part) => println!("{}: {part}: {after} s", wanted.name),
+            Report::Done(part) => println!("{}: {part}: {after} s", entry.name),
             Report::Stream(stream) if environments => {
-                println!("{}: {}: {after} s", wanted.name, stream.name);
+                println!("{}: {}: {after} s", entry.name, stream.name);
             }
             Report::Failed(Part::Environments, reason) => {
-                println!("{}: {reason}: {after} s", wanted.name);
+                println!("{}: {reason}: {after} s", entry.name);
             }
-            Report::Wire(line) if line.ends_with("FAILED") => println!("{}: {line}", wanted.name),
+            Report::Wire(line) if line.ends_with("FAILED") => println!("{}: {line}", entry.name),
             _ => {}
         }
-        outcome.take(report, &mut wire);
+        outcome.add_report(report, &mut wire);
     })?;
     outcome.read_wire(&wire);
     let console = fs::read(&machine.console).unwrap_or_default();
     let console = String::from_utf8_lossy(&console);
-    let kept = machine.console.display();
+    let log_path = machine.console.display();
     let faults = pillion_tests::faults(&console);
     if !faults.is_empty() {
-        let line = format!("the kernel says: {} (all of it: {kept})", faults.join("; "));
+        let line = format!("kernel fault: {} (console: {log_path})", faults.join("; "));
         outcome.failures.push(line);
     }
     match end {
-        End::Done => {}
-        End::Early => {
-            let said = fs::read_to_string(machine.said()).unwrap_or_default();
-            let last = said
+        End::Finished => {}
+        End::ExitedEarly => {
+            let emulator_log = fs::read_to_string(machine.emulator_log()).unwrap_or_default();
+            let last = emulator_log
                 .lines()
                 .chain(console.lines())
                 .next_back()
                 .unwrap_or("nothing");
-            let line = format!("the machine ended before its work was done: {last} ({kept})");
+            let line = format!("the machine exited before its work was done: {last} ({log_path})");
             outcome.failures.push(line);
         }
-        End::Late => {
-            let line = format!("stopped after {limit} minutes, with its work not done ({kept})");
+        End::TimedOut => {
+            let line = format!(
+                "stopped after {limit} minutes, before its work was done; raise --limit ({log_path})"
+            );
             outcome.failures.push(line);
         }
     }

@@ -1,4 +1,4 @@
-//! What is written of outcomes: lines for people, and the table in `docs/kernels.md`.
+//! Output of results: lines for people, and the table in `docs/reference/kernels.md`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,9 +9,9 @@ use pillion_stats::report::{Column, Table, number};
 
 use crate::BadInput;
 use crate::catalogue::Catalogue;
-use crate::gate::Accepted;
+use crate::gate::AcceptedCosts;
 use crate::outcome::Outcome;
-use crate::report::Finding;
+use crate::report::CheckResult;
 
 /// Lines around the table of kernels in the document.
 const MARKS: [&str; 2] = ["<!-- made by make kernels-table -->\n", "<!-- end -->\n"];
@@ -22,32 +22,33 @@ const ENVIRONMENT_MARKS: [&str; 2] = [
     "<!-- end of environments -->\n",
 ];
 
-/// What `pillion check` says of a host rather than of a kernel.
-const OF_THE_HOST: [&str; 3] = ["kernel", "privilege", "devices"];
+/// Checks of `pillion check` that concern the host rather than the kernel.
+const HOST_CHECKS: [&str; 3] = ["kernel", "privilege", "devices"];
 
-/// Writes the tables into the document, from the last outcome of every kernel. A table stays as it is if
-/// none of its runs is stored.
+/// Writes the tables into the document, from the last result of every kernel. A table without
+/// stored results stays unchanged.
 pub fn write() -> Result<()> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/kernels.md");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/kernels.md");
     let mut text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
     let mut tables = 0;
     for (marks, environments) in [(MARKS, false), (ENVIRONMENT_MARKS, true)] {
         if let Some(outcomes) = stored(environments)? {
-            let table = document(&outcomes);
-            text = put(&text, marks, &table).with_context(|| format!("{}", path.display()))?;
+            let table = render(&outcomes);
+            text = replace_between(&text, marks, &table)
+                .with_context(|| format!("{}", path.display()))?;
             tables += 1;
         }
     }
     if tables == 0 {
-        return Err(BadInput("no kernel was run: make kernels".to_owned()).into());
+        return Err(BadInput("no stored results; run make kernels".to_owned()).into());
     }
     fs::write(&path, text).with_context(|| format!("write {}", path.display()))
 }
 
-/// Returns the last outcome of every kernel, or `None` if no kernel was run. The table of environments has
-/// only those kernels whose environments were run.
+/// Returns the last result of every kernel, or `None` if no kernel was run. The table of
+/// environments contains only kernels whose environments were run.
 fn stored(environments: bool) -> Result<Option<Vec<Outcome>>> {
-    let accepted = Accepted::read()?;
+    let accepted = AcceptedCosts::read()?;
     let (mut outcomes, mut missing) = (Vec::new(), Vec::new());
     for kernel in Catalogue::load()?.kernels {
         match Outcome::stored(&kernel.name, environments)? {
@@ -63,42 +64,43 @@ fn stored(environments: bool) -> Result<Option<Vec<Outcome>>> {
         Some(_) if environments => Ok(Some(outcomes)),
         None => Ok(Some(outcomes)),
         Some(name) => {
-            let line = format!("{name} was not run: make kernels KERNELS={name}");
+            let line = format!("{name} has no stored result; run make kernels KERNELS={name}");
             Err(BadInput(line).into())
         }
     }
 }
 
-/// Replaces what is between the marks.
-fn put(text: &str, [begin, end]: [&str; 2], made: &str) -> Result<String> {
-    let parts = text.split_once(begin);
-    let parts = parts.and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
+/// Replaces the text between the marks.
+fn replace_between(text: &str, [start_mark, end_mark]: [&str; 2], content: &str) -> Result<String> {
+    let parts = text.split_once(start_mark);
+    let parts = parts.and_then(|(before, rest)| Some((before, rest.split_once(end_mark)?.1)));
     let Some((before, after)) = parts else {
         bail!(
-            "the lines {} and {} are not there",
-            begin.trim(),
-            end.trim()
+            "the lines {} and {} are missing",
+            start_mark.trim(),
+            end_mark.trim()
         );
     };
-    Ok(format!("{before}{begin}\n{made}\n{end}{after}"))
+    Ok(format!(
+        "{before}{start_mark}\n{content}\n{end_mark}{after}"
+    ))
 }
 
-fn document(outcomes: &[Outcome]) -> String {
+fn render(outcomes: &[Outcome]) -> String {
     let mut text = table(outcomes).to_markdown();
     let notes = outcomes.iter().flat_map(|outcome| {
         let name = &outcome.name;
-        let left_out = outcome.left_out.iter();
-        let left_out =
-            left_out.map(move |it| format!("* {name}: left out: {}: {}\n", it.tests, it.reason));
-        let again = outcome
-            .again
-            .iter()
-            .map(move |it| format!("* {name}: failed at first, and passed alone: {it}\n"));
+        let skipped = outcome.skipped.iter();
+        let skipped =
+            skipped.map(move |it| format!("* {name}: skipped: {}: {}\n", it.tests, it.reason));
+        let passed_on_rerun = outcome.passed_on_rerun.iter().map(move |it| {
+            format!("* {name}: failed in parallel, passed in a serial rerun: {it}\n")
+        });
         let failures = outcome
             .failures
             .iter()
             .map(move |it| format!("* {name}: **failed**: {it}\n"));
-        left_out.chain(again).chain(failures)
+        skipped.chain(passed_on_rerun).chain(failures)
     });
     let notes: String = notes.collect();
     if !notes.is_empty() {
@@ -120,14 +122,14 @@ fn table(outcomes: &[Outcome]) -> Table {
     row("package", &|it| it.version.clone());
     row("processor", &|it| it.processor.clone());
     for name in in_order(outcomes, |it| {
-        it.findings.iter().map(|it| it.name.as_str()).collect()
+        it.check_results.iter().map(|it| it.name.as_str()).collect()
     }) {
-        if !OF_THE_HOST.contains(&name) && !environments {
+        if !HOST_CHECKS.contains(&name) && !environments {
             row(name, &|it| {
-                it.findings
+                it.check_results
                     .iter()
                     .find(|it| it.name == name)
-                    .map_or_else(String::new, found)
+                    .map_or_else(String::new, check_cell)
             });
         }
     }
@@ -138,9 +140,9 @@ fn table(outcomes: &[Outcome]) -> Table {
         row(&format!("{kind}{name}"), &|it| stream(it, name));
     }
     if !environments {
-        row("tests of the wire", &Outcome::wire_passed);
+        row("wire tests", &Outcome::wire_passed);
     }
-    row("all in all", &|it| match it.failures.is_empty() {
+    row("result", &|it| match it.failures.is_empty() {
         true => "passed".to_owned(),
         false => "**failed**".to_owned(),
     });
@@ -156,17 +158,20 @@ fn table(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// Names in the order in which outcomes have them, each once.
-fn in_order<'a>(outcomes: &'a [Outcome], of: fn(&'a Outcome) -> Vec<&'a str>) -> Vec<&'a str> {
+/// Returns names in order of first occurrence, without duplicates.
+fn in_order<'a>(
+    outcomes: &'a [Outcome],
+    names_of: fn(&'a Outcome) -> Vec<&'a str>,
+) -> Vec<&'a str> {
     let mut seen = BTreeSet::new();
-    let names = outcomes.iter().flat_map(of);
+    let names = outcomes.iter().flat_map(names_of);
     names.filter(|name| seen.insert(*name)).collect()
 }
 
-fn found(finding: &Finding) -> String {
-    match finding.standing.as_str() {
-        "ok" => finding.found.clone(),
-        other => format!("{other}: {}", finding.found),
+fn check_cell(result: &CheckResult) -> String {
+    match result.severity.as_str() {
+        "ok" => result.value.clone(),
+        other => format!("{other}: {}", result.value),
     }
 }
 
@@ -178,8 +183,8 @@ fn stream(outcome: &Outcome, name: &str) -> String {
     })
 }
 
-/// Prints what was found, and what is wrong.
-pub fn print_outcome(outcome: &Outcome, accepted: &Accepted) {
+/// Prints results and failures.
+pub fn print_outcome(outcome: &Outcome, accepted: &AcceptedCosts) {
     if !outcome.costs.is_empty() {
         print!("{}", costs(outcome, accepted).to_text());
     }
@@ -197,15 +202,15 @@ pub fn print_outcome(outcome: &Outcome, accepted: &Accepted) {
     }
     let (name, passed) = (&outcome.name, outcome.wire_passed());
     if !outcome.environments {
-        println!("{name}: tests of the wire: {passed}");
+        println!("{name}: wire tests: {passed}");
     }
-    for test in &outcome.again {
-        println!("{name}: failed at first, and passed alone: {test}");
+    for test in &outcome.passed_on_rerun {
+        println!("{name}: failed in parallel, passed in a serial rerun: {test}");
     }
-    for left_out in &outcome.left_out {
+    for skipped in &outcome.skipped {
         println!(
-            "{}: left out: {}: {}",
-            outcome.name, left_out.tests, left_out.reason
+            "{}: skipped: {}: {}",
+            outcome.name, skipped.tests, skipped.reason
         );
     }
     for failure in &outcome.failures {
@@ -213,7 +218,7 @@ pub fn print_outcome(outcome: &Outcome, accepted: &Accepted) {
     }
 }
 
-fn costs(outcome: &Outcome, accepted: &Accepted) -> Table {
+fn costs(outcome: &Outcome, accepted: &AcceptedCosts) -> Table {
     let columns = [
         Column::left("program"),
         Column::right("verified instructions"),
@@ -221,7 +226,7 @@ fn costs(outcome: &Outcome, accepted: &Accepted) -> Table {
     ];
     let mut table = Table::new("", columns);
     for (program, cost) in &outcome.costs {
-        let before = accepted.of(&outcome.name, program);
+        let before = accepted.accepted_cost(&outcome.name, program);
         let before = before.map_or_else(String::new, |cost| number::count(cost.into()));
         table.row([program.clone(), number::count((*cost).into()), before]);
     }
@@ -233,12 +238,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_document_keeps_all_but_what_is_between_the_marks() {
-        let [begin, end] = MARKS;
-        let text = format!("before\n{begin}old\n{end}after\n");
-        let once = put(&text, MARKS, "| new |\n").unwrap();
-        assert_eq!(once, format!("before\n{begin}\n| new |\n\n{end}after\n"));
-        assert_eq!(put(&once, MARKS, "| new |\n").unwrap(), once);
-        assert!(put("no marks", MARKS, "").is_err());
+    fn document_keeps_text_outside_marks() {
+        let [start_mark, end_mark] = MARKS;
+        let text = format!("before\n{start_mark}old\n{end_mark}after\n");
+        let replaced = replace_between(&text, MARKS, "| new |\n").unwrap();
+        assert_eq!(
+            replaced,
+            format!("before\n{start_mark}\n| new |\n\n{end_mark}after\n")
+        );
+        assert_eq!(
+            replace_between(&replaced, MARKS, "| new |\n").unwrap(),
+            replaced
+        );
+        assert!(replace_between("no marks", MARKS, "").is_err());
     }
 }

@@ -134,7 +134,7 @@ fn containerd_pod_containers_are_matched_by_name() {
     let mut attach = Attach::spawn(command, tempfile::tempdir().unwrap());
     assert!(attach.next_line().starts_with("pillion: bundling "));
     attach.expect_line(&format!(
-        "covers nothing: rule 1: no container is called {pattern}"
+        "warning: rule 1 covers nothing: no container named {pattern}"
     ));
     let start = |digits: &str, pod: &str, name| {
         let id = id(digits);
@@ -150,7 +150,7 @@ fn containerd_pod_containers_are_matched_by_name() {
     start("e3", &other, Some("server"));
     let server = start("e4", &pod, Some("server"));
     let description = format!("container prod/{pod}/server");
-    attach.wait_for_line(&format!("{description} has come: bundling there, too"));
+    attach.wait_for_line(&format!("attached to {description}"));
     let flows = || {
         let flows = host.json(namespace, &["flows", "--json"]);
         let mut flows = flows.as_array().unwrap().clone();
@@ -170,6 +170,6 @@ fn containerd_pod_containers_are_matched_by_name() {
     assert_eq!(flows[0]["unit"], description);
     let kill = ["task", "kill", "--signal", "KILL", &server];
     assert!(client(host, namespace, &kill).status().unwrap().success());
-    attach.wait_for_line(&format!("{description} has gone"));
+    attach.wait_for_line(&format!("detached from {description}"));
     attach.stop_without_stats();
 }

@@ -133,7 +133,7 @@ impl Docker {
 
     fn wait_for_connections(&self, count: u64) {
         eventually(&format!("{count} connections are covered"), || {
-            self.host.status(&self.namespace)["connections"] == count
+            self.host.status(&self.namespace)["active_connections"] == count
         });
     }
 
@@ -165,12 +165,12 @@ fn unique(name: &str) -> String {
     format!("{name}-{}", std::process::id())
 }
 
-fn appeared(name: &str) -> String {
-    format!("container {name} has come: bundling there, too")
+fn attached(name: &str) -> String {
+    format!("attached to container {name}")
 }
 
-fn disappeared(name: &str) -> String {
-    format!("container {name} has gone")
+fn detached(name: &str) -> String {
+    format!("detached from container {name}")
 }
 
 #[test]
@@ -182,12 +182,13 @@ fn docker_containers_are_matched_by_name_and_label() {
     let [first, second, third] = ["web_1.a", "web_2", "other"].map(unique);
     let pattern = format!("web_*-{}", std::process::id());
     let mut attach = docker.attach(&["--container", &pattern, "--container-label", "team=r?d"]);
-    let unmatched = format!("rule 1: no container is called {pattern} and labelled team=r?d");
-    attach.expect_line(&format!("covers nothing: {unmatched}"));
+    let unmatched =
+        format!("rule 1 covers nothing: no container named {pattern} and labelled team=r?d");
+    attach.expect_line(&format!("warning: {unmatched}"));
     docker.start(&second, &["--label=team=blue"]);
     docker.start(&third, &["--label=team=red"]);
     docker.start(&first, &["--label=team=red"]);
-    attach.wait_for_line(&appeared(&first));
+    attach.wait_for_line(&attached(&first));
     let flow = || docker.flows(&first).pop().unwrap_or_default();
     let limit = Duration::from_secs(20);
     within(limit, "the container's stream is bundled", || {
@@ -199,14 +200,14 @@ fn docker_containers_are_matched_by_name_and_label() {
     docker.run_docker(&[&["exec", "--detach", &first], &SEND[..]].concat());
     docker.wait_for_connections(2);
     docker.run_docker(&["restart", "--time", "0", &first]);
-    attach.wait_for_line(&disappeared(&first));
-    attach.wait_for_line(&appeared(&first));
+    attach.wait_for_line(&detached(&first));
+    attach.wait_for_line(&attached(&first));
     within(limit, "the container's stream is bundled again", || {
         has_bundled(&flow())
     });
     docker.wait_for_connections(1);
     docker.run_docker(&["rm", "--force", &first]);
-    attach.wait_for_line(&disappeared(&first));
+    attach.wait_for_line(&detached(&first));
     docker.wait_for_connections(0);
     attach.stop_without_stats();
 }
@@ -220,20 +221,20 @@ fn renamed_docker_container_is_matched_by_new_name() {
     let [before, other, after] = ["web-a", "db", "web-b"].map(unique);
     let mut attach = docker.attach(&["--container", "web-?-*"]);
     docker.start(&before, &[]);
-    attach.wait_for_line(&appeared(&before));
-    attach.wait_for_line(&format!("eth0 in {}", appeared(&before)));
+    attach.wait_for_line(&attached(&before));
+    attach.wait_for_line(&format!("attached to eth0 in container {before}"));
     docker.wait_for_connections(1);
     docker.run_docker(&["rename", &before, &other]);
-    attach.wait_for_line(&disappeared(&before));
+    attach.wait_for_line(&detached(&before));
     let status = || docker.host.status(&docker.namespace);
     eventually("the container is released", || {
         status()["devices"] == json!([])
     });
     docker.wait_for_connections(0);
     docker.run_docker(&["rename", &other, &before]);
-    attach.wait_for_line(&format!("eth0 in {}", appeared(&before)));
+    attach.wait_for_line(&format!("attached to eth0 in container {before}"));
     docker.run_docker(&["rename", &before, &after]);
-    attach.wait_for_line(&appeared(&after));
+    attach.wait_for_line(&attached(&after));
     let device = format!("eth0 in container {after}");
     eventually("the device shows the new name", || {
         status()["devices"] == json!([device])
@@ -274,7 +275,7 @@ fn docker_container_with_user_remap_is_matched() {
     let name = unique("mapped");
     let mut attach = docker.attach(&["--container", "mapped-*"]);
     docker.start(&name, &[]);
-    attach.wait_for_line(&appeared(&name));
+    attach.wait_for_line(&attached(&name));
     docker.wait_for_connections(1);
     attach.stop_without_stats();
 }
@@ -291,15 +292,15 @@ fn docker_container_with_cgroup_v1_only_is_reported() {
     };
     let name = unique("old");
     let mut attach = docker.attach(&["--container", "old-*"]);
-    attach.expect_line("covers nothing: rule 1: no container is called old-*");
+    attach.expect_line("warning: rule 1 covers nothing: no container named old-*");
     docker.start(&name, &[]);
     let why = format!(
-        "rule 1: container {name} has cgroups of version 1 alone, by which its sockets cannot be \
-         told: have its runtime use version 2, or name its network namespace"
+        "rule 1: container {name} has only cgroups of version 1, which do not identify its \
+         sockets: have its runtime use version 2, or name its network namespace"
     );
-    attach.wait_for_line(&format!("covers nothing: {why}"));
+    attach.wait_for_line(&format!("warning: {why}"));
     assert_eq!(docker.host.status(&docker.namespace)["notes"], json!([why]));
     docker.run_docker(&["rm", "--force", &name]);
-    attach.wait_for_line("covers nothing: rule 1: no container is called old-*");
+    attach.wait_for_line("warning: rule 1 covers nothing: no container named old-*");
     attach.stop_without_stats();
 }

@@ -135,9 +135,9 @@ pub const SEND: [&str; 9] = [
     "--to",
     "10.77.0.2:7777",
     "--itt",
-    "10",
+    "10ms",
     "--duration",
-    "60",
+    "60s",
 ];
 
 /// Creates a root folder for containers. This host's programs are mounted there, so no image is

@@ -148,7 +148,7 @@ fn containers_are_covered_from_start_to_stop() {
     for (options, description) in [
         (
             ["--container", &pattern, "--thin", "always"].as_slice(),
-            format!("called {pattern}"),
+            format!("named {pattern}"),
         ),
         (
             &["--config", rules.to_str().unwrap()],
@@ -160,8 +160,8 @@ fn containers_are_covered_from_start_to_stop() {
         let mut attach = Attach::spawn(command, tempfile::tempdir().unwrap());
         let log = attach.next_line();
         assert!(log.starts_with("pillion: bundling "), "{log}");
-        let unmatched = format!("rule 1: no container is {description}");
-        attach.expect_line(&format!("covers nothing: {unmatched}"));
+        let unmatched = format!("rule 1 covers nothing: no container {description}");
+        attach.expect_line(&format!("warning: {unmatched}"));
         assert_eq!(host.status(&own)["notes"][0], unmatched);
         let groups = ids
             .each_ref()
@@ -169,17 +169,16 @@ fn containers_are_covered_from_start_to_stop() {
         let streams = groups.each_ref().map(|it| it.stream(&inner));
         let mut log = [(); 3].map(|()| attach.next_line());
         log.sort();
-        let appeared = "has come: bundling there, too";
         assert_eq!(
             log,
             [
-                format!("pillion: container {name} {appeared}"),
-                format!("pillion: lo in container {name} {appeared}"),
-                format!("pillion: no longer: covers nothing: {unmatched}"),
+                format!("pillion: attached to container {name}"),
+                format!("pillion: attached to lo in container {name}"),
+                format!("pillion: resolved: {unmatched}"),
             ]
         );
         eventually("the container is covered", || {
-            host.status(&own)["connections"] == 1
+            host.status(&own)["active_connections"] == 1
         });
         assert_eq!(host.status(&own)["notes"], json!([]));
         let flows = host.json(&own, &["flows", "--json"]);
@@ -191,11 +190,11 @@ fn containers_are_covered_from_start_to_stop() {
         streams.into_iter().for_each(|(stream, _)| reap(stream));
         let log = [(); 2].map(|()| attach.next_line());
         assert!(
-            log.contains(&format!("pillion: container {name} has gone")),
+            log.contains(&format!("pillion: detached from container {name}")),
             "{log:?}"
         );
         assert!(
-            log.contains(&format!("pillion: covers nothing: {unmatched}")),
+            log.contains(&format!("pillion: warning: {unmatched}")),
             "{log:?}"
         );
         attach.stop_without_stats();
@@ -222,7 +221,7 @@ fn reload_may_select_other_containers() {
     let mut attach = Attach::spawn(command, tempfile::tempdir().unwrap());
     let log = attach.next_line();
     assert!(log.starts_with("pillion: bundling "), "{log}");
-    attach.expect_line("covers nothing: rule 1: no container is called none");
+    attach.expect_line("warning: rule 1 covers nothing: no container named none");
     write_rules("late-*");
     kill(
         Pid::from_raw(attach.process.id().cast_signed()),
@@ -230,11 +229,11 @@ fn reload_may_select_other_containers() {
     )
     .unwrap();
     let log = [(); 4].map(|()| attach.next_line()).join("\n");
-    let expected = "bundling in its own network namespace, containers called late-* now";
+    let expected = "now bundling only in pillion's own network namespace, containers named late-*";
     assert!(log.contains(expected), "{log}");
-    assert!(log.contains("no longer: covers nothing"), "{log}");
+    assert!(log.contains("resolved: "), "{log}");
     eventually("the container is covered", || {
-        host.status(&own)["connections"] == 1
+        host.status(&own)["active_connections"] == 1
     });
     drop(group);
     reap(stream);
@@ -263,7 +262,7 @@ fn container_combines_with_port_but_not_with_cgroup() {
         "--dry-run",
     ];
     let output = pillion(&[&["attach"], &chosen[..]].concat());
-    let log = "connections with port 80 of containers called web-*";
+    let log = "connections with port 80 of containers named web-*";
     assert!(stdout(&output).contains(log), "{output:?}");
     for name in ["/web", "a//b"] {
         let output = pillion(&["attach", "--container", name, "--dry-run"]);
@@ -303,7 +302,7 @@ fn many_containers_of_one_rule_take_one_table_row() {
     let mut attach = Attach::spawn(command, tempfile::tempdir().unwrap());
     let log = attach.next_line();
     assert!(log.starts_with("pillion: bundling "), "{log}");
-    let wait_for_connections = |count: u64| host.status(&own)["connections"] == count;
+    let wait_for_connections = |count: u64| host.status(&own)["active_connections"] == count;
     let (first, _listener) = groups[COUNT - 1].stream(&inner);
     eventually("the last container is covered", || wait_for_connections(1));
     groups.push(group(&ids[COUNT]));
@@ -333,7 +332,7 @@ fn cgroup_capacity_is_shared_among_rules() {
     };
     let running = (1..=9000).map(|cgroup| Container {
         id: format!("{cgroup:064}"),
-        described: pillion_bpf::host::Described {
+        info: pillion_bpf::host::ContainerInfo {
             names: vec![if cgroup < 9000 { "many" } else { "one" }.to_owned()],
             ..Default::default()
         },
@@ -349,6 +348,6 @@ fn cgroup_capacity_is_shared_among_rules() {
     Programs::load(&policy).unwrap();
     let [many, one] = policy.cgroups().unwrap().try_into().unwrap();
     let (many, one) = (many.unwrap(), one.unwrap());
-    assert_eq!((many.named, many.followed.len()), (8999, 8191));
-    assert_eq!((one.named, one.followed), (1, vec![9000]));
+    assert_eq!((many.named, many.covered.len()), (8999, 8191));
+    assert_eq!((one.named, one.covered), (1, vec![9000]));
 }

@@ -124,12 +124,12 @@ fn podman_containers_are_matched_by_name_and_annotation() {
     let command = podman.host.pillion(own, &arguments);
     let mut attach = Attach::spawn(command, tempfile::tempdir().unwrap());
     assert!(attach.next_line().starts_with("pillion: bundling "));
-    let unmatched = "rule 1: no container is called web-* and labelled team=r?d";
-    attach.expect_line(&format!("covers nothing: {unmatched}"));
+    let unmatched = "rule 1 covers nothing: no container named web-* and labelled team=r?d";
+    attach.expect_line(&format!("warning: {unmatched}"));
     start(&stream, &podman, "web-1");
     let log = [(); 3].map(|()| attach.next_line());
-    let appeared = "pillion: container web-1 has come: bundling there, too";
-    assert!(log.contains(&appeared.to_owned()), "{log:?}");
+    let attached = "pillion: attached to container web-1";
+    assert!(log.contains(&attached.to_owned()), "{log:?}");
     let flow = || stream.flow(&podman.host, &podman.namespace);
     eventually("the container's stream is bundled", || has_bundled(&flow()));
     assert_eq!(flow()["unit"], "container web-1");
@@ -139,8 +139,8 @@ fn podman_containers_are_matched_by_name_and_annotation() {
         .output();
     assert!(output.unwrap().status.success());
     let log = [(); 2].map(|()| attach.next_line());
-    let disappeared = "pillion: container web-1 has gone";
-    assert!(log.contains(&disappeared.to_owned()), "{log:?}");
+    let detached = "pillion: detached from container web-1";
+    assert!(log.contains(&detached.to_owned()), "{log:?}");
     attach.stop_without_stats();
 }
 
@@ -212,7 +212,7 @@ fn daemonset_privileges_suffice_to_cover_other_containers() {
         stdout(&output) + &stderr(&output)
     };
     eventually("pillion is ready", || {
-        log().contains("no container is called game-*")
+        log().contains("no container named game-*")
     });
     start(&stream, &podman, "game-1");
     let flow = || stream.flow(&podman.host, &podman.namespace);
@@ -220,7 +220,7 @@ fn daemonset_privileges_suffice_to_cover_other_containers() {
     within(limit, "the container's stream is bundled", || {
         has_bundled(&flow())
     });
-    assert!(log().contains("container game-1 has come"), "{}", log());
+    assert!(log().contains("attached to container game-1"), "{}", log());
     assert!(
         !log().contains("only sockets of this container"),
         "{}",

@@ -12,9 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use pillion_lab::path::{self, Disorder, Loss, PathConfig};
+use pillion_trace::DeliveryStats;
 use pillion_trace::input::Input;
-use pillion_trace::Passage;
-use pillion_trace::{Connection, Counts, Direction, Observer, Range, input, pair};
+use pillion_trace::{Connection, Direction, DirectionCounts, Observer, Range, input, pair};
 
 use crate::common::*;
 use capture::CapturedSegment;
@@ -23,7 +23,7 @@ use scenario::{MARKER_PORTS, Scenario, Traffic, run};
 
 const THIN: Traffic = Traffic {
     bundling: None,
-    streams: &["--itt", "20:4", "--size", "120", "--duration", "3"],
+    streams: &["--itt", "20ms:4ms", "--size", "120", "--duration", "3s"],
     count: "20",
 };
 const BUNDLED: Traffic = Traffic {
@@ -73,7 +73,7 @@ fn compare(path: PathConfig, traffic: &Traffic) {
     for (analysed, path_counts) in totals.directions.iter().zip(directions) {
         assert_counts(analysed, path_counts);
         assert_eq!(
-            path_counts.held_back.packets > 0,
+            path_counts.reordered.packets > 0,
             path.forward.disorder.is_some()
         );
     }
@@ -86,7 +86,7 @@ fn compare(path: PathConfig, traffic: &Traffic) {
     }
 }
 
-fn assert_counts(analysed: &DirectionTotals, path_counts: &path::Counts) {
+fn assert_counts(analysed: &DirectionTotals, path_counts: &path::DirectionStats) {
     assert_eq!(analysed.packets, path_counts.received.packets);
     assert_eq!(analysed.wire_bytes, path_counts.received.bytes);
     assert_eq!(
@@ -107,12 +107,12 @@ fn assert_bundles(scenario: &Scenario, analysed: &DirectionTotals) {
     let stats = scenario.stats.as_ref().expect("the bundler's statistics");
     assert_eq!(stats["outcomes"]["bundled"], analysed.bundled_packets);
     assert_eq!(
-        stats["outcomes"]["old_data"],
+        stats["outcomes"]["retransmission"],
         analysed.retransmitted_packets
     );
     assert_eq!(stats["redundant_bytes"], analysed.bundled_bytes);
     assert_eq!(stats["new_bytes"], analysed.new_bytes);
-    if scenario.ledger.forward.held_back.packets == 0 {
+    if scenario.ledger.forward.reordered.packets == 0 {
         let [sent, arrived] = &scenario.captured;
         let select_port = |all: &[CapturedSegment], port| -> Vec<CapturedSegment> {
             let is_of_port = |captured: &&CapturedSegment| captured.ports[0] == port;
@@ -190,7 +190,7 @@ impl AnalyserTotals {
     /// Analyses both traces of a scenario.
     pub fn of(scenario: &Scenario) -> Self {
         let [sender, receiver] = &scenario.traces;
-        let options = pair::Options::default();
+        let options = pair::PairOptions::default();
         pair::analyse(open(sender), open(receiver), &options, Self::default()).0
     }
 }
@@ -222,14 +222,14 @@ impl Observer for AnalyserTotals {
         }
         for direction in Direction::BOTH {
             let half = connection.half_connection(direction);
-            let passage = half.passage().expect("two traces");
+            let passage = half.delivery_stats().expect("two traces");
             self.directions[direction as usize].add(&half.counts, passage);
         }
     }
 }
 
 impl DirectionTotals {
-    fn add(&mut self, counts: &Counts, passage: &Passage) {
+    fn add(&mut self, counts: &DirectionCounts, passage: &DeliveryStats) {
         self.packets += counts.packets;
         self.wire_bytes += counts.wire_bytes;
         self.data_packets += counts.data_packets;

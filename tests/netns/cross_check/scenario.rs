@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use pillion_lab::path::{Counts, Ledger, PathConfig, Volume};
+use pillion_lab::path::{DirectionStats, PathConfig, PathStats, Volume};
 use pillion_tests::{Host, HostPair};
 use pillion_trace::input;
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub struct Traffic {
 /// Everything recorded during a scenario.
 pub struct Scenario {
     /// Path counters from before the first stream until after the last.
-    pub ledger: Ledger,
+    pub ledger: PathStats,
     /// Traces at the sender and at the receiver.
     pub traces: [PathBuf; 2],
     /// The receiver's message records, without their header line.
@@ -121,7 +121,7 @@ fn send_marker(pair: &HostPair, port: u16) {
 }
 
 /// Returns the path's counters once all connections have ended and the path is empty.
-fn wait_until_idle(pair: &HostPair) -> Ledger {
+fn wait_until_idle(pair: &HostPair) -> PathStats {
     eventually("all connections have ended", || {
         [&pair.sender, &pair.receiver].iter().all(|host| {
             let table = || fs::read_to_string("/proc/thread-self/net/tcp");
@@ -129,12 +129,12 @@ fn wait_until_idle(pair: &HostPair) -> Ledger {
             table.expect("the table").lines().skip(1).all(is_idle)
         })
     });
-    let is_empty = |counts: &Counts| counts.inside.packets == 0;
+    let is_empty = |counts: &DirectionStats| counts.inside.packets == 0;
     eventually("the path is empty", || {
-        let ledger = pair.path.ledger();
+        let ledger = pair.path.stats();
         is_empty(&ledger.forward) && is_empty(&ledger.backward)
     });
-    pair.path.ledger()
+    pair.path.stats()
 }
 
 /// True for a connection of the kernel's table that sends nothing more.
@@ -181,22 +181,22 @@ fn stream(pair: &HostPair, traffic: &Traffic, folder: &Path) -> (String, Value, 
     (records, received, stats)
 }
 
-fn difference(after: &Ledger, before: &Ledger) -> Ledger {
+fn difference(after: &PathStats, before: &PathStats) -> PathStats {
     let volume = |after: Volume, before: Volume| Volume {
         packets: after.packets - before.packets,
         bytes: after.bytes - before.bytes,
     };
-    let counts = |after: &Counts, before: &Counts| Counts {
+    let counts = |after: &DirectionStats, before: &DirectionStats| DirectionStats {
         received: volume(after.received, before.received),
         delivered: volume(after.delivered, before.delivered),
         lost: volume(after.lost, before.lost),
         duplicated: volume(after.duplicated, before.duplicated),
-        held_back: volume(after.held_back, before.held_back),
+        reordered: volume(after.reordered, before.reordered),
         queue_full: volume(after.queue_full, before.queue_full),
         device_refused: volume(after.device_refused, before.device_refused),
-        ..Counts::default()
+        ..DirectionStats::default()
     };
-    Ledger {
+    PathStats {
         forward: counts(&after.forward, &before.forward),
         backward: counts(&after.backward, &before.backward),
         device_gone: after.device_gone.clone(),

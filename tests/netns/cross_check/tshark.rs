@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::Command;
 
-use pillion_trace::{Acked, Analysis, Class, Connection, Direction, Observer, Sent};
+use pillion_trace::{Analysis, Class, Connection, Direction, Observer, ReceivedAck, SentPacket};
 
 use super::scenario::MARKER_PORTS;
 use super::{is_stream, open};
@@ -72,7 +72,7 @@ struct AnalyserFlags {
 }
 
 impl Observer for AnalyserFlags {
-    fn sent(&mut self, connection: &Connection, sent: &Sent) {
+    fn sent(&mut self, connection: &Connection, sent: &SentPacket) {
         if is_stream(connection) {
             if sent.direction == Direction::Forward {
                 let end = self.ends.entry(connection.number).or_default();
@@ -84,7 +84,7 @@ impl Observer for AnalyserFlags {
         }
     }
 
-    fn acked(&mut self, connection: &Connection, acked: &Acked) {
+    fn acked(&mut self, connection: &Connection, acked: &ReceivedAck) {
         if is_stream(connection) && acked.direction == Direction::Forward {
             let packet_flags = self.flags.entry(acked.packet).or_default();
             packet_flags.duplicate_ack = acked.duplicate;

@@ -34,7 +34,7 @@ fn ready_pids(namespace: &Namespace) -> Vec<u32> {
         .unwrap();
     let all: Vec<serde_json::Value> = serde_json::from_slice(&json.stdout).unwrap();
     all.iter()
-        .filter(|it| it["at_work"] == true)
+        .filter(|it| it["ready"] == true)
         .map(|it| it["pid"].as_u64().unwrap() as u32)
         .collect()
 }
@@ -125,8 +125,8 @@ fn second_handover_request_is_refused() {
     let new_process = NewProcess(ready_pids(&namespace)[0]);
     // The new process shares the pipe, so it stays open after the old process has exited.
     let lines = log.map_while(Result::ok);
-    let mut lines = lines.take_while(|line| !line.contains("its successor is at work"));
-    assert!(lines.any(|line| line.contains("no successor: one was begun before")));
+    let mut lines = lines.take_while(|line| !line.contains("hand-over complete"));
+    assert!(lines.any(|line| line.contains("hand-over failed: another hand-over is in progress")));
     assert_eq!(ready_pids(&namespace), [new_process.0]);
     drop(new_process);
     eventually("no pillion is left", || ready_pids(&namespace).is_empty());
@@ -219,12 +219,12 @@ impl WaitingHandover {
         signal(&old, Signal::SIGUSR2);
         let log = BufReader::new(old.stderr.take().unwrap()).lines();
         let mut log = log.map_while(Result::ok);
-        let waits = "waits: no network namespace `pillion-test-tpyo`";
+        let waits = "waiting: no network namespace `pillion-test-tpyo`";
         assert!(log.any(|line| line.contains(waits)));
         let new_process = NewProcess(new_process_of(old.id()).expect("attach waits"));
         let messages = manager.drain();
         assert!(
-            !messages.iter().any(|it| it.contains("STATUS=waits")),
+            !messages.iter().any(|it| it.contains("STATUS=waiting")),
             "{messages:?}"
         );
         Self {
@@ -245,7 +245,7 @@ impl WaitingHandover {
 
 /// Returns the new process that a pillion has started.
 fn new_process_of(pid: u32) -> Option<u32> {
-    let variable = format!("PILLION_SUCCEEDS={pid}");
+    let variable = format!("PILLION_OLD_PROCESS={pid}");
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let mut pids = processes.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
     pids.find(|it| {
@@ -265,7 +265,7 @@ fn status_shows_ready_old_process_while_new_one_waits() {
             .output()
             .unwrap();
         let text = stdout(&status);
-        let both = text.contains("  attached to lo\n") && text.contains("  not at work yet\n");
+        let both = text.contains("  attached to lo\n") && text.contains("  not ready yet\n");
         both && status.status.code() == Some(3)
     });
     signal(&waiting.old, Signal::SIGTERM);
@@ -297,7 +297,7 @@ fn handover_can_be_repeated_after_new_process_dies() {
     assert!(
         waiting
             .log
-            .any(|line| line.contains("no successor: it ended"))
+            .any(|line| line.contains("hand-over failed: the new process exited"))
     );
     fs::write(waiting.folder.path().join("rules.toml"), "[[rule]]\n").unwrap();
     signal(&waiting.old, Signal::SIGUSR2);
@@ -382,10 +382,10 @@ fn new_process_exits_if_old_process_is_gone() {
     let namespace = namespace_with_loopback();
     let mut attach = namespace.command("timeout");
     attach.args(["60", PILLION, "attach", "--all", "--dev", "lo"]);
-    let output = attach.env("PILLION_SUCCEEDS", "1").output().unwrap();
+    let output = attach.env("PILLION_OLD_PROCESS", "1").output().unwrap();
     assert!(!output.status.success());
     assert!(
-        stderr(&output).contains("PILLION_SUCCEEDS=1: that has ended"),
+        stderr(&output).contains("PILLION_OLD_PROCESS=1 is not the parent"),
         "{output:?}"
     );
 }
@@ -406,7 +406,9 @@ fn pid_1_refuses_handover() {
     let first = fs::read_to_string(children).unwrap();
     let first = Pid::from_raw(first.trim().parse().unwrap());
     kill(first, Signal::SIGUSR2).unwrap();
-    assert!(log.any(|line| line.contains("no successor: it is the first process of a container")));
+    assert!(log.any(|line| {
+        line.contains("hand-over failed: pillion is the first process of this container")
+    }));
     kill(first, Signal::SIGTERM).unwrap();
     assert!(exits_successfully(&mut container));
 }

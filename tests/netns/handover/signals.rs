@@ -121,8 +121,8 @@ fn reload_after_takeover_is_forwarded_to_new_process() {
     let send = [
         ["traffic", "send"],
         ["--to", address],
-        ["--itt", "20"],
-        ["--duration", "60"],
+        ["--itt", "20ms"],
+        ["--duration", "60s"],
     ];
     let quiet = |mut command: Command| {
         let silent = command.stdout(Stdio::null()).stderr(Stdio::null());

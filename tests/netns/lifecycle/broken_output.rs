@@ -106,7 +106,10 @@ fn stats_write_error_is_reported_with_exit_status_of_command() {
     let script = format!("rm -r {}; exit 5", within.display());
     let output = run_with_stats(&stats, &script).output().expect("it runs");
     assert_eq!(output.status.code(), Some(5));
-    let message = format!("pillion: write --stats {}: No such file", stats.display());
+    let message = format!(
+        "pillion: warning: write --stats {}: No such file",
+        stats.display()
+    );
     assert!(stderr(&output).contains(&message), "{}", stderr(&output));
 }
 

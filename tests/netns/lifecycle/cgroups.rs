@@ -54,7 +54,10 @@ fn cgroup_of_surviving_inner_run_stays_and_is_reported() {
     assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
     let message = stderr(&output);
     assert!(
-        message.contains(": another pillion is at work in it"),
+        message.contains(
+            ": another pillion is running in it; the cgroups above it remain until a pillion \
+             starts after it has ended"
+        ),
         "{message}"
     );
     let [outer] = &sandbox.children()[..] else {

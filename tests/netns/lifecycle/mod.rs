@@ -1,4 +1,4 @@
-//! Start, run and exit of `run` and `attach`: a test for each row of docs/process.md that `run.rs`
+//! Start, run and exit of `run` and `attach`: a test for each row of docs/operate/service.md that `run.rs`
 //! and `leftovers.rs` do not cover.
 
 mod broken_output;

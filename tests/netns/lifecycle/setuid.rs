@@ -64,19 +64,22 @@ fn setuid_mode_rejects_all_other_commands_and_options() {
             &["run", "--unsafe", "--reaction", "none", "--", "id"],
             "--unsafe",
         ),
-        (&["run", "--rto-min", "8", "--", "id"], "--rto-min"),
+        (&["run", "--rto-min", "8ms", "--", "id"], "--rto-min"),
         (&["run", "--congestion", "reno", "--", "id"], "--congestion"),
         (
             &["attach", "--dev", "lo", "--dry-run"],
-            "all but `pillion run`",
+            "commands other than `pillion run`",
         ),
-        (&["status"], "all but `pillion run`"),
+        (&["status"], "commands other than `pillion run`"),
     ] {
         let call = install.call(words);
         assert_eq!(call.status.code(), Some(2), "{words:?}");
         assert_eq!(stdout(&call), "", "{words:?}");
-        let remedy = "not with a setuid pillion; call it as root, or by sudo";
-        assert_eq!(stderr(&call), format!("pillion: {expected}: {remedy}\n"));
+        let remedy = "not allowed for a setuid pillion; run it as root, or with sudo";
+        assert_eq!(
+            stderr(&call),
+            format!("pillion: error: {expected}: {remedy}\n")
+        );
     }
     assert!(!fs::exists(stats).expect("a folder"));
 }

@@ -83,7 +83,7 @@ fn signals_while_attach_reads_rules_are_handled_later() {
     }
     let mut rules = rules.expect("it is open");
     rules
-        .write_all(b"[[rule]]\nports = 7001\n")
+        .write_all(b"[[rule]]\nport = 7001\n")
         .expect("it reads");
     drop(rules);
     let log = BufReader::new(attach.0.stderr.take().expect("it was piped"));
@@ -112,7 +112,7 @@ impl AttachWithRules {
     fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("rules.toml");
-        fs::write(&file, "[[rule]]\nports = 7001\n").expect("a file");
+        fs::write(&file, "[[rule]]\nport = 7001\n").expect("a file");
         let mut child = pillion_in(&namespace_with_loopback(), &["attach", "--dev", "lo"]);
         child.arg("--config").arg(file).stderr(Stdio::piped());
         let mut child = ChildGuard::spawn(&mut child);
@@ -163,11 +163,11 @@ fn reload_rejects_pipe_and_still_handles_signals() {
     thread::sleep(Duration::from_millis(300));
     attach.child.signal(Signal::SIGTERM);
     assert_eq!(attach.child.wait_exit().code(), Some(0));
-    let expected = "FILE: only a regular file can be read again; put one there";
+    let expected = "FILE: only a regular file can be reloaded; replace it by one";
     assert_eq!(attach.line(), expected);
     assert_eq!(
         attach.line(),
-        "pillion: FILE not reloaded: the old rules hold"
+        "pillion: error: FILE not reloaded: the old rules stay in force; fix the file and reload"
     );
 }
 
@@ -195,8 +195,8 @@ fn partial_reload_is_reported_and_retried() {
         reloads.next().expect("a line")
     };
     let line = reloaded(&mut attach);
-    let expected = "pillion: reloaded FILE: 1 rule for new connections; of those that exist some \
-                are as they were, trying again: ";
+    let expected = "pillion: warning: reloaded FILE: 1 rule for new connections; some existing ones \
+                keep the old rules, trying again: ";
     assert!(line.starts_with(expected), "{line}");
     limit("1024");
     // Wait until the retried operation has succeeded.
@@ -210,7 +210,7 @@ fn partial_reload_is_reported_and_retried() {
         all.find(|it| it["pid"] == pid).is_some_and(|own| {
             let failed = own["last_error"]["text"].to_string();
             failed.contains("take in connections")
-                && own["failing"].as_array().is_some_and(Vec::is_empty)
+                && own["failures"].as_array().is_some_and(Vec::is_empty)
         })
     });
     attach.child.signal(Signal::SIGHUP);

@@ -36,8 +36,8 @@ fn send_every(pair: &HostPair, itt: &str, port: u16, streams: &str, seconds: &st
         ["traffic", "send"],
         ["--to", &address],
         ["--streams", streams],
-        ["--itt", itt],
-        ["--duration", seconds],
+        ["--itt", &format!("{itt}ms")],
+        ["--duration", &format!("{seconds}s")],
     ];
     let mut sender = spawn_quiet(lab_in(&pair.sender.namespace, send.as_flattened()));
     assert!(sender.wait().unwrap().success());
@@ -94,7 +94,7 @@ fn results_are_printed_although_file_is_unwritable() {
     let subfolder = folder.path().join("there");
     let file = subfolder.join("file");
     let state = folder.path().join("record");
-    for command in [&["advise"][..], &["trial", "--record", path_str(&state)]] {
+    for command in [&["advise"][..], &["trial", "--state", path_str(&state)]] {
         for option in ["--stats", "--html"] {
             std::fs::create_dir(&subfolder).unwrap();
             let child = start(
@@ -120,7 +120,7 @@ fn stats_signals_write_file_without_stopping() {
     let pair = clean_pair();
     let folder = tempfile::tempdir().unwrap();
     let [stats, state] = ["stats", "record"].map(|it| folder.path().join(it));
-    for command in [&["advise"][..], &["trial", "--record", path_str(&state)]] {
+    for command in [&["advise"][..], &["trial", "--state", path_str(&state)]] {
         let child = start(
             &pair,
             &[command, &["--json", "--stats", path_str(&stats)]].concat(),
@@ -149,7 +149,7 @@ fn stats_signals_without_stats_file_are_ignored() {
     let pair = clean_pair();
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("record");
-    for command in [&["advise"][..], &["trial", "--record", path_str(&state)]] {
+    for command in [&["advise"][..], &["trial", "--state", path_str(&state)]] {
         let child = start(&pair, &[command, &["--json"]].concat());
         for request in [Signal::SIGUSR1, Signal::SIGUSR2] {
             kill(Pid::from_raw(child.id().cast_signed()), request).unwrap();
@@ -164,8 +164,8 @@ fn report_is_written_although_stdout_is_full() {
     let pair = clean_pair();
     let folder = tempfile::tempdir().unwrap();
     let [page, state] = ["page.html", "record"].map(|it| folder.path().join(it));
-    for command in [&["advise"][..], &["trial", "--record", path_str(&state)]] {
-        let arguments = [command, &["--duration", "1", "--html", path_str(&page)]].concat();
+    for command in [&["advise"][..], &["trial", "--state", path_str(&state)]] {
+        let arguments = [command, &["--duration", "1s", "--html", path_str(&page)]].concat();
         let mut command = pillion_in(&pair.sender.namespace, &arguments);
         let full = std::fs::File::create("/dev/full").unwrap();
         let output = command.stdout(full).output().unwrap();
@@ -180,11 +180,11 @@ fn report_is_written_although_stdout_is_full() {
 fn advise_and_trial_reject_invalid_options() {
     needs_root!();
     for (arguments, expected) in [
-        (&["trial", "--share", "100"][..], "0.05 to 99.95"),
-        (&["trial", "--share", "0.049%"], "0.05 to 99.95"),
-        (&["trial", "--every", "0"], "--quiet"),
-        (&["advise", "--nodelay"], "leave out the companions"),
-        (&["advise", "--grace", "4000000"], "at most an hour"),
+        (&["trial", "--share", "100%"][..], "0.05% to 99.95%"),
+        (&["trial", "--share", "0.049%"], "0.05% to 99.95%"),
+        (&["trial", "--progress-interval", "0s"], "--quiet"),
+        (&["advise", "--nodelay"], "remove the TCP options"),
+        (&["advise", "--grace", "4000000ms"], "at most 1h"),
     ] {
         let output = pillion(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
@@ -202,14 +202,18 @@ fn trial_warns_of_other_bundling_process() {
     let trial = [
         "trial",
         "--duration",
-        "1",
+        "1s",
         "--dev",
         "lo",
-        "--record",
+        "--state",
         path_str(&state),
     ];
     let output = pillion_in(&namespace, &trial).output().unwrap();
-    let other = format!("process {} is bundling here as well", service.pid());
+    let other = format!(
+        "pillion: warning: process {} also bundles here (connections with port 7001): segments that \
+         it bundles cannot be observed; stop it meanwhile, or select other connections\n",
+        service.pid()
+    );
     let report = stderr(&output);
     assert_eq!(report.matches(&other).count(), 2, "{report}");
     service.stop();

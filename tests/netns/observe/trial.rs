@@ -17,12 +17,12 @@ fn trial(state: &Path) -> [&str; 8] {
     [
         "trial",
         "--json",
-        "--record",
+        "--state",
         path_str(state),
-        "--draw-by",
+        "--assign-by",
         "connection",
         "--grace",
-        "30",
+        "30ms",
     ]
 }
 
@@ -46,7 +46,7 @@ fn trial_stops_once_benefit_is_clear() {
 
     let again = pillion_in(&pair.sender.namespace, &trial).output().unwrap();
     assert!(
-        stderr(&again).contains("this trial is over"),
+        stderr(&again).contains("this trial has ended"),
         "{}",
         stderr(&again)
     );
@@ -74,8 +74,8 @@ fn trial_stops_if_bundles_cause_resets() {
     let listen = ["traffic", "receive", "--listen", "10.77.0.2:7001"];
     let mut receiver = spawn_quiet(lab_in(namespace, &listen));
     await_listening(namespace, 7001);
-    let send = ["traffic", "send", "--to", "10.77.0.2:7001", "--itt", "20"];
-    let streams = ["--streams", "40", "--duration", "20"];
+    let send = ["traffic", "send", "--to", "10.77.0.2:7001", "--itt", "20ms"];
+    let streams = ["--streams", "40", "--duration", "20s"];
     let mut sender = spawn_quiet(lab_in(
         &pair.sender.namespace,
         &[&send[..], &streams].concat(),
@@ -97,12 +97,12 @@ fn trial_resumes_from_state_file() {
     let pair = clean_pair();
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("record");
-    let trial = ["trial", "--json", "--record", path_str(&state)];
+    let trial = ["trial", "--json", "--state", path_str(&state)];
     let first = start(&pair, &trial);
     let concurrent = pillion_in(&pair.sender.namespace, &trial).output().unwrap();
     assert_eq!(concurrent.status.code(), Some(2), "{}", stderr(&concurrent));
     assert!(
-        stderr(&concurrent).contains("in another process"),
+        stderr(&concurrent).contains("by another process"),
         "{}",
         stderr(&concurrent)
     );
@@ -117,7 +117,7 @@ fn trial_resumes_from_state_file() {
     send(&pair, 7001, "2", "1");
     let output = stop(second);
     assert!(
-        stderr(&output).contains("going on with the trial"),
+        stderr(&output).contains("continuing the trial"),
         "{}",
         stderr(&output)
     );
@@ -143,7 +143,7 @@ fn trial_resumes_from_state_file() {
         (["--netns", "/proc/self/ns/net"], "network namespaces"),
     ] {
         // Without a refusal, the trial would continue.
-        let other = [&trial[..], &other, &["--duration", "1"]].concat();
+        let other = [&trial[..], &other, &["--duration", "1s"]].concat();
         let refused = pillion_in(&pair.sender.namespace, &other).output().unwrap();
         assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
         assert!(stderr(&refused).contains(reason), "{}", stderr(&refused));
@@ -164,7 +164,7 @@ fn trial_continues_while_state_file_is_unwritable() {
     let [original, moved] = ["there", "away"].map(|it| folder.path().join(it));
     std::fs::create_dir(&original).unwrap();
     let state = original.join("trial.json");
-    let trial = ["trial", "--json", "--record", path_str(&state)];
+    let trial = ["trial", "--json", "--state", path_str(&state)];
     let mut child = start(&pair, &trial);
     std::fs::rename(&original, &moved).unwrap();
     let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -174,7 +174,7 @@ fn trial_continues_while_state_file_is_unwritable() {
     });
     let refused = refused.expect("a line about the record");
     assert!(
-        refused.ends_with("the trial goes on, trying again"),
+        refused.ends_with("the trial continues and retries"),
         "{refused}"
     );
     std::fs::rename(&moved, &original).unwrap();

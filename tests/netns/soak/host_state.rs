@@ -86,7 +86,7 @@ impl HostState {
 }
 
 /// True for a clsact without filters. One stays if a pillion created it and another used it, or if
-/// its creator was killed (docs/devices.md).
+/// its creator was killed (docs/reference/devices.md).
 fn is_empty_discipline(line: &str) -> bool {
     line.starts_with("qdisc clsact ")
 }

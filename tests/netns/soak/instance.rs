@@ -180,7 +180,7 @@ fn options(random: &mut impl Rng, has_file: bool) -> Vec<String> {
         choose_option("reaction", &["cwr", "cwr", "tfrc-sp"]),
     ];
     if random.random_bool(0.2) {
-        options.push("--retransmissions".to_owned());
+        options.push("--bundle-retransmissions".to_owned());
     }
     options
 }
@@ -190,7 +190,7 @@ pub fn rules(cgroup: &str, reloads: u64) -> String {
     let options = match reloads % 3 {
         0 => "thin = \"always\"\nmax-packets = 2\n",
         1 => "level = \"adaptive\"\nreaction = \"tfrc-sp\"\n",
-        _ => "mode = \"leave-alone\"\n",
+        _ => "mode = \"never\"\n",
     };
     format!("[[rule]]\ncgroup = \"/{cgroup}\"\n{options}")
 }

@@ -149,7 +149,7 @@ fn run(settings: SoakSettings, seed: u64) -> Result<(), String> {
     soak.run(random, long_lived_pid)?;
     soak.context.stop();
     soak.finish(&before)?;
-    let path = soak.context.environment.pair.path.ledger();
+    let path = soak.context.environment.pair.path.stats();
     let table = soak
         .summary
         .table(&soak.ledger, &path, &soak.samples, settings.samples());

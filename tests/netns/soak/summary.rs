@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pillion_lab::path::{Counts, Ledger, Volume};
+use pillion_lab::path::{DirectionStats, PathStats, Volume};
 use pillion_stats::report::{Column, Table, number};
 
 use super::events::ConnectionLedger;
@@ -37,7 +37,7 @@ impl Summary {
         self.bundles += count(&stats["outcomes"]["bundled"]);
         self.hidden_losses += count(&stats["hidden_losses"]);
         self.reactions += count(&stats["reactions"]);
-        self.suppressed += count(&stats["reactions_spared"]);
+        self.suppressed += count(&stats["reactions_suppressed"]);
     }
 
     pub fn ended(&self) -> u64 {
@@ -60,7 +60,7 @@ impl Summary {
     pub fn table(
         &self,
         ledger: &ConnectionLedger,
-        path: &Ledger,
+        path: &PathStats,
         samples: &Samples,
         total: usize,
     ) -> Table {
@@ -76,8 +76,9 @@ impl Summary {
             count(&format!("  {}", kind.name()), *opened);
         }
         count("bytes verified", ledger.verified);
-        let both =
-            |of: fn(&Counts) -> Volume| of(&path.forward).packets + of(&path.backward).packets;
+        let both = |of: fn(&DirectionStats) -> Volume| {
+            of(&path.forward).packets + of(&path.backward).packets
+        };
         count("packets", both(|it| it.received));
         count("packets lost", both(|it| it.lost));
         count("pillions", self.ended());

@@ -1,91 +1,90 @@
-//! A referee: real connections of the real programs against a model that knows the truth.
+//! Referee: compares connections of the real programs with a model that knows the ground truth.
 //!
-//! A game is drawn from a seed: an application that writes, a path that loses, doubles, delays
-//! and reorders, and a receiver with a manner of its own. The sender is the kernel's TCP with
-//! pillion; path and receiver are in here, behind a TAP device, so that it is known of each byte
-//! when it left, by which packet it came, and what every ACK should tell. After each step what
-//! pillion did is held against the rules, written down once more and in a few lines.
+//! A seed selects a random scenario: the application's writes, a path with loss, duplicates, delay
+//! and reordering, and a receiver with its own acknowledgement behaviour. The sender is the
+//! kernel's TCP with pillion. The path and the receiver are simulated after a TAP device. So the
+//! model knows when each byte left, which packet delivered it, and what every ACK must contain.
+//! After each step pillion's results are compared with a second, short implementation of the rules.
 
-mod game;
-mod judge;
 mod ledger;
+mod loss_model;
 mod receiver;
 mod scenario;
+mod simulation;
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use game::Game;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use scenario::Scenario;
+use simulation::Simulation;
 
 use crate::isolated;
 
-/// Plays one game. In the lab kernel it goes the same way each time.
+/// Runs the simulation of one seed. In the lab kernel it is deterministic.
 ///
 /// # Panics
-/// When a promise was broken, with the seed and what happened last.
+/// If pillion breaks a promise; the message has the seed and the last events.
 #[must_use]
-pub fn play(seed: u64) -> Tally {
-    let scenario = Scenario::draw(&mut Pcg64::seed_from_u64(seed));
-    let game = |scenario: Scenario| {
-        let mut tally = None;
-        isolated(|| tally = Game::begin(seed, scenario).play());
-        tally
+pub fn simulate(seed: u64) -> Statistics {
+    let scenario = Scenario::random(&mut Pcg64::seed_from_u64(seed));
+    let run = |scenario: Scenario| {
+        let mut statistics = None;
+        isolated(|| statistics = Simulation::start(seed, scenario).run());
+        statistics
     };
-    let (plain, bundled) = (game(scenario.plain()), game(scenario.clone()));
+    let (plain, bundled) = (run(scenario.plain()), run(scenario.clone()));
     let (without, with) = (duration(&plain), duration(&bundled));
     if let Some(without) = without.filter(|_| scenario.is_steady()) {
         assert!(
-            with.is_some_and(|with| with <= 2 * without + PATIENCE),
+            with.is_some_and(|with| with <= 2 * without + EXTRA_DURATION),
             "seed {seed}: {with:?} with pillion, {without:?} without it\n{scenario:?}"
         );
     }
     bundled.unwrap_or_default()
 }
 
-/// How long a game took, if TCP did not give up.
-fn duration(tally: &Option<Tally>) -> Option<Duration> {
-    tally.as_ref().map(|tally| tally.duration)
+/// Returns the duration of a simulation, unless TCP gave up.
+fn duration(statistics: &Option<Statistics>) -> Option<Duration> {
+    statistics.as_ref().map(|statistics| statistics.duration)
 }
 
-/// How much longer than twice the time of plain TCP a game may take: what backing off costs, where
-/// much is lost.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time that a simulation may take beyond twice the time of plain TCP: the cost of backed-off
+/// timeouts under heavy loss.
+const EXTRA_DURATION: Duration = Duration::from_secs(60);
 
-/// What happened in a game, or in many.
+/// Statistics of one or more simulations.
 #[derive(Debug, Clone, Default)]
-pub struct Tally {
-    /// Number of games.
-    pub games: u64,
-    /// Packets with data that left.
+pub struct Statistics {
+    /// Number of simulations.
+    pub simulations: u64,
+    /// Packets with data that were sent.
     pub packets: u64,
     /// Packets with new data that carried a bundle.
     pub bundles: u64,
-    /// Hidden losses: segments that were lost, and that a bundle brought before TCP did anything
-    /// about it.
+    /// Hidden losses: lost segments that a bundle delivered before TCP reacted.
     pub hidden: u64,
-    /// Segments found to be hidden losses.
+    /// Segments detected as hidden losses.
     pub found: u64,
-    /// Hidden losses that were not found for want of an ACK that ends with the bundle.
+    /// Hidden losses missed because no ACK ended with the bundle.
     pub unacknowledged: u64,
-    /// Segments found though they had come: the report of that was lost, or came late, or was of
-    /// another range, and so were the ACKs that told of them behind a gap.
-    pub report_lost: u64,
-    /// Window reductions that the kernel was asked for.
+    /// Segments detected as lost although they had arrived: their DSACK was lost, late, or about
+    /// another range, and so were ACKs with SACK blocks of them.
+    pub dsack_lost: u64,
+    /// Window reductions requested from the kernel.
     pub reactions: u64,
-    /// Reports of duplicates that TCP saw.
-    pub reports_seen: u64,
-    /// Reports of duplicates that TCP did not see.
-    pub reports_hidden: u64,
-    /// How long the games took.
+    /// DSACKs that TCP saw.
+    pub dsacks_seen: u64,
+    /// DSACKs that TCP did not see.
+    pub dsacks_removed: u64,
+    /// Total duration of the simulations.
     pub duration: Duration,
 }
 
-impl Tally {
-    /// Adds another tally.
+impl Statistics {
+    /// Adds the statistics of other simulations.
     pub fn add(&mut self, other: &Self) {
         let counts = self.counts_mut().into_iter().zip(other.counts());
         counts.for_each(|(sum, (_, more))| *sum += more);
@@ -94,37 +93,37 @@ impl Tally {
 
     fn counts(&self) -> [(&'static str, u64); 10] {
         [
-            ("games", self.games),
+            ("simulations", self.simulations),
             ("packets", self.packets),
             ("bundles", self.bundles),
-            ("losses hidden", self.hidden),
-            ("losses found", self.found),
-            ("not found, for no ACK ends there", self.unacknowledged),
-            ("found, for a report was lost", self.report_lost),
+            ("hidden losses", self.hidden),
+            ("losses detected", self.found),
+            ("missed: no ACK ends there", self.unacknowledged),
+            ("false: DSACK was lost", self.dsack_lost),
             ("reactions", self.reactions),
-            ("reports seen by TCP", self.reports_seen),
-            ("reports hidden from TCP", self.reports_hidden),
+            ("DSACKs seen by TCP", self.dsacks_seen),
+            ("DSACKs removed", self.dsacks_removed),
         ]
     }
 
     fn counts_mut(&mut self) -> [&mut u64; 10] {
         [
-            &mut self.games,
+            &mut self.simulations,
             &mut self.packets,
             &mut self.bundles,
             &mut self.hidden,
             &mut self.found,
             &mut self.unacknowledged,
-            &mut self.report_lost,
+            &mut self.dsack_lost,
             &mut self.reactions,
-            &mut self.reports_seen,
-            &mut self.reports_hidden,
+            &mut self.dsacks_seen,
+            &mut self.dsacks_removed,
         ]
     }
 }
 
-/// Writes the numbers alone, as they are read again; or (`{:#}`) a line for each.
-impl fmt::Display for Tally {
+/// Prints only the numbers, which `from_str` parses; `{:#}` prints one line per count.
+impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         if f.alternate() {
             for (name, count) in self.counts() {
@@ -139,18 +138,18 @@ impl fmt::Display for Tally {
     }
 }
 
-impl FromStr for Tally {
+impl FromStr for Statistics {
     type Err = std::num::ParseIntError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut tally = Self::default();
+        let mut statistics = Self::default();
         let mut numbers = text.split(' ').map(str::parse);
-        for (count, number) in tally.counts_mut().into_iter().zip(&mut numbers) {
+        for (count, number) in statistics.counts_mut().into_iter().zip(&mut numbers) {
             *count = number?;
         }
         if let Some(us) = numbers.next() {
-            tally.duration = Duration::from_micros(us?);
+            statistics.duration = Duration::from_micros(us?);
         }
-        Ok(tally)
+        Ok(statistics)
     }
 }

@@ -1,35 +1,35 @@
-//! An honest TCP receiver that has a manner of its own of acknowledging.
+//! Correct TCP receiver with configurable acknowledgement behaviour.
 
 use std::time::{Duration, Instant};
 
-/// A range from its first byte to behind its last, as positions in the stream.
+/// Range from the first byte to the position after the last, as positions in the stream.
 pub type Range = (u32, u32);
 
-/// How a receiver acknowledges, as it likes.
+/// Acknowledgement behaviour of a receiver.
 #[derive(Debug, Clone)]
-pub struct Manner {
-    /// The receiver acknowledges what is behind a gap (RFC 2018).
+pub struct AckBehaviour {
+    /// Acknowledges data received out of order (RFC 2018).
     pub sack: bool,
-    /// The receiver reports duplicates (RFC 2883).
-    pub reports: bool,
-    /// Number of segments after which the receiver acknowledges at once.
+    /// Reports duplicates (RFC 2883).
+    pub dsacks: bool,
+    /// Number of segments after which the receiver acknowledges immediately.
     pub every: u32,
-    /// The longest that the receiver delays an ACK.
+    /// Maximum delay of an ACK.
     pub delay: Duration,
-    /// Probability per packet that the receiver discards what it has behind a gap, though it
-    /// acknowledged it.
+    /// Probability per packet that the receiver discards its out-of-order data after acknowledging
+    /// it.
     pub reneges: f64,
 }
 
-/// A report of a duplicate, and the packet that it came by.
+/// DSACK, and the packet that caused it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Report {
+pub struct Dsack {
     pub range: Range,
     pub packet: usize,
 }
 
-impl Report {
-    /// Whether it is a report of all of this.
+impl Dsack {
+    /// Returns whether the DSACK covers this range.
     pub fn has(&self, (start, end): Range) -> bool {
         self.range.0 <= start && end <= self.range.1
     }
@@ -38,86 +38,86 @@ impl Report {
 #[derive(Debug, Clone)]
 pub struct Ack {
     pub number: u32,
-    pub report: Option<Report>,
-    /// Ranges behind a gap, the newest first.
+    pub dsack: Option<Dsack>,
+    /// SACK blocks, newest first.
     pub blocks: Vec<Range>,
-    /// The sender's clock, as the ACK echoes it.
+    /// Echoed timestamp of the sender.
     pub echo: u32,
 }
 
-/// A packet at the receiver.
+/// Packet at the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arrival {
     pub range: Range,
     /// True if the stream ends with the packet.
     pub fin: bool,
-    /// The sender's clock as the packet left.
+    /// The sender's timestamp when the packet left.
     pub clock: u32,
 }
 
 pub struct Receiver {
-    manner: Manner,
-    /// Position of the next byte expected.
+    ack_behaviour: AckBehaviour,
+    /// Position of the next expected byte.
     next: u32,
-    /// Ranges that are there behind a gap, the newest first.
-    beyond: Vec<Range>,
-    /// Position where the stream ends, once that is known.
+    /// Ranges received out of order, newest first.
+    out_of_order: Vec<Range>,
+    /// Position of the stream's end, once known.
     fin: Option<u32>,
-    report: Option<Report>,
+    dsack: Option<Dsack>,
     echo: u32,
-    /// Packets whose report another one took the place of before it was sent.
+    /// Packets whose DSACK was replaced before it was sent.
     unreported: Vec<usize>,
-    /// Packets whose report has no room for all that came twice with them.
-    reported_in_part: Vec<usize>,
+    /// Packets whose DSACK has no room for all their duplicate ranges.
+    partly_reported: Vec<usize>,
     waiting: u32,
     due: Option<Instant>,
 }
 
 impl Receiver {
-    pub fn new(manner: Manner) -> Self {
+    pub fn new(ack_behaviour: AckBehaviour) -> Self {
         Self {
-            manner,
+            ack_behaviour,
             next: 1,
-            beyond: Vec::new(),
+            out_of_order: Vec::new(),
             fin: None,
-            report: None,
+            dsack: None,
             echo: 0,
             unreported: Vec::new(),
-            reported_in_part: Vec::new(),
+            partly_reported: Vec::new(),
             waiting: 0,
             due: None,
         }
     }
 
-    /// True if the stream has come to its end.
+    /// Returns true if the whole stream has arrived.
     pub fn is_complete(&self) -> bool {
         self.fin.is_some_and(|end| self.next > end)
     }
 
-    /// When the receiver acknowledges what it has not so far.
+    /// Returns when a delayed ACK is due.
     pub fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// The parts of a range that are not there.
-    pub fn lacks(&self, (start, end): Range) -> Vec<Range> {
-        let mut there = self.beyond.clone();
+    /// Returns the missing parts of a range.
+    pub fn missing_in(&self, (start, end): Range) -> Vec<Range> {
+        let mut there = self.out_of_order.clone();
         there.sort_unstable();
         let mut at = start.max(self.next);
-        let mut lacking = Vec::new();
+        let mut missing = Vec::new();
         for (from, to) in there {
             if from > at && at < end {
-                lacking.push((at, from.min(end)));
+                missing.push((at, from.min(end)));
             }
             at = at.max(to);
         }
         if at < end {
-            lacking.push((at, end));
+            missing.push((at, end));
         }
-        lacking
+        missing
     }
 
-    /// Takes in a packet; returns the ACK, if one is sent at once.
+    /// Receives a packet. Returns an ACK if it is sent immediately.
     pub fn receive(&mut self, packet: usize, arrival: Arrival, now: Instant) -> Option<Ack> {
         let Arrival { range, fin, clock } = arrival;
         if fin {
@@ -126,61 +126,61 @@ impl Receiver {
         if range.0 <= self.next {
             self.echo = clock;
         }
-        let at_once = range.0 == range.1 || self.take(packet, range);
+        let immediately = range.0 == range.1 || self.take(packet, range);
         if self.fin == Some(self.next) {
             self.next += 1;
         }
         self.waiting += 1;
-        if at_once || self.is_complete() || self.waiting >= self.manner.every {
+        if immediately || self.is_complete() || self.waiting >= self.ack_behaviour.every {
             return Some(self.acknowledge());
         }
-        self.due = self.due.or(Some(now + self.manner.delay));
+        self.due = self.due.or(Some(now + self.ack_behaviour.delay));
         None
     }
 
-    /// Takes in a range; true if it is to be acknowledged at once: something is missing, or came
-    /// twice.
+    /// Receives a range. Returns true if it requires an immediate ACK: after a gap, or for a
+    /// duplicate.
     fn take(&mut self, packet: usize, (start, end): Range) -> bool {
         if end <= self.next {
-            self.report_new(packet, (start, end));
+            self.start_dsack(packet, (start, end));
             return true;
         }
         if start > self.next {
-            self.keep(packet, (start, end));
+            self.store(packet, (start, end));
             return true;
         }
         if start < self.next {
-            self.report_new(packet, (start, self.next));
+            self.start_dsack(packet, (start, self.next));
         }
         self.next = end;
-        let gap_was = !self.beyond.is_empty();
-        self.beyond.sort_unstable();
-        while let Some((from, to)) = self.beyond.first().copied() {
+        let had_gap = !self.out_of_order.is_empty();
+        self.out_of_order.sort_unstable();
+        while let Some((from, to)) = self.out_of_order.first().copied() {
             if from > self.next {
                 break;
             }
             if from < end {
-                self.report_more(packet, (from, to.min(end)));
+                self.extend_dsack(packet, (from, to.min(end)));
             }
             self.next = self.next.max(to);
-            self.beyond.remove(0);
+            self.out_of_order.remove(0);
         }
-        gap_was
+        had_gap
     }
 
-    /// Keeps what is behind a gap, and reports what of it was there.
-    fn keep(&mut self, packet: usize, (mut start, mut end): Range) {
-        for (at, (from, to)) in self.beyond.clone().into_iter().enumerate() {
+    /// Stores out-of-order data, and reports the parts already received.
+    fn store(&mut self, packet: usize, (mut start, mut end): Range) {
+        for (at, (from, to)) in self.out_of_order.clone().into_iter().enumerate() {
             if from <= start && end <= to {
-                self.report_new(packet, (start, end));
-                self.beyond[..=at].rotate_right(1);
+                self.start_dsack(packet, (start, end));
+                self.out_of_order[..=at].rotate_right(1);
                 return;
             }
             if start < to && from < end {
-                self.report_new(packet, (start.max(from), end.min(to)));
+                self.start_dsack(packet, (start.max(from), end.min(to)));
             }
         }
-        self.beyond.retain(|(from, to)| {
+        self.out_of_order.retain(|(from, to)| {
             let apart = *to < start || *from > end;
             if !apart {
                 start = start.min(*from);
@@ -188,46 +188,46 @@ impl Receiver {
             }
             apart
         });
-        self.beyond.insert(0, (start, end));
+        self.out_of_order.insert(0, (start, end));
     }
 
-    fn report_new(&mut self, packet: usize, range: Range) {
-        let before = self.report.replace(Report { range, packet });
-        self.unreported.extend(before.map(|report| report.packet));
+    fn start_dsack(&mut self, packet: usize, range: Range) {
+        let before = self.dsack.replace(Dsack { range, packet });
+        self.unreported.extend(before.map(|dsack| dsack.packet));
     }
 
-    /// Packets of which the receiver will not report that they brought what was there.
-    pub fn unreported(&mut self) -> Vec<usize> {
+    /// Returns packets whose duplicates will not be reported.
+    pub fn take_unreported(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.unreported)
     }
 
-    /// Packets of which the receiver will not report all that they brought twice.
-    pub fn reported_in_part(&mut self) -> Vec<usize> {
-        std::mem::take(&mut self.reported_in_part)
+    /// Returns packets whose duplicates will be reported only in part.
+    pub fn partly_reported(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.partly_reported)
     }
 
-    /// Adds a range to the report, which has room for one: what does not adjoin is left out.
-    fn report_more(&mut self, packet: usize, (start, end): Range) {
-        match &mut self.report {
-            None => self.report_new(packet, (start, end)),
-            Some(report) if report.range.0 <= end && start <= report.range.1 => {
-                report.range = (report.range.0.min(start), report.range.1.max(end));
+    /// Adds a range to the DSACK, which holds one range: a range that does not adjoin is ignored.
+    fn extend_dsack(&mut self, packet: usize, (start, end): Range) {
+        match &mut self.dsack {
+            None => self.start_dsack(packet, (start, end)),
+            Some(dsack) if dsack.range.0 <= end && start <= dsack.range.1 => {
+                dsack.range = (dsack.range.0.min(start), dsack.range.1.max(end));
             }
-            Some(_) => self.reported_in_part.push(packet),
+            Some(_) => self.partly_reported.push(packet),
         }
     }
 
-    /// The ACK that says what is there, and what came twice.
+    /// Returns an ACK with the received ranges and the DSACK.
     pub fn acknowledge(&mut self) -> Ack {
         self.waiting = 0;
         self.due = None;
-        let report = self.report.take();
-        let can = self.manner.sack;
+        let dsack = self.dsack.take();
+        let can = self.ack_behaviour.sack;
         Ack {
             number: self.next,
-            report: report.filter(|_| can && self.manner.reports),
+            dsack: dsack.filter(|_| can && self.ack_behaviour.dsacks),
             blocks: self
-                .beyond
+                .out_of_order
                 .iter()
                 .copied()
                 .filter(|_| can)
@@ -237,13 +237,13 @@ impl Receiver {
         }
     }
 
-    /// Discards what is behind a gap, though it was acknowledged.
+    /// Discards out-of-order data, although it was acknowledged.
     pub fn renege(&mut self) {
-        self.beyond.clear();
+        self.out_of_order.clear();
     }
 
-    /// Probability per packet that the receiver discards what is behind a gap.
+    /// Returns the probability per packet that out-of-order data is discarded.
     pub fn reneges(&self) -> f64 {
-        self.manner.reneges
+        self.ack_behaviour.reneges
     }
 }

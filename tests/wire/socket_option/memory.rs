@@ -1,8 +1,8 @@
-//! What the switch does where the kernel has no memory for what is remembered of a connection.
+//! Tests the socket option when the kernel has no memory to store a connection's request.
 
 use super::*;
 
-/// The connection finds no kernel memory for what is to be remembered of it.
+/// Runs a test on a connection for which the kernel cannot allocate socket storage.
 fn without_memory(bundler: Bundler, opening: Opening, test: impl FnOnce(&mut Wire) + Send) {
     isolated(|| {
         sysctl("net.core.optmem_max", "1");
@@ -18,30 +18,30 @@ fn without_memory(bundler: Bundler, opening: Opening, test: impl FnOnce(&mut Wir
 }
 
 #[test]
-fn its_want_frees_no_connection_of_its_rule() {
+fn missing_memory_exempts_no_connection_from_its_rule() {
     let cautious = Options {
         wait_for_loss: true,
         ..unlimited()
     };
-    for mode in [Mode::LeaveAlone, Mode::Bundle(cautious)] {
+    for mode in [Mode::Never, Mode::Bundle(cautious)] {
         let bundler = Bundler {
             rules: vec![rule(mode)],
-            otherwise: Mode::Allow(unlimited()),
+            default_mode: Mode::OnRequest(unlimited()),
         };
         without_memory(bundler, Opening::Active, |wire| {
             set(wire, BUNDLE, 1);
             wire.sends("1:101 101:201");
             assert_eq!(stats(wire).rule, 1);
             let again = pillion::set(&wire.socket(), BUNDLE, 1);
-            assert_eq!(again.is_ok(), mode != Mode::LeaveAlone);
+            assert_eq!(again.is_ok(), mode != Mode::Never);
         });
     }
 }
 
 #[test]
-fn who_declines_is_bundled_by_no_other_option() {
+fn declined_socket_is_bundled_by_no_other_option() {
     isolated(|| {
-        let bundler = Bundler::by(&[rule(Mode::Bundle(unlimited()))]);
+        let bundler = Bundler::with_rules(&[rule(Mode::Bundle(unlimited()))]);
         let mut wire = Wire::open(under(bundler));
         wire.sends("1:101 1:201");
         sysctl("net.core.optmem_max", "1");
@@ -54,15 +54,15 @@ fn who_declines_is_bundled_by_no_other_option() {
 }
 
 #[test]
-fn who_declined_is_not_bundled_once_a_rule_covers_the_connection_anew() {
+fn declined_socket_stays_plain_when_rule_covers_it_again() {
     isolated(|| {
-        let bundler = || Bundler::by(&[rule(Mode::Bundle(unlimited()))]);
+        let bundler = || Bundler::with_rules(&[rule(Mode::Bundle(unlimited()))]);
         let mut wire = Wire::open(under(bundler()));
         wire.sends("1:101 1:201");
         sysctl("net.core.optmem_max", "1");
         set(&wire, BUNDLE, 0);
         sysctl("net.core.optmem_max", "131072");
-        wire.replace_rules(&Bundler::by(&[]));
+        wire.replace_rules(&Bundler::with_rules(&[]));
         wire.replace_rules(&bundler());
         wire.sends("201:301 301:401");
         assert_eq!(get(&wire, BUNDLE), 0);
@@ -70,9 +70,9 @@ fn who_declined_is_not_bundled_once_a_rule_covers_the_connection_anew() {
 }
 
 #[test]
-fn nobody_declines_for_a_connection_to_come() {
+fn decline_before_connect_fails_without_memory() {
     isolated(|| {
-        let bundler = Bundler::by(&[rule(Mode::Bundle(unlimited()))]);
+        let bundler = Bundler::with_rules(&[rule(Mode::Bundle(unlimited()))]);
         let mut wire = Wire::open(under(bundler));
         wire.sends("1:101 1:201");
         wire.end();
@@ -82,13 +82,13 @@ fn nobody_declines_for_a_connection_to_come() {
 }
 
 #[test]
-fn nothing_is_granted_where_rules_ask_who_opened_it() {
+fn request_fails_without_memory_under_direction_rules() {
     let bundler = |direction| Bundler {
         rules: vec![Rule {
             direction: Some(direction),
-            ..rule(Mode::LeaveAlone)
+            ..rule(Mode::Never)
         }],
-        otherwise: Mode::Allow(unlimited()),
+        default_mode: Mode::OnRequest(unlimited()),
     };
     for opening in [Opening::Active, Opening::Passive] {
         without_memory(bundler(Direction::Accept), opening, |wire| {

@@ -1,5 +1,5 @@
-//! The application's own switch: from when to when its socket bundles, and what it is
-//! told.
+//! Tests the application's socket option: when its socket starts and stops bundling, and the
+//! results that it reads.
 
 mod memory;
 mod values;
@@ -22,9 +22,9 @@ fn under(bundler: Bundler) -> Setup {
     }
 }
 
-/// No rules: all is left to the application.
+/// Has no rules: the application decides.
 fn allowed() -> Setup {
-    under(Bundler::always(Mode::Allow(unlimited())))
+    under(Bundler::with_default(Mode::OnRequest(unlimited())))
 }
 
 fn rule(mode: Mode) -> Rule {
@@ -52,7 +52,7 @@ fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
 }
 
 #[test]
-fn bundling_begins_and_ends_when_the_application_says_so() {
+fn application_switches_bundling_on_and_off() {
     allowed().run_on_each_socket(|wire| {
         wire.sends("1:101 101:201");
         assert_eq!(get(wire, BUNDLE), 0);
@@ -70,7 +70,7 @@ fn bundling_begins_and_ends_when_the_application_says_so() {
 }
 
 #[test]
-fn a_wish_before_connect_or_on_a_listener_holds_from_the_first_byte() {
+fn request_before_connect_or_listen_holds_from_first_byte() {
     for opening in [Opening::Active, Opening::Passive] {
         for ip in [Ip::V4, Ip::V6] {
             let tcp_options = vec![(MAX_PACKETS, 1), (BUNDLE, 1)];
@@ -83,16 +83,16 @@ fn a_wish_before_connect_or_on_a_listener_holds_from_the_first_byte() {
             setup.run(|wire| {
                 wire.sends("1:101 1:201 101:301");
                 assert_eq!(get(wire, BUNDLE), 1);
-                assert_eq!(stats(wire).standing, pillion::BY_APPLICATION);
+                assert_eq!(stats(wire).state, pillion::BY_APPLICATION);
             });
         }
     }
 }
 
 #[test]
-fn a_connection_that_begins_with_data_is_switched_before_its_handshake_ends() {
+fn fast_open_connection_is_switched_during_handshake() {
     allowed().run(|wire| {
-        wire.reaccept_with_data(7778, 10);
+        wire.accept_with_data(7778, 10);
         set(wire, BUNDLE, 1);
         assert_eq!(get(wire, BUNDLE), 1);
         wire.sends("1:101 1:201");
@@ -103,7 +103,7 @@ fn a_connection_that_begins_with_data_is_switched_before_its_handshake_ends() {
 }
 
 #[test]
-fn an_application_may_decline_what_the_rules_want() {
+fn application_can_decline_bundling() {
     for opening in [Opening::Active, Opening::Passive] {
         let setup = Setup {
             opening,
@@ -113,10 +113,10 @@ fn an_application_may_decline_what_the_rules_want() {
         setup.run(|wire| {
             wire.sends("1:101 101:201");
             assert_eq!(wire.totals().connections, 0);
-            assert_eq!(stats(wire).standing, pillion::OFF);
+            assert_eq!(stats(wire).state, pillion::OFF);
             set(wire, BUNDLE, 1);
             wire.sends("201:301 201:401");
-            assert_eq!(stats(wire).standing, pillion::BY_RULE);
+            assert_eq!(stats(wire).state, pillion::BY_RULE);
         });
     }
     Setup::default().run(|wire| {
@@ -127,37 +127,37 @@ fn an_application_may_decline_what_the_rules_want() {
 }
 
 #[test]
-fn what_the_rules_refuse_is_not_permitted() {
-    let refused = rule(Mode::LeaveAlone);
-    let elsewhere = Rule {
+fn request_against_rules_is_not_permitted() {
+    let refused = rule(Mode::Never);
+    let unmatched = Rule {
         ports: vec![1..=1],
         ..rule(Mode::Bundle(unlimited()))
     };
     for bundler in [
-        Bundler::by(&[]),
-        Bundler::by(&[elsewhere]),
+        Bundler::with_rules(&[]),
+        Bundler::with_rules(&[unmatched]),
         Bundler {
             rules: vec![refused],
-            otherwise: Mode::Allow(unlimited()),
+            default_mode: Mode::OnRequest(unlimited()),
         },
     ] {
-        let number = u32::from(matches!(bundler.otherwise, Mode::Allow(_)));
+        let number = u32::from(matches!(bundler.default_mode, Mode::OnRequest(_)));
         under(bundler).run(|wire| {
             let on = pillion::set(&wire.socket(), BUNDLE, 1);
             assert_eq!(errno(on), libc::EPERM);
             set(wire, BUNDLE, 0);
             wire.sends("1:101 101:201");
             assert_eq!(get(wire, BUNDLE), 0);
-            assert_eq!(stats(wire).standing, pillion::REFUSED);
+            assert_eq!(stats(wire).state, pillion::REFUSED);
             assert_eq!(stats(wire).rule, number);
             assert_eq!(wire.totals().connections, 0);
         });
     }
 }
 
-/// Linux reads bytes twice there, and then no more, where segments overlap.
+/// With overlapping segments, an MPTCP receiver on Linux reads bytes twice and then stalls.
 #[test]
-fn a_connection_that_its_peer_began_with_mptcp_is_bundled_neither_by_a_rule_nor_on_request() {
+fn passive_mptcp_connection_is_never_bundled() {
     for ip in [Ip::V4, Ip::V6, Ip::Mapped] {
         for timestamps in [false, true] {
             let setup = Setup {
@@ -172,13 +172,13 @@ fn a_connection_that_its_peer_began_with_mptcp_is_bundled_neither_by_a_rule_nor_
                 assert_eq!(get(wire, BUNDLE), 0);
                 let on = pillion::set(&wire.socket(), BUNDLE, 1);
                 assert_eq!(errno(on), libc::EPERM);
-                assert_eq!(stats(wire).standing, pillion::REFUSED);
+                assert_eq!(stats(wire).state, pillion::REFUSED);
                 wire.sends("201:301 301:401");
-                wire.replace_rules(&Bundler::by(&[]));
+                wire.replace_rules(&Bundler::with_rules(&[]));
                 wire.replace_rules(&Bundler::unlimited());
                 wire.sends("401:501 501:601");
                 wire.assert_outcomes(&[]);
-                // The next one with that socket is of its own making.
+                // The next connection of that socket is opened by this end.
                 wire.reconnect(7778);
                 wire.sends("1:101 1:201");
             });
@@ -186,9 +186,9 @@ fn a_connection_that_its_peer_began_with_mptcp_is_bundled_neither_by_a_rule_nor_
     }
 }
 
-/// They evict the note of the peer's SYN, so that nothing is known of it.
+/// The SYNs evict the record of the peer's SYN, so its options are unknown.
 #[test]
-fn connection_without_note_of_its_syn_is_not_bundled() {
+fn connection_without_syn_record_is_not_bundled() {
     for multipath in [true, false] {
         let setup = Setup {
             opening: Opening::Passive,
@@ -205,28 +205,28 @@ fn connection_without_note_of_its_syn_is_not_bundled() {
     }
 }
 
-/// Its note is read at establishment, not when the first packet leaves.
+/// The SYN record is read at establishment, not when the first packet leaves.
 #[test]
-fn later_syns_do_not_keep_a_connection_from_being_bundled() {
+fn later_syns_do_not_prevent_bundling() {
     let setup = Setup {
         opening: Opening::Passive,
         ..Setup::default()
     };
     setup.run(|wire| {
         let listener = TcpListener::bind("0.0.0.0:8889").expect("a listener");
-        wire.flood(8889, 6000);
+        wire.flood_syns(8889, 6000);
         drop(listener);
         wire.sends("1:101 1:201");
     });
 }
 
 #[test]
-fn who_takes_over_bundles_no_connection_that_its_peer_began_with_mptcp() {
+fn new_process_bundles_no_passive_mptcp_connection() {
     for multipath in [true, false] {
         let setup = Setup {
             opening: Opening::Passive,
             multipath,
-            // A long RTO: nothing must be retransmitted while the bundler starts.
+            // A long RTO: nothing may be retransmitted while the bundler starts.
             rtt: Duration::from_millis(900),
             ..Setup::default()
         };
@@ -240,8 +240,8 @@ fn who_takes_over_bundles_no_connection_that_its_peer_began_with_mptcp() {
 }
 
 #[test]
-fn before_there_is_a_connection_only_what_no_rule_grants_is_refused() {
-    let wish = |wire: &Wire| {
+fn early_request_fails_only_if_no_rule_allows_it() {
+    let request_early = |wire: &Wire| {
         let socket = nix::sys::socket::socket(
             nix::sys::socket::AddressFamily::Inet,
             nix::sys::socket::SockType::Stream,
@@ -251,19 +251,20 @@ fn before_there_is_a_connection_only_what_no_rule_grants_is_refused() {
         let socket = socket.expect("a socket");
         let result = pillion::set(&socket, BUNDLE, 1);
         assert_eq!(wire.totals().connections, 0);
-        result.map(|()| pillion::get(&socket, BUNDLE).expect("the wish"))
+        result.map(|()| pillion::get(&socket, BUNDLE).expect("the request"))
     };
-    under(Bundler::by(&[])).run(|wire| assert_eq!(errno(wish(wire)), libc::EPERM));
-    let elsewhere = Rule {
+    under(Bundler::with_rules(&[])).run(|wire| assert_eq!(errno(request_early(wire)), libc::EPERM));
+    let unmatched = Rule {
         ports: vec![1..=1],
-        ..rule(Mode::Allow(unlimited()))
+        ..rule(Mode::OnRequest(unlimited()))
     };
-    under(Bundler::by(&[elsewhere])).run(|wire| assert_eq!(wish(wire).expect("kept"), 1));
+    under(Bundler::with_rules(&[unmatched]))
+        .run(|wire| assert_eq!(request_early(wire).expect("stored"), 1));
     let setup = Setup {
         tcp_options: vec![(BUNDLE, 1)],
         ..under(Bundler {
-            rules: vec![rule(Mode::LeaveAlone)],
-            otherwise: Mode::Allow(unlimited()),
+            rules: vec![rule(Mode::Never)],
+            default_mode: Mode::OnRequest(unlimited()),
         })
     };
     setup.run(|wire| {
@@ -273,7 +274,7 @@ fn before_there_is_a_connection_only_what_no_rule_grants_is_refused() {
 }
 
 #[test]
-fn a_rule_that_allows_knows_who_opened_the_connection() {
+fn on_request_rule_checks_direction() {
     for (opening, direction, allowed) in [
         (Opening::Active, Direction::Connect, true),
         (Opening::Active, Direction::Accept, false),
@@ -282,16 +283,16 @@ fn a_rule_that_allows_knows_who_opened_the_connection() {
     ] {
         let rules = [Rule {
             direction: Some(direction),
-            ..rule(Mode::Allow(unlimited()))
+            ..rule(Mode::OnRequest(unlimited()))
         }];
         let setup = Setup {
             opening,
-            ..under(Bundler::by(&rules))
+            ..under(Bundler::with_rules(&rules))
         };
         setup.run(|wire| {
             wire.sends("1:101");
-            let asked = pillion::set(&wire.socket(), BUNDLE, 1);
-            assert_eq!(asked.is_ok(), allowed);
+            let request = pillion::set(&wire.socket(), BUNDLE, 1);
+            assert_eq!(request.is_ok(), allowed);
             assert_eq!(stats(wire).rule, u32::from(allowed));
             wire.sends(if allowed {
                 "101:201 101:301"
@@ -303,14 +304,14 @@ fn a_rule_that_allows_knows_who_opened_the_connection() {
 }
 
 #[test]
-fn an_application_may_ask_for_less_than_the_rules_grant_and_never_for_more() {
-    let granted = Options {
+fn application_can_lower_but_not_raise_limits() {
+    let rule_options = Options {
         max_packets: Some(2),
         max_bytes: 400,
         reaction: Reaction::TfrcSp,
         ..unlimited()
     };
-    under(Bundler::with(granted)).run(|wire| {
+    under(Bundler::with(rule_options)).run(|wire| {
         set(wire, MAX_PACKETS, 1);
         wire.sends("1:101 1:201 101:301");
         set(wire, MAX_PACKETS, 100);
@@ -333,15 +334,15 @@ fn an_application_may_ask_for_less_than_the_rules_grant_and_never_for_more() {
     });
 }
 
-/// What TFRC-SP allows is judged by all that was sent, whatever the reaction was meanwhile.
+/// TFRC-SP counts all sent data, regardless of the reaction mode meanwhile.
 #[test]
-fn nobody_is_measured_by_less_for_having_changed_the_reaction() {
-    let granted = Options {
+fn changed_reaction_does_not_reset_tfrc_measurement() {
+    let rule_options = Options {
         reaction: Reaction::TfrcSp,
         loss_rule: LossRule::Dsack,
         ..unlimited()
     };
-    under(Bundler::with(granted)).run(|wire| {
+    under(Bundler::with(rule_options)).run(|wire| {
         set(wire, MODE, pillion::REACT_CWR);
         let mut at = 1;
         for _ in 0..120 {
@@ -354,14 +355,15 @@ fn nobody_is_measured_by_less_for_having_changed_the_reaction() {
         set(wire, MODE, 0);
         wire.sends(&format!("{}:{}", at + 200, at + 300));
         let totals = wire.totals();
-        assert_eq!(totals.counters.reactions, 1, "{:?}", totals.decision);
-        assert_eq!(totals.counters.reactions_spared, 0);
+        assert_eq!(totals.counters.reactions, 1, "{:?}", totals.tfrc_decision);
+        assert_eq!(totals.counters.reactions_suppressed, 0);
     });
 }
 
-/// The rate allowed after five hidden losses, all but the last of them under this mode.
+/// Returns the allowed rate after five hidden losses, of which the first four happened in this
+/// mode.
 fn allowed_after_losses(mode: i32) -> u32 {
-    let granted = Options {
+    let rule_options = Options {
         reaction: Reaction::TfrcSp,
         loss_rule: LossRule::Dsack,
         ..unlimited()
@@ -369,7 +371,7 @@ fn allowed_after_losses(mode: i32) -> u32 {
     let mut allowed = 0;
     let setup = Setup {
         rtt: Duration::from_millis(20),
-        ..under(Bundler::with(granted))
+        ..under(Bundler::with(rule_options))
     };
     setup.run(|wire| {
         set(wire, MODE, mode);
@@ -384,32 +386,36 @@ fn allowed_after_losses(mode: i32) -> u32 {
             thread::sleep(Duration::from_millis(50));
         }
         wire.sends(&format!("{at}:{}", at + 100));
-        allowed = wire.totals().decision.expect("a decision").rate_allowed;
+        allowed = wire
+            .totals()
+            .tfrc_decision
+            .expect("a decision")
+            .tfrc_allowed_bytes_per_s;
     });
     allowed
 }
 
 #[test]
-fn losses_that_another_reaction_answered_count_one_by_one() {
-    let (all, at_last) = (
+fn losses_under_other_reaction_count_individually() {
+    let (all, last_only) = (
         allowed_after_losses(0),
         allowed_after_losses(pillion::REACT_CWR),
     );
     assert!(
-        at_last < 2 * all && all < 2 * at_last,
-        "{all} and {at_last} bytes/s"
+        last_only < 2 * all && all < 2 * last_only,
+        "{all} and {last_only} bytes/s"
     );
 }
 
 #[test]
-fn what_the_rules_have_cautious_no_application_can_change() {
-    let granted = Options {
+fn application_cannot_override_cautious_rule() {
+    let rule_options = Options {
         wait_for_loss: true,
         level: Level::Adaptive,
         ..unlimited()
     };
     let all = pillion::WAIT_FOR_LOSS | pillion::REACT_CWR | pillion::ADAPTIVE;
-    under(Bundler::with(granted)).run(|wire| {
+    under(Bundler::with(rule_options)).run(|wire| {
         assert_eq!(get(wire, MODE), all);
         set(wire, MODE, 0);
         assert_eq!(get(wire, MODE), all);
@@ -418,14 +424,14 @@ fn what_the_rules_have_cautious_no_application_can_change() {
 }
 
 #[test]
-fn a_wish_outlives_the_connection_and_changes_of_the_rules() {
+fn request_survives_reconnect_and_rule_changes() {
     allowed().run(|wire| {
         set(wire, BUNDLE, 1);
         wire.sends("1:101 1:201");
-        wire.replace_rules(&Bundler::by(&[]));
+        wire.replace_rules(&Bundler::with_rules(&[]));
         wire.sends("201:301");
         assert_eq!(get(wire, BUNDLE), 0);
-        wire.replace_rules(&Bundler::by(&[rule(Mode::Allow(unlimited()))]));
+        wire.replace_rules(&Bundler::with_rules(&[rule(Mode::OnRequest(unlimited()))]));
         wire.sends("301:401 301:501");
         assert_eq!(stats(wire).rule, 1);
         wire.reconnect(7778);
@@ -434,7 +440,7 @@ fn a_wish_outlives_the_connection_and_changes_of_the_rules() {
 }
 
 #[test]
-fn once_switched_off_hidden_losses_of_bundles_on_their_way_still_count() {
+fn hidden_losses_in_flight_count_after_switch_off() {
     allowed().run(|wire| {
         set(wire, BUNDLE, 1);
         wire.sends("1:101 1:201 1:301");
@@ -444,26 +450,30 @@ fn once_switched_off_hidden_losses_of_bundles_on_their_way_still_count() {
         // 1:201 was lost.
         wire.ack_duplicate(301, "1:101", "");
         wire.sends("401:501");
-        let seen = stats(wire);
-        assert_eq!((seen.hidden_losses, seen.reactions), (1, 1), "{seen:?}");
+        let statistics = stats(wire);
+        assert_eq!(
+            (statistics.hidden_losses, statistics.reactions),
+            (1, 1),
+            "{statistics:?}"
+        );
         wire.assert_outcomes(&[(Bundled, 2), (NothingOutstanding, 1)]);
     });
 }
 
-/// As long as bundles are on their way, the rules of the moment say what follows from what they hid.
+/// While bundles are in flight, the current rules decide the reaction to their hidden losses.
 #[test]
-fn once_switched_off_a_connection_has_the_options_of_rules_that_change() {
-    let lax = Options {
+fn switched_off_connection_follows_rule_changes() {
+    let no_reaction = Options {
         reaction: Reaction::None,
         loss_rule: LossRule::Dsack,
         ..unlimited()
     };
     let strict = Options {
         reaction: Reaction::Cwr,
-        ..lax
+        ..no_reaction
     };
     for off in [false, true] {
-        under(Bundler::with(lax)).run(|wire| {
+        under(Bundler::with(no_reaction)).run(|wire| {
             wire.sends("1:101 1:201 1:301");
             if off {
                 set(wire, BUNDLE, 0);
@@ -480,8 +490,8 @@ fn once_switched_off_a_connection_has_the_options_of_rules_that_change() {
 }
 
 #[test]
-fn of_two_bundlers_both_hear_what_the_application_says() {
-    let one = || Bundler::always(Mode::Allow(unlimited()));
+fn both_bundlers_receive_application_request() {
+    let one = || Bundler::with_default(Mode::OnRequest(unlimited()));
     let setup = Setup {
         bundlers: vec![one(), one()],
         ..Setup::default()

@@ -1,4 +1,5 @@
-//! Values and lengths, statistics, and sockets and options that are not pillion's.
+//! Tests option values and lengths, statistics, and sockets and options that do not belong to
+//! pillion.
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
@@ -8,11 +9,11 @@ use nix::errno::Errno;
 use nix::sys::socket::SockProtocol;
 use pillion_bpf::host::pillion::STATS;
 use pillion_bpf::host::socket_option;
-use pillion_bpf::{Outcome, WantedBy, list_flows};
+use pillion_bpf::{Outcome, RequestedBy, list_flows};
 
 use super::*;
 
-/// setsockopt(2) with any length.
+/// Calls setsockopt(2) with any length.
 fn set_bytes(socket: BorrowedFd, option: i32, value: &[u8]) -> io::Result<()> {
     Ok(socket_option::set(
         socket,
@@ -21,7 +22,7 @@ fn set_bytes(socket: BorrowedFd, option: i32, value: &[u8]) -> io::Result<()> {
     )?)
 }
 
-/// getsockopt(2) with any length; the bytes that were written.
+/// Calls getsockopt(2) with any length. Returns the bytes written.
 fn get_bytes(socket: BorrowedFd, option: i32, length: usize) -> io::Result<Vec<u8>> {
     let mut value = vec![0xee; length];
     let written = socket_option::read(socket, (libc::IPPROTO_TCP, option), &mut value)?;
@@ -30,7 +31,7 @@ fn get_bytes(socket: BorrowedFd, option: i32, length: usize) -> io::Result<Vec<u
 }
 
 #[test]
-fn values_and_lengths_that_cannot_be_are_invalid() {
+fn invalid_values_and_lengths_are_rejected() {
     allowed().run(|wire| {
         let socket = wire.socket();
         for (option, value) in [
@@ -66,8 +67,8 @@ fn values_and_lengths_that_cannot_be_are_invalid() {
 }
 
 #[test]
-fn statistics_are_those_that_pillion_lists() {
-    /// A peer's port that no other test uses: all namespaces' connections are listed.
+fn statistics_match_listed_flow() {
+    /// A peer port that no other test uses, because connections of all namespaces are listed.
     const PORT: u16 = 7992;
     allowed().run(|wire| {
         wire.reconnect(PORT);
@@ -77,14 +78,14 @@ fn statistics_are_those_that_pillion_lists() {
         wire.ack(101);
         wire.ack_duplicate(301, "1:101", "");
         wire.sends("301:401");
-        let seen = stats(wire);
+        let statistics = stats(wire);
         let flows = list_flows().expect("the list");
         let flow = flows.iter().find(|flow| flow.peer.port() == PORT);
         let flow = flow.expect("the connection is listed");
         let counters = &flow.counters;
-        assert_eq!(flow.wanted_by, WantedBy::Application);
-        assert_eq!((flow.rule, flow.off), (None, false));
-        assert_eq!(flow.last, Some(NothingOutstanding));
+        assert_eq!(flow.requested_by, RequestedBy::Application);
+        assert_eq!((flow.rule, flow.disabled_by_application), (None, false));
+        assert_eq!(flow.last_outcome, Some(NothingOutstanding));
         let expected = pillion::Stats {
             segments: counters.segments(),
             bundled: counters.of(Bundled),
@@ -93,8 +94,8 @@ fn statistics_are_those_that_pillion_lists() {
             hidden_losses: counters.hidden_losses,
             repaired_bytes: counters.repaired_bytes,
             reactions: counters.reactions,
-            saved_us: counters.saved_us,
-            standing: pillion::BY_APPLICATION,
+            time_saved_us: counters.time_saved_us,
+            state: pillion::BY_APPLICATION,
             last: Outcome::NothingOutstanding as u32 + 1,
             rule: 0,
             in_flight: flow.in_flight,
@@ -103,17 +104,25 @@ fn statistics_are_those_that_pillion_lists() {
             max_bytes: 1000,
             mode: pillion::REACT_CWR as u32,
         };
-        assert_eq!(seen, expected);
-        assert_eq!((seen.segments, seen.bundled), (4, 2));
-        assert_eq!((seen.hidden_losses, seen.repaired_bytes), (1, 100));
+        assert_eq!(statistics, expected);
+        assert_eq!((statistics.segments, statistics.bundled), (4, 2));
+        assert_eq!(
+            (statistics.hidden_losses, statistics.repaired_bytes),
+            (1, 100)
+        );
         set(wire, BUNDLE, 0);
-        assert_eq!(stats(wire).bundled, 2, "they outlive the switch");
-        assert!(list_flows().expect("the list").iter().any(|flow| flow.off));
+        assert_eq!(stats(wire).bundled, 2, "they survive switching off");
+        assert!(
+            list_flows()
+                .expect("the list")
+                .iter()
+                .any(|flow| flow.disabled_by_application)
+        );
     });
 }
 
 #[test]
-fn statistics_are_cut_to_the_buffer_and_never_longer_than_known() {
+fn statistics_are_cut_to_buffer_and_known_length() {
     allowed().run(|wire| {
         set(wire, BUNDLE, 1);
         wire.sends("1:101 1:201");
@@ -127,7 +136,7 @@ fn statistics_are_cut_to_the_buffer_and_never_longer_than_known() {
 }
 
 #[test]
-fn without_a_connection_there_are_no_statistics() {
+fn statistics_fail_without_connection() {
     allowed().run(|wire| {
         assert_eq!(stats(wire).segments, 0, "before it was bundled");
         let listener = TcpListener::bind("[::]:0").expect("a listener");
@@ -136,7 +145,7 @@ fn without_a_connection_there_are_no_statistics() {
 }
 
 #[test]
-fn what_is_asked_after_a_connection_has_ended_is_what_is_read() {
+fn value_set_after_connection_end_is_read_back() {
     allowed().run(|wire| {
         set(wire, BUNDLE, 1);
         wire.sends("1:101 1:201");
@@ -148,34 +157,38 @@ fn what_is_asked_after_a_connection_has_ended_is_what_is_read() {
     });
 }
 
-/// `include/pillion.h`: the limit in force while the connection is bundled, else the one set.
+/// `include/pillion.h`: returns the effective limit while the connection is bundled, otherwise the
+/// requested one.
 #[test]
-fn what_is_asked_of_a_connection_that_is_switched_off_is_what_is_read() {
-    let granted = Options {
+fn value_set_while_switched_off_is_read_back() {
+    let rule_options = Options {
         max_packets: Some(4),
         max_bytes: 1000,
         ..unlimited()
     };
-    let asked = [
+    let request = [
         (MAX_PACKETS, 2),
         (MAX_BYTES, 500),
         (MODE, pillion::WAIT_FOR_LOSS),
     ];
-    under(Bundler::with(granted)).run(|wire| {
+    under(Bundler::with(rule_options)).run(|wire| {
         wire.sends("1:101 1:201");
         set(wire, BUNDLE, 0);
-        for (option, value) in asked {
+        for (option, value) in request {
             set(wire, option, value);
         }
-        assert_eq!(asked.map(|(option, _)| (option, get(wire, option))), asked);
+        assert_eq!(
+            request.map(|(option, _)| (option, get(wire, option))),
+            request
+        );
         set(wire, BUNDLE, 1);
         set(wire, MAX_PACKETS, 5);
-        assert_eq!(get(wire, MAX_PACKETS), 4, "as granted");
+        assert_eq!(get(wire, MAX_PACKETS), 4, "the limit of the rule");
     });
 }
 
 #[test]
-fn without_pillion_the_kernel_does_not_know_the_options() {
+fn options_are_unknown_without_pillion() {
     allowed().run(|wire| {
         set(wire, BUNDLE, 1);
         wire.detach();
@@ -189,7 +202,7 @@ fn without_pillion_the_kernel_does_not_know_the_options() {
 }
 
 #[test]
-fn sockets_that_are_not_tcp_do_not_know_the_options() {
+fn non_tcp_sockets_do_not_know_options() {
     allowed().run(|_| {
         let udp = UdpSocket::bind("[::]:0").expect("a socket").into();
         let raw = [AddressFamily::Inet, AddressFamily::Inet6].map(|family| {
@@ -210,7 +223,7 @@ fn sockets_that_are_not_tcp_do_not_know_the_options() {
 }
 
 #[test]
-fn the_kernels_own_options_are_as_without_pillion() {
+fn kernel_options_are_unaffected_by_pillion() {
     allowed().run(|wire| {
         let socket = wire.socket();
         set_bytes(socket, libc::TCP_USER_TIMEOUT, &[1, 2, 0, 0]).expect("set");
@@ -228,11 +241,11 @@ fn the_kernels_own_options_are_as_without_pillion() {
     });
 }
 
-/// The kernel's TLS copies keys in a way that the kernel warns of, unless they are in the application's
+/// The kernel's TLS copies keys in a way that triggers a kernel warning, unless they are in user
 /// memory.
 #[test]
-fn keys_of_tls_are_set_without_a_warning_of_the_kernels() {
-    /// Bit of /proc/sys/kernel/tainted: the kernel has warned.
+fn tls_keys_are_set_without_kernel_warning() {
+    /// Bit of /proc/sys/kernel/tainted that is set after a kernel warning.
     const TAINT_WARN: u64 = 1 << 9;
     let has_warned = || {
         let taints = fs::read_to_string("/proc/sys/kernel/tainted").expect("the taints");
@@ -240,7 +253,7 @@ fn keys_of_tls_are_set_without_a_warning_of_the_kernels() {
     };
     allowed().run(|wire| {
         if set_bytes(wire.socket(), libc::TCP_ULP, b"tls").is_err() {
-            println!("left out: keys of TLS: this kernel has no TLS");
+            println!("left out: this kernel has no TLS");
             return;
         }
         let had_warned = has_warned();
@@ -248,7 +261,7 @@ fn keys_of_tls_are_set_without_a_warning_of_the_kernels() {
         keys[..2].copy_from_slice(&libc::TLS_1_2_VERSION.to_ne_bytes());
         keys[2..4].copy_from_slice(&libc::TLS_CIPHER_AES_GCM_128.to_ne_bytes());
         let option = (libc::SOL_TLS, libc::TLS_TX);
-        // Once the keys are copied, it looks for the cipher, which a kernel may not have.
+        // After copying the keys, the kernel looks up the cipher, which it may lack.
         let set = socket_option::set(wire.socket(), option, &keys);
         assert!(matches!(set, Ok(()) | Err(Errno::ENOENT)));
         assert_eq!(has_warned(), had_warned);

@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pillion_lab::Namespace;
 
-use super::Teller;
+use super::Reporter;
 use super::link::{Link, pass_all};
 use super::streams::{self, STATS};
 use super::{PILLION, PILLION_LAB, sockets};
@@ -20,40 +20,41 @@ use crate::report::{Part, Report, Stream};
 /// Messages through each environment.
 const MESSAGES: usize = 10_000;
 
-/// Streams at a time.
+/// Streams in parallel.
 const STREAMS: usize = 20;
 
-/// Milliseconds between two messages of a stream, and their standard deviation.
-const ITT: &str = "40:4";
+/// Mean and standard deviation of the time between two messages of a stream, in milliseconds.
+const ITT: &str = "40ms:4ms";
 
-/// Brings the device of an environment up, once its commands created it.
+/// Brings up the device of an environment after its commands created it.
 const BRING_UP: &str = "device=${device:-env0}; ip link set $device up";
 
 const PORT: u16 = 7777;
 
-/// Seconds for the last messages and the end of each connection, retransmission timeouts in a row included.
-const DRAIN: &str = "120";
+/// Timeout in seconds for the last messages and the end of each connection; allows several
+/// retransmission timeouts in a row.
+const DRAIN: &str = "120s";
 
 /// Runs each environment and reports its result; a failure does not stop the others.
-pub fn run(environments: &[Environment], plain: bool, teller: &Teller) -> Result<(), String> {
+pub fn run(environments: &[Environment], plain: bool, reporter: &Reporter) -> Result<(), String> {
     for environment in environments {
         for (number, ip) in environment.ip.iter().enumerate() {
-            let by = match environment.sockets {
+            let bundler = match environment.sockets {
                 _ if plain => Bundler::None,
                 Some(_) => Bundler::Attach,
                 None => [Bundler::Run, Bundler::Attach][number % 2],
             };
-            let name = format!("{}, {}, {}", environment.name, by.name(), ip.name());
-            match pass(environment, *ip, by, &name) {
-                Ok(stream) => teller.tell(&Report::Stream(stream))?,
-                Err(reason) => teller.tell(&Report::Failed(Part::Environments, reason))?,
+            let name = format!("{}, {}, {}", environment.name, bundler.name(), ip.name());
+            match pass(environment, *ip, bundler, &name) {
+                Ok(stream) => reporter.emit(&Report::Stream(stream))?,
+                Err(reason) => reporter.emit(&Report::Failed(Part::Environments, reason))?,
             }
         }
     }
     Ok(())
 }
 
-/// Command that bundles.
+/// Command that attaches pillion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bundler {
     None,
@@ -71,10 +72,10 @@ impl Bundler {
     }
 }
 
-/// Sends an environment's messages by one protocol, in namespaces of their own.
-fn pass(environment: &Environment, ip: Ip, by: Bundler, name: &str) -> Result<Stream, String> {
+/// Sends an environment's messages over one IP version, in separate namespaces.
+fn pass(environment: &Environment, ip: Ip, bundler: Bundler, name: &str) -> Result<Stream, String> {
     let failed = |reason: String| format!("{name}: {reason}");
-    let link = make(environment).map_err(failed)?;
+    let link = create(environment).map_err(failed)?;
     let address = match ip {
         Ip::V4 => format!("10.78.0.2:{PORT}"),
         Ip::V6 => format!("[fd78::2]:{PORT}"),
@@ -83,14 +84,16 @@ fn pass(environment: &Environment, ip: Ip, by: Bundler, name: &str) -> Result<St
     let _ = fs::remove_file(STATS);
     let messages = MESSAGES / environment.ip.len();
     if let Some(sockets) = environment.sockets {
-        let attached = (by == Bundler::Attach).then(|| Attached::start(&link.sender));
+        let attached = (bundler == Bundler::Attach).then(|| RunningAttach::start(&link.sender));
         let attached = attached.transpose().map_err(failed)?;
         let address = address.parse().expect("a constant");
         let bytes = sockets::send(&link, sockets, address, STREAMS, messages / STREAMS);
-        attached.map_or(Ok(()), Attached::stop).map_err(failed)?;
+        attached
+            .map_or(Ok(()), RunningAttach::stop)
+            .map_err(failed)?;
         let bytes = bytes.map_err(failed)?;
-        return match by {
-            Bundler::None => Ok(unbundled(name, messages as u64, bytes)),
+        return match bundler {
+            Bundler::None => Ok(plain_stream(name, messages as u64, bytes)),
             _ => streams::judge_stats(name, messages as u64, bytes, environment.bundled),
         };
     }
@@ -118,10 +121,10 @@ fn pass(environment: &Environment, ip: Ip, by: Bundler, name: &str) -> Result<St
             .later
             .as_ref()
             .map(|commands| scope.spawn(|| run_later(&link.sender, commands, messages as u64 / 4)));
-        let sent = match by {
-            Bundler::None => plainly(&link.sender, &send),
-            Bundler::Run => by_run(&link.sender, &send),
-            Bundler::Attach => by_attach(&link.sender, &send),
+        let sent = match bundler {
+            Bundler::None => run_plain(&link.sender, &send),
+            Bundler::Run => send_under_run(&link.sender, &send),
+            Bundler::Attach => send_under_attach(&link.sender, &send),
         };
         match later.map(ScopedJoinHandle::join) {
             Some(Err(_)) => Err("a thread panicked".to_owned()),
@@ -130,8 +133,8 @@ fn pass(environment: &Environment, ip: Ip, by: Bundler, name: &str) -> Result<St
         }
     });
     let (messages, bytes) = streams::verified(name, &sent.map_err(failed)?, receiver)?;
-    let stream = match by {
-        Bundler::None => unbundled(name, messages, bytes),
+    let stream = match bundler {
+        Bundler::None => plain_stream(name, messages, bytes),
         _ => streams::judge_stats(name, messages, bytes, environment.bundled)?,
     };
     if let Some(counter) = &environment.counted
@@ -142,7 +145,7 @@ fn pass(environment: &Environment, ip: Ip, by: Bundler, name: &str) -> Result<St
     Ok(stream)
 }
 
-fn unbundled(name: &str, messages: u64, bytes: u64) -> Stream {
+fn plain_stream(name: &str, messages: u64, bytes: u64) -> Stream {
     Stream {
         name: name.to_owned(),
         messages,
@@ -154,8 +157,8 @@ fn unbundled(name: &str, messages: u64, bytes: u64) -> Stream {
 }
 
 /// Creates the environment at both ends of a link.
-fn make(environment: &Environment) -> Result<Link, String> {
-    let link = Link::make(environment.links)?;
+fn create(environment: &Environment) -> Result<Link, String> {
+    let link = Link::create(environment.links)?;
     for (number, namespace) in [(1, &link.sender), (2, &link.receiver)] {
         let mut script = format!("n={number} o={}\n", 3 - number);
         script += &format!("{}\n{BRING_UP}\n", environment.commands);
@@ -183,7 +186,7 @@ fn shell(namespace: &Namespace, script: &str) -> Result<(), String> {
     Err(format!("sh: {}: {}", output.status, printed.trim()))
 }
 
-/// Runs commands once the namespace sent this number of TCP segments.
+/// Runs commands after the namespace has sent this number of TCP segments.
 fn run_later(namespace: &Namespace, commands: &str, segments: u64) -> Result<(), String> {
     const TIMEOUT: Duration = Duration::from_secs(120);
     let started = Instant::now();
@@ -193,39 +196,41 @@ fn run_later(namespace: &Namespace, commands: &str, segments: u64) -> Result<(),
         }
         thread::sleep(Duration::from_millis(100));
     }
-    Err(format!("fewer than {segments} segments were sent"))
+    Err(format!(
+        "fewer than {segments} segments sent within {TIMEOUT:?}"
+    ))
 }
 
-fn by_run(namespace: &Namespace, send: &[String]) -> Result<Output, String> {
+fn send_under_run(namespace: &Namespace, send: &[String]) -> Result<Output, String> {
     let mut run = namespace.command(PILLION);
     run.args(["run", "--stats", STATS, "--quiet", "--"]);
     let output = run.args(send).output();
     output.map_err(|error| format!("{PILLION}: {error}"))
 }
 
-/// The connections are younger than the attachment.
-fn by_attach(namespace: &Namespace, send: &[String]) -> Result<Output, String> {
-    let attached = Attached::start(namespace)?;
-    let output = plainly(namespace, send);
+/// All connections are newer than the attachment.
+fn send_under_attach(namespace: &Namespace, send: &[String]) -> Result<Output, String> {
+    let attached = RunningAttach::start(namespace)?;
+    let output = run_plain(namespace, send);
     attached.stop()?;
     output
 }
 
-fn plainly(namespace: &Namespace, send: &[String]) -> Result<Output, String> {
+fn run_plain(namespace: &Namespace, send: &[String]) -> Result<Output, String> {
     let mut command = namespace.command(&send[0]);
     let output = command.args(&send[1..]).output();
     output.map_err(|error| format!("{}: {error}", send[0]))
 }
 
-/// A running `pillion attach`.
-pub struct Attached {
+/// Running `pillion attach`.
+pub struct RunningAttach {
     process: Child,
-    /// Reads its messages, so that it never waits for a reader.
+    /// Thread that reads its messages, so that it never blocks on a full pipe.
     messages: JoinHandle<String>,
 }
 
-impl Attached {
-    /// Returns once all connections of the namespace are bundled.
+impl RunningAttach {
+    /// Starts the command, and returns once all connections of the namespace are bundled.
     pub fn start(namespace: &Namespace) -> Result<Self, String> {
         let mut attach = namespace.command(PILLION);
         attach.args(["attach", "--all", "--stats", STATS]);
@@ -247,7 +252,7 @@ impl Attached {
         Ok(Self { process, messages })
     }
 
-    /// Ends it, so that it writes its statistics.
+    /// Stops the command, which then writes its statistics.
     pub fn stop(mut self) -> Result<(), String> {
         let process = Pid::from_raw(self.process.id().cast_signed());
         kill(process, Signal::SIGTERM).map_err(|errno| errno.to_string())?;

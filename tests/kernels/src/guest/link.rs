@@ -7,11 +7,11 @@ use libbpf_rs::{Xdp, XdpFlags};
 use nix::net::if_::if_nametoindex;
 use pillion_lab::Namespace;
 
-/// Each way, in milliseconds; the stream is thin with that.
+/// One-way delay in milliseconds, at which the stream is thin.
 const DELAY_MS: u32 = 40;
 
-/// Of what the sender sends.
-const LOSS_PER_CENT: u32 = 10;
+/// Loss of the sender's packets.
+const LOSS_PERCENT: u32 = 10;
 
 pub struct Link {
     pub sender: Namespace,
@@ -19,9 +19,9 @@ pub struct Link {
 }
 
 impl Link {
-    /// Joins the hosts by this number of devices: veth0, veth1 and so on. At the receiver veth0 has the
-    /// addresses 10.77.0.2 and fd77::2.
-    pub fn make(devices: usize) -> Result<Self, String> {
+    /// Joins the hosts by `devices` veth pairs: veth0, veth1 and so on. At the receiver veth0 has
+    /// the addresses 10.77.0.2 and fd77::2.
+    pub fn create(devices: usize) -> Result<Self, String> {
         let namespace = || Namespace::create().map_err(|error| format!("a namespace: {error}"));
         let link = Self {
             sender: namespace()?,
@@ -46,7 +46,7 @@ impl Link {
             );
             batch(namespace, "ip", &set_up)?;
         }
-        let lossy = format!("delay {DELAY_MS}ms loss {LOSS_PER_CENT}%");
+        let lossy = format!("delay {DELAY_MS}ms loss {LOSS_PERCENT}%");
         for (namespace, how) in [
             (&link.sender, lossy),
             (&link.receiver, format!("delay {DELAY_MS}ms")),
@@ -60,18 +60,18 @@ impl Link {
     }
 }
 
-/// Has `ip` or `tc` do what the lines say, in a namespace.
+/// Runs `ip` or `tc` commands in a namespace, one per line.
 fn batch(namespace: &Namespace, tool: &str, lines: &str) -> Result<(), String> {
     let output = namespace.run(tool, &["-batch", "-"], lines);
     let output = output.map_err(|error| format!("{tool}: {error}"))?;
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{tool}: {}", said.trim().replace('\n', "; ")))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{tool}: {}", stderr.trim().replace('\n', "; ")))
 }
 
-/// Puts a generic XDP program that passes every packet to a namespace's device.
+/// Attaches a generic XDP program that passes every packet to a namespace's device.
 pub fn pass_all(namespace: &Namespace, device: &str) -> Result<(), String> {
     let failed = |error: String| format!("XDP at {device}: {error}");
     let program = load().map_err(failed)?;

@@ -1,4 +1,4 @@
-//! The first process of the guest: it does the work, and switches the machine off.
+//! First process of the guest: it does the work and powers the machine off.
 
 mod environments;
 mod link;
@@ -18,55 +18,55 @@ use nix::kmod::{ModuleInitFlags, finit_module};
 use nix::mount::{MsFlags, mount};
 use nix::sys::reboot::{RebootMode, reboot};
 use pillion_bpf::{Attachment, Cgroup, Device, Policy, Programs};
-use pillion_lab::engine::make_place;
+use pillion_lab::engine::prepare_guest;
 use pillion_lab::queue::{Recording, Target};
 
 use crate::outcome::outcomes;
-use crate::report::{Costs, Finding, JOB_FILE, Job, Part, REPORTS, Report};
+use crate::report::{CheckResult, Costs, JOB_FILE, Job, Part, REPORTS, Report};
 
-/// The binary under test, in the image.
+/// Binaries under test, in the image.
 const PILLION: &str = "/bin/pillion";
 const PILLION_LAB: &str = "/bin/pillion-lab";
 
-/// Does the work of the first process, and ends the machine.
+/// Runs the guest's work and powers the machine off.
 pub fn run() -> ! {
     if let Err(reason) = work() {
-        // The console is all that is left.
+        // Only the console is left.
         eprintln!("kernels: {reason}");
     }
     loop {
-        // The first process must not end.
+        // The first process must not exit.
         let _ = reboot(RebootMode::RB_POWER_OFF);
     }
 }
 
 fn work() -> Result<(), String> {
-    make_place()?;
-    let teller = Teller::open()?;
+    prepare_guest()?;
+    let reporter = Reporter::open()?;
     let job = fs::read(JOB_FILE).map_err(|error| format!("{JOB_FILE}: {error}"))?;
     let job: Job = serde_json::from_slice(&job).map_err(|error| format!("{JOB_FILE}: {error}"))?;
-    teller.part(Part::Boot, || insert_modules(&job.modules))?;
-    if !job.environments.is_empty() && teller.part(Part::Check, || run_check(&teller))? {
-        teller.part(Part::Environments, || {
-            environments::run(&job.environments, job.plain, &teller)
+    reporter.part(Part::Boot, || insert_modules(&job.modules))?;
+    if !job.environments.is_empty() && reporter.part(Part::Check, || run_check(&reporter))? {
+        reporter.part(Part::Environments, || {
+            environments::run(&job.environments, job.plain, &reporter)
         })?;
     }
     if let Some(wire) = &job.wire {
-        // Where something is missing, nothing else can work.
-        if teller.part(Part::Check, || run_check(&teller))? {
-            teller.part(Part::Cost, || measure_cost(&teller))?;
-            teller.part(Part::Streams, || streams::run(&teller))?;
-            teller.part(Part::Wire, || run_wire(wire, &job.wire_runs, &teller))?;
-            // It cannot be undone, and so is last.
-            teller.part(Part::LockedDown, || {
-                lock_down().and_then(|()| streams::run_locked_down(&teller))
+        // If a check fails, no other part can work.
+        if reporter.part(Part::Check, || run_check(&reporter))? {
+            reporter.part(Part::Cost, || measure_cost(&reporter))?;
+            reporter.part(Part::Streams, || streams::run(&reporter))?;
+            reporter.part(Part::Wire, || run_wire(wire, &job.wire_runs, &reporter))?;
+            // Lockdown cannot be undone, so it is the last part.
+            reporter.part(Part::LockedDown, || {
+                lock_down().and_then(|()| streams::run_locked_down(&reporter))
             })?;
         }
     }
-    teller.tell(&Report::End)
+    reporter.emit(&Report::End)
 }
 
-/// Inserts modules, in this order.
+/// Inserts modules in this order.
 fn insert_modules(files: &[String]) -> Result<(), String> {
     for path in files {
         let failed = |error: String| format!("{path}: {error}");
@@ -77,20 +77,20 @@ fn insert_modules(files: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// What pillion says of this kernel; nothing may be missing.
-fn run_check(teller: &Teller) -> Result<(), String> {
+/// Runs `pillion check`; an error if anything is missing.
+fn run_check(reporter: &Reporter) -> Result<(), String> {
     let output = Command::new(PILLION).args(["check", "--json"]).output();
     let output = output.map_err(|error| format!("{PILLION}: {error}"))?;
-    let findings: Vec<Finding> =
+    let check_results: Vec<CheckResult> =
         serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
-    let missing = findings.iter().find(|it| it.standing == "missing");
-    let missing = missing.map(|it| format!("{}: {}", it.name, it.found));
-    teller.tell(&Report::Check(findings))?;
+    let missing = check_results.iter().find(|it| it.severity == "missing");
+    let missing = missing.map(|it| format!("{}: {}", it.name, it.value));
+    reporter.emit(&Report::Check(check_results))?;
     missing.map_or(Ok(()), Err)
 }
 
-/// Has all of pillion's programs loaded at a time, and looks at them.
-fn measure_cost(teller: &Teller) -> Result<(), String> {
+/// Loads all of pillion's programs and reports their verification cost.
+fn measure_cost(reporter: &Reporter) -> Result<(), String> {
     let failed = |error: pillion_bpf::Error| error.to_string();
     let loopback = "lo".to_owned();
     let devices = Device::select(std::slice::from_ref(&loopback)).map_err(failed)?;
@@ -104,10 +104,10 @@ fn measure_cost(teller: &Teller) -> Result<(), String> {
     queue.stop().map_err(|error| error.to_string())?;
     drop((flows, attachment));
     cgroup.remove().map_err(failed)?;
-    teller.tell(&Report::Costs(costs))
+    reporter.emit(&Report::Costs(costs))
 }
 
-/// Of all programs that this kernel has: no others were loaded.
+/// Returns the costs of all programs in this kernel, in which only pillion's are loaded.
 fn costs() -> Result<Costs, String> {
     let options = ProgInfoQueryOptions::default().include_func_info(true);
     let programs = ProgInfoIter::with_query_opts(options);
@@ -116,7 +116,8 @@ fn costs() -> Result<Costs, String> {
         .collect()
 }
 
-/// The kernel keeps 15 letters of a program's name, and all of its functions'.
+/// Returns the program's full name from its function's BTF: the kernel truncates program names to
+/// 15 characters.
 fn full_name(program: &ProgramInfo) -> Result<String, String> {
     let types = Btf::from_prog_id(program.id).map_err(|error| error.to_string())?;
     let main = program.func_info.first().map(|info| info.type_id.into());
@@ -127,43 +128,43 @@ fn full_name(program: &ProgramInfo) -> Result<String, String> {
         .map_err(|name| format!("{}: not a name", name.display()))
 }
 
-/// The exit status of the test harness where a test failed.
+/// Exit status of the test harness after failed tests.
 const TESTS_FAILED: i32 = 101;
 
-/// How often a test that failed is run again.
-const CHANCES: usize = 2;
+/// Maximum number of reruns of a failed test.
+const MAX_RERUNS: usize = 2;
 
-/// Runs the tests of the wire, and passes on what they print; those that failed again, one at a time:
-/// an emulated machine may stand still for longer than a test waits.
-fn run_wire(program: &str, runs: &[Vec<String>], teller: &Teller) -> Result<(), String> {
+/// Runs the wire tests and forwards their output. Failed tests run again, one at a time, because an
+/// emulated machine may stall for longer than a test waits.
+fn run_wire(program: &str, runs: &[Vec<String>], reporter: &Reporter) -> Result<(), String> {
     let mut printed = Vec::new();
     for arguments in runs {
         let lines = run_once(program, arguments, |line| {
-            teller.tell(&Report::Wire(line.to_owned()))
+            reporter.emit(&Report::Wire(line.to_owned()))
         });
         printed.extend(lines?);
     }
-    for _ in 0..CHANCES {
+    for _ in 0..MAX_RERUNS {
         let outcomes = outcomes(&printed).into_iter();
         let failed: Vec<_> = outcomes.filter(|it| !it.1).map(|(name, _)| name).collect();
         if failed.is_empty() {
             break;
         }
-        let alone = ["--test-threads=1", "--exact"].map(str::to_owned);
-        let arguments = [&alone[..], &failed].concat();
+        let one_at_a_time = ["--test-threads=1", "--exact"].map(str::to_owned);
+        let arguments = [&one_at_a_time[..], &failed].concat();
         printed = run_once(program, &arguments, |line| {
-            teller.tell(&Report::WireAgain(line.to_owned()))
+            reporter.emit(&Report::WireAgain(line.to_owned()))
         })?;
     }
     Ok(())
 }
 
-/// A program that ends otherwise than by its tests' outcome is an error: of those that it left out
-/// nothing is known.
+/// Runs the test program. Any exit status other than passed or failed tests is an error, because
+/// tests may not have run.
 fn run_once(
     program: &str,
     arguments: &[String],
-    tell: impl Fn(&str) -> Result<(), String>,
+    emit: impl Fn(&str) -> Result<(), String>,
 ) -> Result<Vec<String>, String> {
     let failed = |error: std::io::Error| format!("{program}: {error}");
     let mut child = Command::new(program)
@@ -175,7 +176,7 @@ fn run_once(
     let mut lines = Vec::new();
     for line in output.into_iter().flat_map(BufRead::lines) {
         let line = line.map_err(failed)?;
-        tell(&line)?;
+        emit(&line)?;
         lines.push(line);
     }
     let status = child.wait().map_err(failed)?;
@@ -187,8 +188,8 @@ fn run_once(
 
 const SECURITY: &str = "/sys/kernel/security";
 
-/// Has the kernel keep its memory from everybody, programs in it included: as with
-/// `lockdown=confidentiality` on its command line, and for as long as it runs.
+/// Locks the kernel down: programs can no longer read its memory, as with
+/// `lockdown=confidentiality` on its command line. This cannot be undone.
 fn lock_down() -> Result<(), String> {
     let none: Option<&str> = None;
     let mounted = mount(none, SECURITY, Some("securityfs"), MsFlags::empty(), none);
@@ -197,35 +198,35 @@ fn lock_down() -> Result<(), String> {
     fs::write(&path, "confidentiality").map_err(|error| format!("{path}: {error}"))
 }
 
-/// Tells the host.
-pub struct Teller(RefCell<File>);
+/// Sends reports to the host.
+pub struct Reporter(RefCell<File>);
 
-impl Teller {
+impl Reporter {
     pub fn open() -> Result<Self, String> {
         let port = File::options().write(true).open(REPORTS);
         port.map(|port| Self(RefCell::new(port)))
             .map_err(|error| format!("{REPORTS}: {error}"))
     }
 
-    pub fn tell(&self, report: &Report) -> Result<(), String> {
+    pub fn emit(&self, report: &Report) -> Result<(), String> {
         let mut line = serde_json::to_vec(report).map_err(|error| error.to_string())?;
         line.push(b'\n');
         let written = self.0.borrow_mut().write_all(&line);
         written.map_err(|error| format!("{REPORTS}: {error}"))
     }
 
-    /// Does a part of the work and tells what came of it; `false` if it failed.
+    /// Runs a part of the work and reports its result; `false` if it failed.
     pub fn part(
         &self,
         part: Part,
         work: impl FnOnce() -> Result<(), String>,
     ) -> Result<bool, String> {
-        let came = work();
-        let passed = came.is_ok();
-        if let Err(reason) = came {
-            self.tell(&Report::Failed(part, reason))?;
+        let result = work();
+        let passed = result.is_ok();
+        if let Err(reason) = result {
+            self.emit(&Report::Failed(part, reason))?;
         }
-        self.tell(&Report::Done(part))?;
+        self.emit(&Report::Done(part))?;
         Ok(passed)
     }
 }

@@ -18,19 +18,20 @@ use pillion_tests::set_option;
 use super::link::Link;
 use crate::catalogue::Sockets;
 
-/// Bytes of a message.
+/// Message size in bytes.
 const MESSAGE: usize = 120;
 
 /// Time between two messages.
 const ITT: Duration = Duration::from_millis(40);
 
-/// Bytes of a TLS record's plaintext: its ciphertext takes several messages.
+/// Plaintext of a TLS record in bytes: its ciphertext takes several messages.
 const RECORD: usize = 300;
 
-/// Bytes per second for each stream: twice as many as its messages, bundles and headers take.
+/// Rate in bytes per second for each stream: twice the rate of its messages with bundles and
+/// headers.
 const PACING_RATE: u32 = 20_000;
 
-/// Time without progress after which a connection counts as dead.
+/// Time without progress after which a connection has failed.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sends `messages` messages on each of `streams` connections to `address`, and compares every byte that the
@@ -85,7 +86,7 @@ fn joined<T>(thread: JoinHandle<Result<T, String>>) -> Result<T, String> {
         .unwrap_or_else(|_| Err("panicked (the console has the message)".to_owned()))
 }
 
-/// Returns bytes that differ from stream to stream and from place to place (xorshift).
+/// Returns bytes that differ between streams and positions (xorshift).
 fn content(stream: usize, length: usize) -> Vec<u8> {
     let mut state = stream as u64 + 1;
     let next = || {
@@ -97,7 +98,7 @@ fn content(stream: usize, length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-/// Writes `data` in messages from a thread of its own, and closes the connection.
+/// Writes `data` in messages from a separate thread, and closes the connection.
 fn write(
     stream: TcpStream,
     sockets: Sockets,
@@ -163,7 +164,7 @@ fn accept_socket(far: &UnixStream) -> Result<TcpStream, String> {
     Err("no socket was passed".to_owned())
 }
 
-/// Reads to the end of the connection.
+/// Reads until the end of the connection.
 fn read(mut stream: TcpStream, sockets: Sockets) -> Result<Vec<u8>, String> {
     let failed = |error: std::io::Error| error.to_string();
     stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
@@ -177,7 +178,7 @@ fn read(mut stream: TcpStream, sockets: Sockets) -> Result<Vec<u8>, String> {
     Ok(received)
 }
 
-/// Returns the TLS records of a text: the kernel makes them on a connection over loopback.
+/// Encrypts a text into TLS records with the kernel's TLS on a loopback connection.
 fn encrypted(namespace: &Namespace, text: &[u8]) -> Result<Vec<u8>, String> {
     let failed = |error: std::io::Error| error.to_string();
     let pair = namespace.enter(|| {

@@ -1,4 +1,4 @@
-//! Streams from end to end: every byte that arrives is verified, and bundles are among them.
+//! End-to-end streams: every byte is verified, and bundles must occur.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
@@ -11,65 +11,71 @@ use nix::unistd::Pid;
 use pillion_lab::Namespace;
 use serde_json::Value;
 
-use super::Teller;
+use super::Reporter;
 use super::link::Link;
 use super::{PILLION, PILLION_LAB};
 use crate::report::{Report, Stream};
 
-/// A message of the default size each 20 ms.
-const PACE: [&str; 3] = ["--itt", "20:2", "--duration"];
+/// One message of the default size every 20 ms.
+const TRAFFIC: [&str; 3] = ["--itt", "20ms:2ms", "--duration"];
 
-/// File for the statistics of pillion.
+/// File for pillion's statistics.
 pub const STATS: &str = "/tmp/stats.json";
 
-/// One over IPv4 that is bundled from its first byte on, one over IPv6 that is taken in later.
-pub fn run(teller: &Teller) -> Result<(), String> {
-    let link = Link::make(1)?;
-    // An emulated processor that others slow down takes long to load what is attached.
+/// Runs an IPv4 stream that is bundled from its first byte, and an IPv6 stream that is adopted
+/// later.
+pub fn run(reporter: &Reporter) -> Result<(), String> {
+    let link = Link::create(1)?;
+    // On a busy host an emulated processor takes long to load the programs.
     for planned in [
-        ("run, IPv4", "10.77.0.2:7777", "10", by_run as Bundled),
-        ("attach, IPv6", "[fd77::2]:7778", "40", by_attach),
+        (
+            "run, IPv4",
+            "10.77.0.2:7777",
+            "10s",
+            send_under_run as BundledSend,
+        ),
+        ("attach, IPv6", "[fd77::2]:7778", "40s", send_under_attach),
     ] {
-        send(&link, planned, teller)?;
+        send(&link, planned, reporter)?;
     }
     Ok(())
 }
 
-/// One in a kernel that lets no program read its memory.
-pub fn run_locked_down(teller: &Teller) -> Result<(), String> {
+/// Runs a stream in a kernel that lets no program read its memory.
+pub fn run_locked_down(reporter: &Reporter) -> Result<(), String> {
     let planned = (
         "locked down, IPv4",
         "10.77.0.2:7779",
-        "10",
-        by_run as Bundled,
+        "10s",
+        send_under_run as BundledSend,
     );
-    send(&Link::make(1)?, planned, teller)
+    send(&Link::create(1)?, planned, reporter)
 }
 
-/// Sends as `pillion-lab traffic` is told to.
-type Bundled = fn(&Namespace, &[&str]) -> Result<Output, String>;
+/// Sends with these arguments of `pillion-lab traffic`, under a bundler.
+type BundledSend = fn(&Namespace, &[&str]) -> Result<Output, String>;
 
 fn send(
     link: &Link,
-    (name, address, seconds, bundled): (&str, &str, &str, Bundled),
-    teller: &Teller,
+    (name, address, seconds, bundled): (&str, &str, &str, BundledSend),
+    reporter: &Reporter,
 ) -> Result<(), String> {
     let receiver = receive(&link.receiver, &[PILLION_LAB.to_owned()], address, "1")?;
     let traffic = ["traffic", "send", "--json", "--to", address];
-    let sent = bundled(&link.sender, &[&traffic[..], &PACE, &[seconds]].concat())?;
+    let sent = bundled(&link.sender, &[&traffic[..], &TRAFFIC, &[seconds]].concat())?;
     let stream = judge(name, &sent, receiver)?;
-    teller.tell(&Report::Stream(stream))
+    reporter.emit(&Report::Stream(stream))
 }
 
-fn by_run(namespace: &Namespace, traffic: &[&str]) -> Result<Output, String> {
+fn send_under_run(namespace: &Namespace, traffic: &[&str]) -> Result<Output, String> {
     let mut run = namespace.command(PILLION);
     run.args(["run", "--stats", STATS, "--quiet", "--", PILLION_LAB])
         .args(traffic);
     run.output().map_err(|error| format!("{PILLION}: {error}"))
 }
 
-/// The connection is a second old when pillion comes.
-fn by_attach(namespace: &Namespace, traffic: &[&str]) -> Result<Output, String> {
+/// Attaches pillion when the connection is one second old.
+fn send_under_attach(namespace: &Namespace, traffic: &[&str]) -> Result<Output, String> {
     let failed = |error: io::Error| error.to_string();
     let mut send = namespace.command(PILLION_LAB);
     let sending = start(
@@ -88,7 +94,7 @@ fn by_attach(namespace: &Namespace, traffic: &[&str]) -> Result<Output, String> 
     output
 }
 
-/// Starts a receiver of `streams` streams with this command line, and returns once it listens.
+/// Starts a receiver of `streams` streams with this command line, and returns when it listens.
 pub fn receive(
     namespace: &Namespace,
     lab: &[String],
@@ -107,12 +113,12 @@ pub fn receive(
     ]);
     let mut child = start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
     let mut line = String::new();
-    let said = child.stderr.take().map(BufReader::new);
-    said.map(|mut said| said.read_line(&mut line));
+    let stderr = child.stderr.take().map(BufReader::new);
+    stderr.map(|mut stderr| stderr.read_line(&mut line));
     if line.contains("listening on") {
         return Ok(child);
     }
-    Err(format!("the receiver says: {}", line.trim()))
+    Err(format!("the receiver does not listen: {}", line.trim()))
 }
 
 /// Starts a command.
@@ -122,24 +128,24 @@ pub fn start(command: &mut Command) -> Result<Child, String> {
         .map_err(|error| format!("{PILLION}: {error}"))
 }
 
-/// All that was sent has arrived as it was, some of it as redundant bytes of bundles.
+/// Checks that everything sent has arrived, and that bundles contributed.
 pub fn judge(name: &str, sent: &Output, receiver: Child) -> Result<Stream, String> {
     let (messages, bytes) = verified(name, sent, receiver)?;
     judge_stats(name, messages, bytes, true)
 }
 
-/// Returns how many messages and bytes arrived; an error unless it is all that was sent.
+/// Returns how many messages and bytes arrived; an error unless everything did.
 pub fn verified(name: &str, sent: &Output, mut receiver: Child) -> Result<(u64, u64), String> {
-    let failed = |what: String| format!("{name}: {what}");
+    let failed = |reason: String| format!("{name}: {reason}");
     if !sent.status.success() {
         let _ = receiver.kill();
         let _ = receiver.wait();
-        let said = String::from_utf8_lossy(&sent.stderr);
+        let stderr = String::from_utf8_lossy(&sent.stderr);
         let errors = connection_errors(&read(&sent.stdout));
         return Err(failed(format!(
             "the sender: {}: {}",
             sent.status,
-            [said.trim(), &errors].join("")
+            [stderr.trim(), &errors].join("")
         )));
     }
     let mut received = Vec::new();
@@ -173,10 +179,10 @@ fn number(report: &Value, key: &str) -> Option<u64> {
     report[key].as_u64()
 }
 
-/// Returns what pillion did for verified messages. If they can be `bundled`, it is an error that nothing was
-/// bundled or no bundle repaired a loss; otherwise, that anything was bundled.
+/// Returns pillion's statistics for verified messages. With `bundled`, at least one bundle must
+/// have repaired a loss; otherwise nothing may have been bundled.
 pub fn judge_stats(name: &str, messages: u64, bytes: u64, bundled: bool) -> Result<Stream, String> {
-    let failed = |what: String| format!("{name}: {what}");
+    let failed = |reason: String| format!("{name}: {reason}");
     let stats = fs::read(STATS).map_err(|error| failed(format!("{STATS}: {error}")))?;
     let stats = read(&stats);
     let count = |key: &str| number(&stats, key).unwrap_or_default();

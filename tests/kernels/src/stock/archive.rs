@@ -1,5 +1,5 @@
-//! The distribution's archive, through `apt` with folders of its own. `apt` checks the archive's
-//! signature, and each package's hash against the index that is signed.
+//! Distribution archive, through `apt` with its own folders. `apt` verifies the archive's
+//! signature, and each package's hash against the signed index.
 
 use std::env;
 use std::fs;
@@ -9,22 +9,22 @@ use std::process::{Command, Output};
 use anyhow::{Context, Result, bail};
 
 use crate::BadInput;
-use crate::catalogue::Wanted;
+use crate::catalogue::KernelEntry;
 
-/// One suite, with its security updates.
+/// Suite with its security updates.
 pub struct Archive {
     configuration: PathBuf,
 }
 
-/// Whose signatures count.
+/// Keyring of trusted signatures.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Names the mirror to take packages from.
+/// Environment variable with the mirror to use.
 const MIRROR: &str = "PILLION_DEBIAN_MIRROR";
 
 impl Archive {
-    /// Prepares the folder that `apt` keeps its state in.
-    pub fn new(folder: &Path, wanted: &Wanted) -> Result<Self> {
+    /// Creates the folder for the state of `apt`.
+    pub fn new(folder: &Path, entry: &KernelEntry) -> Result<Self> {
         for part in ["lists/partial", "archives/partial"] {
             fs::create_dir_all(folder.join(part))
                 .with_context(|| format!("{}", folder.display()))?;
@@ -35,21 +35,21 @@ impl Archive {
             Ok::<_, anyhow::Error>(path)
         };
         let status = write("status", "")?;
-        let sources = write("sources.list", &sources(&mirror()?, wanted))?;
+        let sources = write("sources.list", &sources(&mirror()?, entry))?;
         let text = configuration(folder, &sources, &status);
         let configuration = write("apt.conf", &text)?;
         Ok(Self { configuration })
     }
 
-    /// Asks what the archive has now.
+    /// Updates the package lists.
     pub fn update(&self) -> Result<()> {
         self.apt("apt-get", &["update", "--error-on=any"]).map(drop)
     }
 
-    /// The version of a package that would be installed.
+    /// Returns the version of a package that would be installed.
     pub fn candidate(&self, package: &str) -> Result<String> {
-        let said = self.apt("apt-cache", &["policy", package])?;
-        let version = said
+        let stderr = self.apt("apt-cache", &["policy", package])?;
+        let version = stderr
             .lines()
             .find_map(|line| line.trim().strip_prefix("Candidate: "));
         match version {
@@ -58,7 +58,7 @@ impl Archive {
         }
     }
 
-    /// What a package of this version depends on, by name.
+    /// Returns the names of the packages that a package version depends on.
     pub fn dependencies(&self, package: &str, version: &str) -> Result<Vec<String>> {
         let of = format!("{package}={version}");
         let record = self.apt("apt-cache", &["show", &of])?;
@@ -66,12 +66,12 @@ impl Archive {
             .lines()
             .find_map(|line| line.strip_prefix("Depends: "))
             .unwrap_or_default();
-        // Alternatives and versions do not matter: a kernel's parts have neither.
+        // Ignores alternatives and versions, which a kernel's packages do not have.
         let names = depends.split(',').map(|one| one.split_whitespace().next());
         Ok(names.flatten().map(str::to_owned).collect())
     }
 
-    /// Puts packages' files into a folder.
+    /// Downloads packages into a folder.
     pub fn download(&self, packages: &[String], folder: &Path) -> Result<()> {
         let mut command = self.command("apt-get");
         command.arg("download").args(packages).current_dir(folder);
@@ -93,24 +93,27 @@ impl Archive {
     }
 }
 
-/// Runs a command to its end, which must be a good one.
+/// Runs a command; an error unless it succeeds.
 pub(super) fn succeeded(command: &mut Command) -> Result<Output> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .with_context(|| format!("{program}: `scripts/setup kernels` installs what is needed"))?;
+    let output = command.output().with_context(|| {
+        format!("{program}: `scripts/setup kernels` installs the required packages")
+    })?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let mut lines = said.lines().filter(|line| !line.trim().is_empty());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let mut lines = stderr.lines().filter(|line| !line.trim().is_empty());
         bail!("{program}: {}", lines.next().unwrap_or("failed"));
     }
     Ok(output)
 }
 
-/// The named one, else that of the host's own package sources.
+/// Returns the mirror from the environment, otherwise that of the host's package sources.
 fn mirror() -> Result<String> {
-    if let Some(named) = env::var_os(MIRROR).filter(|named| !named.is_empty()) {
-        return Ok(named.to_string_lossy().trim_end_matches('/').to_owned());
+    if let Some(configured) = env::var_os(MIRROR).filter(|configured| !configured.is_empty()) {
+        return Ok(configured
+            .to_string_lossy()
+            .trim_end_matches('/')
+            .to_owned());
     }
     let mut command = Command::new("apt-get");
     let targets = succeeded(command.args(["indextargets", "--format", "$(REPO_URI)"]))?;
@@ -118,23 +121,23 @@ fn mirror() -> Result<String> {
     let mut uris = targets.lines().map(|uri| uri.trim_end_matches('/'));
     let found = uris.find(|uri| uri.ends_with("/debian"));
     found.map(str::to_owned).ok_or_else(|| {
-        let line = "no mirror of Debian among this host's package sources";
-        BadInput(format!("{line}; name one: {MIRROR}=http://.../debian")).into()
+        let line = "this host's package sources have no Debian mirror";
+        BadInput(format!("{line}; set {MIRROR}=http://.../debian")).into()
     })
 }
 
-fn sources(mirror: &str, wanted: &Wanted) -> String {
-    let suite = &wanted.suite;
+fn sources(mirror: &str, entry: &KernelEntry) -> String {
+    let suite = &entry.suite;
     let signed = format!("deb [arch=amd64 signed-by={KEYRING}]");
     let mut text = format!("{signed} {mirror} {suite} main\n");
-    if wanted.security {
+    if entry.security {
         text += &format!("{signed} {mirror}-security {suite}-security main\n");
     }
     text
 }
 
-/// All that `apt` would write lies in the folder, and nothing of the host's is read but its
-/// proxies and keys.
+/// Everything that `apt` writes is in the folder. Of the host's configuration it reads only proxies
+/// and keys.
 fn configuration(folder: &Path, sources: &Path, status: &Path) -> String {
     let folder = folder.display();
     let (sources, status) = (sources.display(), status.display());
@@ -162,19 +165,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn security_updates_lie_beside_the_suite() {
-        let mut wanted = Wanted {
+    fn security_updates_are_added_next_to_suite() {
+        let mut entry = KernelEntry {
             name: "6.1".to_owned(),
             distribution: "Debian 12".to_owned(),
             suite: "bookworm".to_owned(),
             security: true,
             without: Vec::new(),
-            left_out: Vec::new(),
+            skipped: Vec::new(),
         };
-        let text = sources("http://mirror/debian", &wanted);
+        let text = sources("http://mirror/debian", &entry);
         assert!(text.contains(" http://mirror/debian bookworm main\n"));
         assert!(text.contains(" http://mirror/debian-security bookworm-security main\n"));
-        wanted.security = false;
-        assert_eq!(sources("http://mirror/debian", &wanted).lines().count(), 1);
+        entry.security = false;
+        assert_eq!(sources("http://mirror/debian", &entry).lines().count(), 1);
     }
 }

@@ -1,6 +1,6 @@
-//! Kernels as a distribution ships them: found in its archive, verified, and kept in a cache.
+//! Kernels as shipped by a distribution: found in its archive, verified and cached.
 //!
-//! Nothing is installed, and the host's own package sources stay as they are.
+//! Nothing is installed, and the host's package sources stay unchanged.
 
 mod archive;
 mod modules;
@@ -11,51 +11,56 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::catalogue::Wanted;
+use crate::catalogue::KernelEntry;
 use archive::{Archive, succeeded};
 
 pub use modules::Modules;
 
-/// A kernel's files.
+/// Files of a kernel.
 #[derive(Debug, Clone, Default)]
-pub struct Stock {
-    /// What `uname -r` says.
+pub struct StockKernel {
+    /// Output of `uname -r`.
     pub release: String,
-    /// The version of its package.
+    /// Version of its package.
     pub version: String,
-    /// The image that is booted.
+    /// Boot image.
     pub image: PathBuf,
-    /// The folder of its modules.
+    /// Folder of its modules.
     pub modules: PathBuf,
 }
 
-/// Where the kernel's folder begins its name; the rest is the package's version.
-const KEPT: &str = "linux_";
+/// Prefix of a kernel's folder name; the package version follows.
+const FOLDER_PREFIX: &str = "linux_";
 
-/// The newest that the archive has; where the archive cannot be asked, the one that was last
-/// found, which is said.
-pub fn find(wanted: &Wanted, package: &str, say: &dyn Fn(&str)) -> Result<Stock> {
-    let folder = pillion_lab::cache("kernels", "PILLION_KERNELS_CACHE").join(&wanted.name);
-    let archive = Archive::new(&folder.join("apt"), wanted)?;
+/// Returns the newest kernel of the archive. If the archive is unreachable, returns the cached
+/// kernel and logs that.
+pub fn find(entry: &KernelEntry, package: &str, log: &dyn Fn(&str)) -> Result<StockKernel> {
+    let folder = pillion_lab::cache("kernels", "PILLION_KERNELS_CACHE").join(&entry.name);
+    let archive = Archive::new(&folder.join("apt"), entry)?;
     match archive.update() {
-        Ok(()) => fetch(&archive, &folder, package, say),
-        Err(error) => match kept(&folder)? {
-            Some(kept) => {
-                say(&format!("{}: as last found: {error}", wanted.name));
-                stock(&kept)
+        Ok(()) => fetch(&archive, &folder, package, log),
+        Err(error) => match cached(&folder)? {
+            Some(cached) => {
+                log(&format!("{}: using the cached kernel: {error}", entry.name));
+                stock(&cached)
             }
             None => Err(error),
         },
     }
 }
 
-fn fetch(archive: &Archive, folder: &Path, package: &str, say: &dyn Fn(&str)) -> Result<Stock> {
+fn fetch(
+    archive: &Archive,
+    folder: &Path,
+    package: &str,
+    log: &dyn Fn(&str),
+) -> Result<StockKernel> {
     let version = archive.candidate(package)?;
-    let place = folder.join(format!("{KEPT}{version}"));
-    if !place.exists() {
+    let kernel_folder = folder.join(format!("{FOLDER_PREFIX}{version}"));
+    if !kernel_folder.exists() {
         let packages = kernel_packages(archive, package, &version)?;
-        say(&format!("fetching {}", packages.join(", ")));
-        let new = tempfile::tempdir_in(folder).context("make a folder in the cache")?;
+        log(&format!("fetching {}", packages.join(", ")));
+        let new = tempfile::tempdir_in(folder).context("create a folder in the cache")?;
         archive.download(&packages, new.path())?;
         let root = new.path().join("root");
         for file in fs::read_dir(new.path())?.flatten() {
@@ -66,15 +71,16 @@ fn fetch(archive: &Archive, folder: &Path, package: &str, say: &dyn Fn(&str)) ->
                     .arg(&root),
             )?;
         }
-        if let Some(old) = kept(folder)? {
+        if let Some(old) = cached(folder)? {
             fs::remove_dir_all(&old).with_context(|| format!("{}", old.display()))?;
         }
-        fs::rename(&root, &place).with_context(|| format!("{}", place.display()))?;
+        fs::rename(&root, &kernel_folder)
+            .with_context(|| format!("{}", kernel_folder.display()))?;
     }
-    stock(&place)
+    stock(&kernel_folder)
 }
 
-/// The packages that hold the kernel and its modules: until Debian 13 one, several since.
+/// Returns the packages with the kernel and its modules: one until Debian 13, several since.
 fn kernel_packages(archive: &Archive, package: &str, version: &str) -> Result<Vec<String>> {
     const PARTS: [&str; 3] = ["linux-image-", "linux-binary-", "linux-modules-"];
     let parts_of = |package: &str, version: &str| {
@@ -92,19 +98,22 @@ fn kernel_packages(archive: &Archive, package: &str, version: &str) -> Result<Ve
     Ok(packages)
 }
 
-fn kept(folder: &Path) -> Result<Option<PathBuf>> {
+fn cached(folder: &Path) -> Result<Option<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("{}", folder.display()))?;
     let mut paths = entries.flatten().map(|entry| entry.path());
     Ok(paths.find(|path| version(path).is_some()))
 }
 
-fn version(place: &Path) -> Option<&str> {
-    place.file_name()?.to_str()?.strip_prefix(KEPT)
+fn version(kernel_folder: &Path) -> Option<&str> {
+    kernel_folder
+        .file_name()?
+        .to_str()?
+        .strip_prefix(FOLDER_PREFIX)
 }
 
-/// The kernel unpacked at a place.
-fn stock(place: &Path) -> Result<Stock> {
-    let folders = ["lib/modules", "usr/lib/modules"].map(|folder| place.join(folder));
+/// Returns the kernel unpacked in a folder.
+fn stock(kernel_folder: &Path) -> Result<StockKernel> {
+    let folders = ["lib/modules", "usr/lib/modules"].map(|folder| kernel_folder.join(folder));
     let releases = folders
         .iter()
         .filter_map(|folder| fs::read_dir(folder).ok());
@@ -113,20 +122,20 @@ fn stock(place: &Path) -> Result<Stock> {
         .flatten()
         .map(|entry| entry.path())
         .next();
-    let modules = modules.with_context(|| format!("no modules in {}", place.display()))?;
+    let modules = modules.with_context(|| format!("no modules in {}", kernel_folder.display()))?;
     let release = modules
         .file_name()
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
     let images = [
-        place.join(format!("boot/vmlinuz-{release}")),
+        kernel_folder.join(format!("boot/vmlinuz-{release}")),
         modules.join("vmlinuz"),
     ];
     let image = images.into_iter().find(|image| image.exists());
-    Ok(Stock {
-        version: version(place).unwrap_or_default().to_owned(),
-        image: image.with_context(|| format!("no kernel in {}", place.display()))?,
+    Ok(StockKernel {
+        version: version(kernel_folder).unwrap_or_default().to_owned(),
+        image: image.with_context(|| format!("no kernel in {}", kernel_folder.display()))?,
         modules,
         release,
     })
@@ -137,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_is_found_wherever_its_packages_put_it() {
+    fn kernel_is_found_in_both_package_layouts() {
         let folder = tempfile::tempdir().unwrap();
         for (version, modules, image) in [
             ("6.1.176-1", "lib/modules/6.1.0-50", "boot/vmlinuz-6.1.0-50"),
@@ -147,15 +156,15 @@ mod tests {
                 "usr/lib/modules/7.2/vmlinuz",
             ),
         ] {
-            let place = folder.path().join(format!("{KEPT}{version}"));
+            let kernel_folder = folder.path().join(format!("{FOLDER_PREFIX}{version}"));
             for path in [modules, "boot"] {
-                fs::create_dir_all(place.join(path)).unwrap();
+                fs::create_dir_all(kernel_folder.join(path)).unwrap();
             }
-            fs::write(place.join(image), "").unwrap();
-            let stock = stock(&place).unwrap();
+            fs::write(kernel_folder.join(image), "").unwrap();
+            let stock = stock(&kernel_folder).unwrap();
             assert_eq!(stock.version, version);
-            assert_eq!(stock.modules, place.join(modules));
-            assert_eq!(stock.image, place.join(image));
+            assert_eq!(stock.modules, kernel_folder.join(modules));
+            assert_eq!(stock.image, kernel_folder.join(image));
             assert!(modules.ends_with(&stock.release));
         }
         assert!(stock(&folder.path().join("nothing")).is_err());

@@ -1,7 +1,7 @@
-//! A kernel's modules, in the order in which they can be inserted.
+//! Kernel modules, in an order in which they can be inserted.
 //!
-//! The table of dependencies is made when a kernel is installed, and so is not in its package;
-//! but each module names those that it needs.
+//! The dependency table is not in the package, because it is created on installation. But each
+//! module lists its dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,28 +15,28 @@ use object::read::elf::FileHeader;
 
 use super::archive::succeeded;
 
-/// Those of one kernel.
+/// Modules of one kernel.
 pub struct Modules {
     files: BTreeMap<String, PathBuf>,
 }
 
-/// One that is to be inserted.
+/// Module to insert.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
     pub name: String,
-    /// The content of the module's file, not compressed.
+    /// Content of the module's file, uncompressed.
     pub content: Vec<u8>,
 }
 
 impl Modules {
-    /// Those below a folder.
+    /// Finds the modules below a folder.
     pub fn of(folder: &Path) -> Result<Self> {
         let mut files = BTreeMap::new();
         collect(folder, &mut files).with_context(|| format!("{}", folder.display()))?;
         Ok(Self { files })
     }
 
-    /// These, as far as the kernel has them as modules, each behind those that it needs.
+    /// Returns the modules with these names that the kernel has, each one after its dependencies.
     pub fn with_dependencies(&self, names: &[String]) -> Result<Vec<Module>> {
         let (mut order, mut seen) = (Vec::new(), BTreeSet::new());
         for name in names {
@@ -66,7 +66,7 @@ impl Modules {
     }
 }
 
-/// A module's name with underscores alone: it has hyphens in one place and underscores in another.
+/// Replaces hyphens of a module's name by underscores, because both spellings occur.
 fn plain(name: &str) -> String {
     name.replace('-', "_")
 }
@@ -88,12 +88,12 @@ fn read(file: &Path) -> Result<Vec<u8>> {
         Some("ko") => return fs::read(file).with_context(|| format!("{}", file.display())),
         Some("xz") => "xz",
         Some("zst") => "zstd",
-        _ => bail!("{}: not compressed in a way that is known", file.display()),
+        _ => bail!("{}: unknown compression", file.display()),
     };
     Ok(succeeded(Command::new(tool).arg("-dc").arg(file))?.stdout)
 }
 
-/// What the module says of itself: `depends=a,b` among strings that end with zeroes.
+/// Parses a module's dependencies: `depends=a,b` among zero-terminated strings.
 fn dependencies(module: &[u8]) -> object::Result<Vec<String>> {
     let header = FileHeader64::<Endianness>::parse(module)?;
     let endian = header.endian()?;

@@ -1,5 +1,5 @@
-//! Reports that are not of the packet that an ACK ends with, come again, or too late; and peers that
-//! report less than others.
+//! Tests DSACKs that answer another packet, are repeated, or arrive late, and receivers that report
+//! less than others.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use pillion_tests::{Ip, Setup, Wire, sysctl};
 
 use crate::hidden_loss::hidden;
 
-/// So many previous segments in a bundle at most.
+/// Limits a bundle to `max_packets` previous segments.
 fn setup(loss_rule: LossRule, max_packets: u32) -> Setup {
     let options = Options {
         thin: ThinTest::Always,
@@ -27,32 +27,32 @@ fn reactions(wire: &Wire) -> u64 {
     wire.totals().counters.reactions
 }
 
-/// Waits until what was deemed lost is known to have come late.
-fn await_reordered(wire: &Wire) {
-    let begun = Instant::now();
+/// Waits until a segment deemed lost is known to be late.
+fn wait_for_reordering(wire: &Wire) {
+    let started_at = Instant::now();
     while hidden(wire).2 == 0 {
         assert!(
-            begun.elapsed() < Duration::from_secs(10),
-            "nothing came late"
+            started_at.elapsed() < Duration::from_secs(10),
+            "no reordering was found"
         );
         thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Waits longer than for a loss to turn out to be none where one did at once.
-fn await_no_more() {
+/// Waits longer than the reordering window that follows one late segment.
+fn wait_for_confirmed_loss() {
     thread::sleep(Duration::from_secs(1));
 }
 
-/// Waits for the reordering window of a peer that acknowledges at once.
-fn await_reordering_window() {
+/// Waits for the reordering window of a peer that acknowledges immediately.
+fn wait_for_reordering_window() {
     thread::sleep(Duration::from_millis(300));
 }
 
 const RTT: Duration = Duration::from_millis(800);
 
-/// Has the peer acknowledge two segments after an RTT, of which the first was repaired; the next
-/// segment leaves at once.
+/// Acknowledges two segments after an RTT, of which the first was repaired. The next segment leaves
+/// immediately.
 fn first_loss(published: bool, test: impl FnOnce(&mut Wire) + Send) {
     let options = Options {
         thin: ThinTest::Always,
@@ -75,10 +75,10 @@ fn first_loss(published: bool, test: impl FnOnce(&mut Wire) + Send) {
 }
 
 #[test]
-fn segment_late_by_less_than_a_quarter_rtt_causes_no_reaction() {
+fn segment_late_by_under_quarter_rtt_causes_no_reaction() {
     first_loss(false, |wire| {
-        wire.acks_late(201, "1:101");
-        await_reordered(wire);
+        wire.ack_without_waiting(201, "1:101");
+        wait_for_reordering(wire);
         thread::sleep(RTT / 2);
         wire.sends("201:401");
         assert_eq!((hidden(wire), reactions(wire)), ((1, 100, 1), 0));
@@ -86,7 +86,7 @@ fn segment_late_by_less_than_a_quarter_rtt_causes_no_reaction() {
 }
 
 #[test]
-fn loss_is_answered_once_after_a_quarter_rtt() {
+fn loss_causes_one_reaction_after_quarter_rtt() {
     first_loss(false, |wire| {
         assert_eq!(reactions(wire), 0, "it may come late");
         thread::sleep(RTT / 4);
@@ -103,14 +103,14 @@ fn loss_is_answered_once_after_a_quarter_rtt() {
 }
 
 #[test]
-fn published_reaction_waits_for_no_reordering_window() {
+fn published_reaction_skips_reordering_window() {
     first_loss(true, |wire| assert_eq!(reactions(wire), 1));
 }
 
-/// The receiver had the first segment, and delays what it has to say of the bundle after it. The
-/// next bundle is lost, and the one after that brings nothing twice.
+/// The receiver had the first segment, and delays the DSACK of the following bundle. The next
+/// bundle is lost, and the one after it brings no duplicates.
 #[test]
-fn a_report_that_was_yet_to_be_sent_hides_no_loss() {
+fn pending_dsack_hides_no_loss() {
     setup(LossRule::Dsack, 1).run(|wire| {
         wire.sends("1:101 1:201 101:301 201:401");
         wire.ack_duplicate(401, "1:101", "");
@@ -118,9 +118,9 @@ fn a_report_that_was_yet_to_be_sent_hides_no_loss() {
     });
 }
 
-/// The peer's segment with the report is lost, and the next one acknowledges the same.
+/// The peer's segment with the DSACK is lost, and its next segment has the same ACK number.
 #[test]
-fn a_report_that_was_lost_with_the_peers_data_was_one_all_the_same() {
+fn dsack_lost_with_peer_data_still_counts() {
     for loss_rule in [LossRule::Dsack, LossRule::Ack] {
         setup(loss_rule, 1).run(|wire| {
             wire.sends("1:101 1:201");
@@ -132,7 +132,7 @@ fn a_report_that_was_lost_with_the_peers_data_was_one_all_the_same() {
 }
 
 #[test]
-fn a_report_of_a_plain_segment_that_came_twice_tells_nothing_of_a_bundle() {
+fn dsack_of_plain_duplicate_reveals_nothing_about_bundle() {
     setup(LossRule::Dsack, 1).run(|wire| {
         wire.sends("1:101 1:201 101:301 201:401");
         wire.ack_duplicate(401, "21:101", "");
@@ -140,9 +140,9 @@ fn a_report_of_a_plain_segment_that_came_twice_tells_nothing_of_a_bundle() {
     });
 }
 
-/// A receiver without room may take note of a duplicate, and then drop the packet that had it.
+/// A receiver without buffer space may record a duplicate and then drop the packet that carried it.
 #[test]
-fn a_report_of_its_own_bytes_tells_nothing_of_what_rode_along() {
+fn dsack_of_new_bytes_reveals_nothing_about_bundled_data() {
     setup(LossRule::Dsack, 0).run(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.ack_duplicate(201, "101:201", "");
@@ -151,48 +151,49 @@ fn a_report_of_its_own_bytes_tells_nothing_of_what_rode_along() {
 }
 
 #[test]
-fn nobody_answers_for_a_loss_that_turned_out_to_be_none_in_time() {
+fn loss_refuted_in_time_causes_no_reaction() {
     setup(LossRule::Dsack, 0).run(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(201);
-        wire.acks_late(201, "1:101");
-        await_reordered(wire);
+        wire.ack_without_waiting(201, "1:101");
+        wait_for_reordering(wire);
         wire.sends("201:301");
         wire.ack(301);
         assert_eq!(reactions(wire), 0);
         wire.sends("301:401 301:501");
         wire.ack(501);
-        await_no_more();
+        wait_for_confirmed_loss();
         wire.sends("501:601");
-        assert_eq!(reactions(wire), 1, "the next one is a loss");
+        assert_eq!(reactions(wire), 1, "the next loss is real");
     });
 }
 
-/// The first that comes late does so after a packet has left, which answered for it. From then on
-/// one waits as long for a loss to turn out to be none, but not for ever.
+/// The first late segment arrives after a packet that carried the reaction. From then on the
+/// reordering window is as long as that delay, within limits.
 #[test]
-fn a_path_that_reorders_costs_one_reaction_until_that_is_known() {
+fn reordering_path_costs_one_reaction() {
     let long = Setup {
         rtt: Duration::from_secs(2),
         ..setup(LossRule::Dsack, 0)
     };
     long.run(|wire| {
-        let mut overtaken = |first: u32, late: Duration| {
+        let mut late_round = |first: u32, late: Duration| {
             let [second, third, end] = [100, 200, 300].map(|bytes| first + bytes);
             wire.sends(&format!("{first}:{second} {first}:{third}"));
             wire.ack(third);
             if !late.is_zero() {
-                await_reordering_window();
+                wait_for_reordering_window();
             }
             wire.sends(&format!("{third}:{end}"));
             thread::sleep(late);
-            wire.acks_late(third, &format!("{first}:{second}"));
+            wire.ack_without_waiting(third, &format!("{first}:{second}"));
             wire.ack(end);
         };
-        overtaken(1, Duration::from_secs(1));
-        // Few rounds: each prompt ACK shortens the smoothed RTT, which limits the reordering window.
+        late_round(1, Duration::from_secs(1));
+        // Few rounds: each prompt ACK shortens the smoothed RTT, which limits the reordering
+        // window.
         for round in 1..3 {
-            overtaken(1 + round * 300, Duration::ZERO);
+            late_round(1 + round * 300, Duration::ZERO);
         }
         assert_eq!((hidden(wire).2, reactions(wire)), (3, 1));
 
@@ -207,13 +208,13 @@ fn a_path_that_reorders_costs_one_reaction_until_that_is_known() {
 }
 
 #[test]
-fn nobody_answers_for_two_that_come_late_one_by_one() {
+fn two_late_segments_in_turn_cause_no_reaction() {
     for late in [["1:101", "101:201"], ["101:201", "1:101"]] {
         setup(LossRule::Dsack, 0).run(|wire| {
             wire.sends("1:101 1:201 1:301");
             wire.ack(301);
             for segment in late {
-                wire.acks_late(301, segment);
+                wire.ack_without_waiting(301, segment);
             }
             wire.sends("301:401");
             assert_eq!((hidden(wire), reactions(wire)), ((2, 200, 2), 0));
@@ -222,54 +223,54 @@ fn nobody_answers_for_two_that_come_late_one_by_one() {
 }
 
 #[test]
-fn somebody_answers_for_what_never_came_of_a_loss() {
+fn partly_refuted_loss_causes_reaction() {
     for late in ["1:101", "101:201", "201:301"] {
         setup(LossRule::Dsack, 0).run(|wire| {
             wire.sends("1:101 1:201 1:301 1:401");
             wire.ack(401);
-            wire.acks_late(401, late);
-            await_no_more();
+            wire.ack_without_waiting(401, late);
+            wait_for_confirmed_loss();
             wire.sends("401:501");
             assert_eq!((hidden(wire), reactions(wire)), ((3, 300, 1), 1));
         });
     }
 }
 
-/// Others were acknowledged meanwhile.
+/// Other segments were acknowledged meanwhile.
 #[test]
-fn nobody_answers_for_what_comes_late_behind_several() {
+fn late_segment_after_several_acks_causes_no_reaction() {
     setup(LossRule::Dsack, 0).run(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.ack(201);
         wire.ack_duplicate(301, "1:201", "");
-        wire.acks_late(301, "1:101");
-        await_reordered(wire);
+        wire.ack_without_waiting(301, "1:101");
+        wait_for_reordering(wire);
         wire.sends("301:401");
         assert_eq!((hidden(wire), reactions(wire)), ((1, 100, 1), 0));
     });
 }
 
 #[test]
-fn what_came_late_takes_no_other_loss_back() {
+fn late_segment_refutes_no_other_loss() {
     setup(LossRule::Dsack, 0).run(|wire| {
         wire.sends("1:101 1:201 1:301 1:401");
         wire.ack(201);
         wire.ack(401);
-        wire.acks_late(401, "201:301");
-        await_reordered(wire);
-        await_reordering_window();
+        wire.ack_without_waiting(401, "201:301");
+        wait_for_reordering(wire);
+        wait_for_reordering_window();
         wire.sends("401:501");
         assert_eq!(reactions(wire), 1, "for the first");
     });
 }
 
 #[test]
-fn a_late_segment_that_is_the_first_to_be_reported_was_never_lost() {
+fn first_dsack_of_late_segment_refutes_its_loss() {
     setup(LossRule::Auto, 0).run(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(201);
-        wire.acks_late(201, "1:101");
-        await_reordered(wire);
+        wire.ack_without_waiting(201, "1:101");
+        wait_for_reordering(wire);
         wire.sends("201:301 201:401");
         wire.ack_duplicate(401, "201:301", "");
         wire.sends("401:501");
@@ -277,33 +278,33 @@ fn a_late_segment_that_is_the_first_to_be_reported_was_never_lost() {
     });
 }
 
-/// It was in doubt whether anything was lost, and what bundles saved was not counted.
+/// The loss was only suspected, so its time saved was not counted.
 #[test]
-fn what_comes_late_once_the_rule_is_learnt_takes_back_no_time_that_was_not_counted() {
+fn late_segment_after_learning_subtracts_no_time_saved() {
     setup(LossRule::Auto, 1).run(|wire| {
         for at in (1..1600).step_by(200) {
             wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
             thread::sleep(Duration::from_millis(20));
             wire.ack(at + 200);
         }
-        assert_eq!(hidden(wire).0, 0, "all are in doubt");
-        wire.acks_late(1601, "1401:1501");
-        await_reordered(wire);
+        assert_eq!(hidden(wire).0, 0, "all are suspected");
+        wire.ack_without_waiting(1601, "1401:1501");
+        wait_for_reordering(wire);
         wire.sends("1601:1701 1601:1801");
         thread::sleep(Duration::from_millis(20));
         wire.ack(1801);
         assert_eq!(hidden(wire), (8, 800, 1));
-        let saved_us = wire.totals().counters.saved_us;
-        assert!((1..1_000_000).contains(&saved_us), "{saved_us}");
+        let time_saved_us = wire.totals().counters.time_saved_us;
+        assert!((1..1_000_000).contains(&time_saved_us), "{time_saved_us}");
     });
 }
 
-/// Those that were counted before are in no doubt.
+/// Losses that were counted before the change are certain.
 #[test]
-fn what_comes_late_once_the_rule_is_asked_for_anew_leaves_what_is_in_doubt_as_it_is() {
+fn late_segment_after_rule_reset_keeps_suspected_losses() {
     let setup = setup(LossRule::Dsack, 0);
-    let mut asked_anew = setup.bundlers[0].clone();
-    for rule in &mut asked_anew.rules {
+    let mut requested_again = setup.bundlers[0].clone();
+    for rule in &mut requested_again.rules {
         if let Mode::Bundle(options) = &mut rule.mode {
             options.loss_rule = LossRule::Auto;
         }
@@ -312,33 +313,33 @@ fn what_comes_late_once_the_rule_is_asked_for_anew_leaves_what_is_in_doubt_as_it
         wire.sends("1:101 1:201 1:301 1:401 1:501");
         wire.ack(301);
         assert_eq!(hidden(wire).0, 2);
-        wire.replace_rules(&asked_anew);
+        wire.replace_rules(&requested_again);
         wire.ack(501);
-        wire.acks_late(501, "1:201");
-        await_no_more();
+        wire.ack_without_waiting(501, "1:201");
+        wait_for_confirmed_loss();
         wire.sends("501:601 501:701");
         wire.ack_duplicate(701, "501:601", "");
         assert_eq!(hidden(wire).0, 3);
     });
 }
 
-/// A peer that answers by several segments acknowledges by each of them.
+/// A peer that answers with several segments repeats the DSACK in each of them.
 #[test]
-fn the_same_report_once_more_takes_no_loss_back() {
+fn repeated_dsack_refutes_no_loss() {
     setup(LossRule::Dsack, 2).run(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.ack(201);
         wire.ack_duplicate(301, "1:201", "");
-        wire.acks_late(301, "1:201");
+        wire.ack_without_waiting(301, "1:201");
         wire.sends("301:401");
         wire.ack(401);
         assert_eq!(hidden(wire), (1, 100, 0));
     });
 }
 
-/// As Darwin's do.
+/// Darwin behaves like this.
 #[test]
-fn a_receiver_that_reports_no_single_byte_is_not_taken_for_one_that_lost_it() {
+fn missing_dsack_of_single_byte_is_not_a_loss() {
     setup(LossRule::Auto, 1).run(|wire| {
         wire.sends("1:101 1:201");
         wire.ack_duplicate(201, "1:101", "");
@@ -353,9 +354,9 @@ fn a_receiver_that_reports_no_single_byte_is_not_taken_for_one_that_lost_it() {
     });
 }
 
-/// Somebody on the path changes sequence numbers, and forgets those of options.
+/// A middlebox changes sequence numbers, but not those in TCP options.
 #[test]
-fn a_report_of_what_was_never_sent_is_none() {
+fn dsack_of_unsent_data_is_ignored() {
     setup(LossRule::Auto, 1).run(|wire| {
         let mut at = 1;
         for _ in 0..8 {
@@ -369,43 +370,44 @@ fn a_report_of_what_was_never_sent_is_none() {
         assert_eq!(
             (hidden(wire).0, no_dsack),
             (0, 1),
-            "as if it reported nothing"
+            "like a receiver without DSACKs"
         );
     });
 }
 
-/// What came late, or twice, proves that its own bytes came, and nothing of what rode along.
+/// A late or duplicated packet proves that its own bytes arrived, but nothing about its bundled
+/// data.
 #[test]
-fn a_bundle_that_comes_late_takes_back_no_loss_that_it_would_have_repaired() {
+fn late_bundle_refutes_no_loss_it_would_have_repaired() {
     setup(LossRule::Dsack, 0).run(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(201);
-        wire.acks_late(201, "1:201");
-        await_reordering_window();
+        wire.ack_without_waiting(201, "1:201");
+        wait_for_reordering_window();
         wire.sends("201:301");
         assert_eq!((hidden(wire), reactions(wire)), ((1, 100, 0), 1));
     });
     setup(LossRule::Dsack, 0).run(|wire| {
         wire.sends("1:101 1:201 1:301 1:401");
         wire.ack(401);
-        wire.acks_late(401, "1:201");
-        await_reordered(wire);
-        await_reordering_window();
+        wire.ack_without_waiting(401, "1:201");
+        wait_for_reordering(wire);
+        wait_for_reordering_window();
         wire.sends("401:501");
         assert_eq!(reactions(wire), 1);
     });
 }
 
-/// Half of the sequence space is 2 GiB: of what was sent before, nothing may seem to be outstanding.
+/// Half of the sequence space is 2 GiB: old data must not appear to be outstanding.
 #[test]
-fn bundling_goes_on_after_any_number_of_bytes_whose_headers_could_not_be_read() {
+fn bundling_continues_after_2_gib_of_unparsed_packets() {
     Setup {
         ip: Ip::V6,
         mss: 65_000,
         ..setup(LossRule::Dsack, 1)
     }
     .run(|wire| {
-        wire.pass_unread((1 << 31) + (1 << 27));
+        wire.transfer_unparsed((1 << 31) + (1 << 27));
         wire.sends("1:101 1:201");
         wire.ack(201);
         wire.sends("201:301 201:401");
@@ -413,10 +415,10 @@ fn bundling_goes_on_after_any_number_of_bytes_whose_headers_could_not_be_read() 
     });
 }
 
-/// One segment of the peer's is lost and does not come again. All that it sends behind it comes, one
-/// behind the other, and each tells of a bundle that repaired a loss.
+/// One segment of the peer is lost and never retransmitted. All later ones arrive in order, and
+/// each acknowledges a bundle that repaired a loss.
 #[test]
-fn a_gap_in_the_peers_data_hides_no_losses_for_long() {
+fn gap_in_peer_data_hides_losses_only_briefly() {
     setup(LossRule::Dsack, 1).run(|wire| {
         for round in 0..20 {
             let at = 1 + round * 200;
@@ -426,7 +428,7 @@ fn a_gap_in_the_peers_data_hides_no_losses_for_long() {
         }
         let bundled = wire.totals().counters.of(Outcome::Bundled);
         let (losses, ..) = hidden(wire);
-        // The first one may have been told of by what is missing.
+        // The missing segment may have carried the first ACK.
         assert!(
             bundled < 5 || losses >= 19,
             "{bundled} bundles, {losses} losses, {} reactions",
@@ -435,9 +437,9 @@ fn a_gap_in_the_peers_data_hides_no_losses_for_long() {
     });
 }
 
-/// Two that follow each other closely, and each comes late, before another packet leaves.
+/// Two losses in quick succession; both segments arrive late, before another packet leaves.
 #[test]
-fn nobody_answers_for_two_losses_that_both_come_late() {
+fn two_refuted_losses_cause_no_reaction() {
     for order in [["301:401", "501:601"], ["501:601", "301:401"]] {
         let long = Setup {
             rtt: Duration::from_secs(2),
@@ -446,15 +448,15 @@ fn nobody_answers_for_two_losses_that_both_come_late() {
         long.run(|wire| {
             wire.sends("1:101 1:201");
             wire.ack(201);
-            await_reordering_window();
+            wait_for_reordering_window();
             wire.sends("201:301");
             thread::sleep(Duration::from_secs(1));
-            wire.acks_late(201, "1:101");
+            wire.ack_without_waiting(201, "1:101");
             wire.ack(301);
             assert_eq!(
                 (hidden(wire).2, reactions(wire)),
                 (1, 1),
-                "so late they come"
+                "this late, they are not refuted in time"
             );
 
             wire.sends("301:401 301:501");
@@ -462,7 +464,7 @@ fn nobody_answers_for_two_losses_that_both_come_late() {
             wire.sends("501:601 501:701");
             wire.ack(701);
             for late in order {
-                wire.acks_late(701, late);
+                wire.ack_without_waiting(701, late);
             }
             thread::sleep(Duration::from_secs(3));
             wire.sends("701:801");
@@ -475,9 +477,9 @@ fn nobody_answers_for_two_losses_that_both_come_late() {
     }
 }
 
-/// A loss that a reduction answers for already is found before one that turns out to be none.
+/// The first loss is covered by an earlier reduction; the second is refuted later.
 #[test]
-fn nobody_answers_for_what_comes_late_behind_a_loss_that_needs_no_answer() {
+fn late_segment_after_answered_loss_causes_no_reaction() {
     for lost in [false, true] {
         let long = Setup {
             rtt: Duration::from_secs(2),
@@ -486,10 +488,10 @@ fn nobody_answers_for_what_comes_late_behind_a_loss_that_needs_no_answer() {
         long.run(|wire| {
             wire.sends("1:101 1:201");
             wire.ack(201);
-            await_reordering_window();
+            wait_for_reordering_window();
             wire.sends("201:301");
             thread::sleep(Duration::from_secs(1));
-            wire.acks_late(201, "1:101");
+            wire.ack_without_waiting(201, "1:101");
             wire.ack(301);
             wire.sends("301:401 301:501");
             wire.ack(501);
@@ -499,7 +501,7 @@ fn nobody_answers_for_what_comes_late_behind_a_loss_that_needs_no_answer() {
             assert_eq!(
                 reactions(wire),
                 2,
-                "for 301:401, while 501:601 was on its way"
+                "for 301:401, while 501:601 was in flight"
             );
             match lost {
                 true => wire.ack(701),
@@ -509,18 +511,18 @@ fn nobody_answers_for_what_comes_late_behind_a_loss_that_needs_no_answer() {
             wire.ack_duplicate(901, "701:801", "");
             wire.sends("901:1001 901:1101");
             wire.ack(1101);
-            wire.acks_late(1101, "901:1001");
+            wire.ack_without_waiting(1101, "901:1001");
             thread::sleep(Duration::from_secs(3));
             wire.sends("1101:1201");
-            assert_eq!(reactions(wire), 2, "901:1001 came late, in time; {lost}");
+            assert_eq!(reactions(wire), 2, "901:1001 was refuted in time; {lost}");
         });
     }
 }
 
-/// TCP retransmitted the first segment of two that were lost, and the third one's bundle had brought
-/// both by then: the report is of the retransmission.
+/// Two segments are lost and TCP retransmits the first, after the third one's bundle delivered
+/// both. The DSACK answers the retransmission.
 #[test]
-fn a_needless_retransmission_is_nothing_that_comes_late() {
+fn needless_retransmission_is_not_reordering() {
     let setup = Setup {
         rto_min: Duration::from_secs(1),
         ..setup(LossRule::Dsack, 0)
@@ -531,26 +533,26 @@ fn a_needless_retransmission_is_nothing_that_comes_late() {
         wire.expect("1:101");
         wire.ack(301);
         assert_eq!(hidden(wire), (1, 100, 0), "101:201");
-        let saved_us = wire.totals().counters.saved_us;
-        wire.acks_late(301, "1:101");
+        let time_saved_us = wire.totals().counters.time_saved_us;
+        wire.ack_without_waiting(301, "1:101");
         thread::sleep(Duration::from_millis(200));
-        assert_eq!(hidden(wire), (1, 100, 0), "nothing came late");
-        assert_eq!(wire.totals().counters.saved_us, saved_us);
+        assert_eq!(hidden(wire), (1, 100, 0), "no reordering was found");
+        assert_eq!(wire.totals().counters.time_saved_us, time_saved_us);
     });
 }
 
-/// While the application holds the socket, what the peer sends waits, and TCP expects its first
-/// byte still: nothing is missing before the second segment.
+/// While the application holds the socket, the peer's data is queued and TCP still expects its
+/// first byte. Nothing is missing before the second segment.
 #[test]
-fn data_of_the_peers_that_wait_for_the_application_are_behind_no_gap() {
+fn queued_peer_data_is_not_a_gap() {
     setup(LossRule::Dsack, 1).run(|wire| {
         wire.sends("1:101 1:201");
-        let is_held = wire.held(50, |wire| {
+        let is_supported = wire.write_while_held(50, |wire| {
             wire.peer_sends(1, 0, 50);
             wire.peer_sends(201, 0, 50);
             thread::sleep(Duration::from_millis(100));
         });
-        if !is_held {
+        if !is_supported {
             println!("left out: this kernel has no userfaultfd");
             return;
         }

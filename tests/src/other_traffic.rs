@@ -1,46 +1,46 @@
-//! What crosses the device beside the connection's own segments.
+//! Traffic on the device other than segments of the connection under test.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use etherparse::{Ipv4Slice, PacketBuilder, TcpHeader, TcpSlice, ether_type};
 
 use crate::netns::{ip, sysctl};
-use crate::peer::{PATIENCE, PEER_PORT};
+use crate::peer::{PEER_PORT, TIMEOUT};
 use crate::segment::content;
 use crate::tap::{ETHERNET_HEADER, LOCAL_MAC, Link, PEER_MAC, TAP, Tap};
 use crate::{Wire, socket};
 
-/// A second device of a test's namespace; what comes in by it for the peer is forwarded.
+/// Second device of a test's namespace, from which packets for the peer are forwarded.
 pub struct Router {
     tap: Tap,
 }
 
-/// The second device, its hardware address, and a host behind it.
+/// Second device, its hardware address, and a host reached through it.
 const SECOND_TAP: &str = "tap1";
 const SECOND_MAC: [u8; 6] = [2, 0, 0, 0, 0, 4];
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
 const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 5];
 
-/// An IPv4 packet, put together again from its fragments.
+/// Reassembled IPv4 packet.
 #[derive(Debug)]
 pub struct Packet {
-    /// Number of fragments that the packet came in; 1 if it came whole.
+    /// Number of fragments; 1 if the packet was not fragmented.
     pub fragments: usize,
-    /// All bytes of the packet behind its IP header.
+    /// All bytes after the IP header.
     pub payload: Vec<u8>,
 }
 
 impl Wire {
-    /// The next IPv4 packet of any protocol, its headers checked.
+    /// Returns the next IPv4 packet of any protocol, after checking its headers.
     pub fn packet(&mut self) -> Packet {
         let mut packet = Packet {
             fragments: 0,
             payload: Vec::new(),
         };
         loop {
-            let frame = self.peer.frame(PATIENCE).expect("a packet");
+            let frame = self.peer.frame(TIMEOUT).expect("a packet");
             if frame[12..ETHERNET_HEADER] == ether_type::IPV6.0.to_be_bytes() {
-                // What the kernel says to its neighbours of its own accord.
+                // Neighbour discovery and the like, sent by the kernel itself.
                 continue;
             }
             let ip = Ipv4Slice::from_slice(&frame[ETHERNET_HEADER..]).expect("IPv4");
@@ -57,7 +57,7 @@ impl Wire {
         }
     }
 
-    /// Sends so many bytes of the stream, and expects them in a TCP segment that IP has cut.
+    /// Writes `bytes` bytes of the stream and expects a TCP segment in IP fragments.
     pub fn sends_in_fragments(&mut self, bytes: u32) {
         let start = self.written + 1;
         self.script.note(&format!("{start}:{}/", start + bytes));
@@ -71,8 +71,8 @@ impl Wire {
         assert_eq!(segment.payload(), content(start, start + bytes));
     }
 
-    /// Connects anew and lets TCP believe in a path with room for its segments, while the
-    /// device takes `mtu` bytes and IP may cut what is longer.
+    /// Reconnects with a device MTU of `mtu` bytes, while the route announces room for full
+    /// segments and IP may fragment.
     pub fn reconnect_with_fragments(&mut self, port: u16, mtu: u16) {
         const PMTUDISC_OMIT: libc::c_int = 5;
         let peer = self.setup.ip.peer();
@@ -85,11 +85,11 @@ impl Wire {
             &PMTUDISC_OMIT.to_ne_bytes(),
         );
         self.set_mtu(mtu);
-        // A connection that has a route already may for a moment find a tiny MTU there.
+        // A connection with a cached route may briefly see a tiny MTU there.
         self.reconnect(port);
     }
 
-    /// Makes the namespace a router.
+    /// Turns the namespace into a router.
     #[must_use]
     pub fn router(&self) -> Router {
         let tap = Tap::open(SECOND_TAP, false, Link::Ethernet { tags: 0 }, false);
@@ -102,7 +102,7 @@ impl Wire {
         Router { tap }
     }
 
-    /// Closes the socket, whatever it has not read.
+    /// Closes the socket, even with unread data.
     pub fn close(&mut self) {
         self.script.note("close");
         self.stream = socket::new(self.setup.ip.peer()).into();
@@ -110,11 +110,11 @@ impl Wire {
 }
 
 impl Router {
-    /// Hands in a segment of a connection between two other hosts; checks that it leaves
-    /// by the first device as it came, but for what a router changes.
+    /// Injects a segment between two other hosts and checks that it leaves by the first device,
+    /// changed only as a router does.
     pub fn forwards(&self, wire: &mut Wire, start: u32, end: u32) {
         let IpAddr::V4(peer) = wire.setup.ip.peer() else {
-            panic!("over IPv4 alone");
+            panic!("supports only IPv4");
         };
         let payload = content(start, end);
         let build = |macs: [[u8; 6]; 2], hops| {
@@ -128,7 +128,7 @@ impl Router {
             frame
         };
         self.tap.write(&build([HOST_MAC, SECOND_MAC], 64));
-        let frame = wire.peer.frame(PATIENCE).expect("it is forwarded");
+        let frame = wire.peer.frame(TIMEOUT).expect("it is forwarded");
         assert_eq!(frame, build([LOCAL_MAC, PEER_MAC], 63));
     }
 }

@@ -1,4 +1,4 @@
-//! The time that bundles saved is never put too high, and only where they repaired.
+//! Tests that the time saved is never overestimated, and that only repairs save time.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use pillion_tests::{Setup, Wire};
 
 const RTT: Duration = Duration::from_millis(50);
 
-/// The handshake takes an RTT, so that the kernel has a sample of it.
+/// The handshake takes an RTT, so that the kernel has an RTT sample.
 fn setup(loss_rule: LossRule) -> Setup {
     let options = Options {
         thin: ThinTest::Always,
@@ -26,33 +26,33 @@ fn dsack() -> Setup {
     setup(LossRule::Dsack)
 }
 
-/// Hidden losses, and the time saved.
+/// Returns hidden losses and the time saved.
 fn saved(wire: &Wire) -> (u64, Duration) {
     let counters = wire.totals().counters;
     (
         counters.hidden_losses,
-        Duration::from_micros(counters.saved_us),
+        Duration::from_micros(counters.time_saved_us),
     )
 }
 
 #[test]
-fn a_repaired_segment_saves_the_minimum_rtt() {
-    let begun = Instant::now();
+fn repaired_segment_saves_minimum_rtt() {
+    let started_at = Instant::now();
     dsack().run(|wire| {
-        let handshake = begun.elapsed();
+        let handshake = started_at.elapsed();
         wire.sends("1:101 1:201");
         thread::sleep(8 * RTT);
         wire.ack(201);
         let (losses, saved) = saved(wire);
         assert_eq!(losses, 1);
-        // However late its ACK.
+        // The delay of its ACK does not matter.
         assert!(RTT <= saved && saved <= handshake, "{saved:?}");
     });
 }
 
 #[test]
-fn each_segment_of_a_run_saves_as_much() {
-    dsack().run_everywhere(|wire| {
+fn every_segment_of_loss_run_saves_minimum_rtt() {
+    dsack().run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201 1:301 1:401");
         thread::sleep(2 * RTT);
         wire.ack(401);
@@ -64,25 +64,25 @@ fn each_segment_of_a_run_saves_as_much() {
 }
 
 #[test]
-fn no_more_is_saved_than_passed_until_the_ack() {
+fn time_saved_is_at_most_time_until_ack() {
     let rtt = 10 * RTT;
     Setup { rtt, ..dsack() }.run(|wire| {
         wire.sends("1:101");
-        let begun = Instant::now();
+        let started_at = Instant::now();
         wire.sends("1:201");
         thread::sleep(Duration::from_millis(1));
         wire.ack(201);
         let (losses, saved) = saved(wire);
         assert_eq!(losses, 1);
         assert!(
-            Duration::ZERO < saved && saved <= begun.elapsed(),
+            Duration::ZERO < saved && saved <= started_at.elapsed(),
             "{saved:?}"
         );
     });
 }
 
 #[test]
-fn without_a_loss_nothing_is_saved() {
+fn nothing_is_saved_without_loss() {
     dsack().run(|wire| {
         wire.sends("1:101 1:201 1:301 1:401");
         thread::sleep(RTT);
@@ -94,7 +94,7 @@ fn without_a_loss_nothing_is_saved() {
 }
 
 #[test]
-fn what_tcp_retransmitted_was_not_hidden_and_saved_nothing() {
+fn segment_retransmitted_by_tcp_saves_nothing() {
     let rto_min = Duration::from_secs(1);
     Setup { rto_min, ..dsack() }.run(|wire| {
         wire.sends("1:101 1:201");
@@ -105,7 +105,7 @@ fn what_tcp_retransmitted_was_not_hidden_and_saved_nothing() {
 }
 
 #[test]
-fn what_tcp_knew_from_a_selective_acknowledgement_saved_nothing() {
+fn segment_known_from_sack_saves_nothing() {
     dsack().run(|wire| {
         wire.sends("1:101 1:201 1:301");
         thread::sleep(RTT);
@@ -116,31 +116,31 @@ fn what_tcp_knew_from_a_selective_acknowledgement_saved_nothing() {
 }
 
 #[test]
-fn a_segment_that_comes_late_takes_back_what_was_counted_for_it() {
+fn late_segment_takes_back_its_time_saved() {
     dsack().run(|wire| {
         wire.sends("1:101 1:201");
         thread::sleep(RTT);
         wire.ack(201);
-        let (_, of_one) = saved(wire);
-        // The first loss is answered: it is none that may still come late.
+        let (_, saved_by_one) = saved(wire);
+        // The first loss has caused its reaction and can no longer be refuted.
         thread::sleep(RTT);
         wire.sends("201:301 201:401");
         thread::sleep(RTT);
         wire.ack(401);
-        assert!(saved(wire).1 > of_one);
-        // Twice: it is taken back once.
+        assert!(saved(wire).1 > saved_by_one);
+        // Two DSACKs, but the time is subtracted once.
         for start in [401, 501] {
             wire.ack_duplicate(start, "201:301", "");
             wire.sends(&format!("{start}:{}", start + 100));
             wire.ack(start + 100);
         }
         assert_eq!(wire.totals().counters.reordered, 1);
-        assert_eq!(saved(wire), (2, of_one));
+        assert_eq!(saved(wire), (2, saved_by_one));
     });
 }
 
 #[test]
-fn the_published_rule_does_not_tell_losses_well_enough() {
+fn ack_rule_counts_no_time_saved() {
     setup(LossRule::Ack).run(|wire| {
         wire.sends("1:101 1:201 1:301");
         thread::sleep(RTT);

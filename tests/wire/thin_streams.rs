@@ -1,10 +1,10 @@
-//! Only thin streams bundle. A delayed handshake makes the RTT long; margins are large,
-//! so that a busy machine does not matter.
+//! Tests that only thin streams are bundled. A delayed handshake makes the RTT long; margins are
+//! large so that a busy machine does not matter.
 
 use std::thread::sleep;
 use std::time::Duration;
 
-use pillion_bpf::Outcome::{Bundled, NoLoss, NoRtt, NotThin, NothingOutstanding, OldData};
+use pillion_bpf::Outcome::{Bundled, NoLoss, NoRtt, NotThin, NothingOutstanding, Retransmission};
 use pillion_bpf::{Options, ThinRtt, ThinTest};
 use pillion_tests::{Opening, Setup};
 
@@ -29,7 +29,7 @@ fn spifl(limit: u32) -> Setup {
 }
 
 #[test]
-fn dpifl_ends_bundling_with_the_packet_too_many_and_resumes_after_acks() {
+fn dpifl_stops_bundling_at_limit_and_resumes_after_acks() {
     for opening in [Opening::Active, Opening::Passive] {
         let setup = Setup {
             rtt: RTT,
@@ -50,7 +50,7 @@ fn dpifl_ends_bundling_with_the_packet_too_many_and_resumes_after_acks() {
 }
 
 #[test]
-fn dpifl_takes_the_default_of_10_ms() {
+fn dpifl_defaults_to_10_ms() {
     let rtt = Duration::from_millis(100);
     let setup = Setup {
         rtt,
@@ -60,7 +60,7 @@ fn dpifl_takes_the_default_of_10_ms() {
 }
 
 #[test]
-fn a_shorter_minimum_rtt_makes_a_stream_less_thin() {
+fn shorter_minimum_rtt_makes_stream_less_thin() {
     let setup = Setup {
         rtt: RTT,
         ..dpifl(300)
@@ -74,9 +74,8 @@ fn a_shorter_minimum_rtt_makes_a_stream_less_thin() {
 }
 
 #[test]
-fn without_an_rtt_sample_a_stream_is_not_thin() {
-    // The kernel repeats its SYN-ACK after one second; the answer then says nothing of
-    // the RTT.
+fn stream_without_rtt_sample_is_not_thin() {
+    // The kernel repeats its SYN-ACK after one second, so the answer gives no RTT sample.
     let setup = Setup {
         opening: Opening::Passive,
         rtt: Duration::from_millis(1500),
@@ -103,7 +102,7 @@ fn spifl_allows_exactly_its_limit_in_flight() {
 }
 
 #[test]
-fn in_flight_is_what_is_neither_lost_nor_acknowledged_selectively_and_what_is_retransmitted() {
+fn in_flight_counts_retransmitted_but_not_lost_or_sacked() {
     spifl(2).run(|wire| {
         wire.sends("1:101 1:201 101:301 301:401 401:501");
         wire.ack_sack(1, "101:501");
@@ -113,7 +112,7 @@ fn in_flight_is_what_is_neither_lost_nor_acknowledged_selectively_and_what_is_re
 }
 
 #[test]
-fn bundling_can_wait_for_the_first_loss() {
+fn bundling_can_wait_for_first_loss() {
     let setup = Setup {
         rto_min: Duration::from_secs(1),
         ..Setup::bundling(Options {
@@ -131,20 +130,21 @@ fn bundling_can_wait_for_the_first_loss() {
             (Bundled, 1),
             (NothingOutstanding, 2),
             (NoLoss, 1),
-            (OldData, 1),
+            (Retransmission, 1),
         ]);
     });
 }
 
-/// The handshake's RTT is short and the data's long: the minimum stays, the other grows.
+/// The handshake's RTT is short and that of the data long: the minimum stays, the smoothed RTT
+/// grows.
 #[test]
-fn dpifl_can_take_the_smoothed_rtt() {
+fn dpifl_can_use_smoothed_rtt() {
     for (rtt, third) in [(ThinRtt::Min, "401:501"), (ThinRtt::Smoothed, "301:501")] {
         let options = Options {
             thin: ThinTest::Dpifl {
                 itt_min: Duration::from_millis(60),
             },
-            rtt,
+            thin_rtt: rtt,
             ..Options::default()
         };
         Setup::bundling(options).run(|wire| {

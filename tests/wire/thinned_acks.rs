@@ -1,4 +1,4 @@
-//! Bundling stops where too few ACKs arrive to show what bundles hide, and resumes.
+//! Tests that bundling stops when too few ACKs arrive to show hidden losses, and that it resumes.
 
 use std::thread;
 use std::time::Duration;
@@ -21,13 +21,13 @@ fn setup() -> Setup {
     Setup::bundling(options())
 }
 
-/// Segments of which none is lost, and one ACK for each `every`; the report is of the last one's
-/// bundle, if it had any.
-fn acknowledged(wire: &mut Wire, segments: u32, every: u32) {
-    acknowledged_after(wire, segments, every, Duration::ZERO);
+/// Sends segments without loss and one ACK per `every` segments. Each DSACK is that of the last
+/// segment's bundle, if it has one.
+fn send_acknowledged(wire: &mut Wire, segments: u32, every: u32) {
+    send_acknowledged_after(wire, segments, every, Duration::ZERO);
 }
 
-fn acknowledged_after(wire: &mut Wire, segments: u32, every: u32, delay: Duration) {
+fn send_acknowledged_after(wire: &mut Wire, segments: u32, every: u32, delay: Duration) {
     for segment in 1..=segments {
         wire.write(100);
         let (start, end) = wire.read();
@@ -49,13 +49,13 @@ fn counted(wire: &Wire, outcome: Outcome) -> u64 {
 }
 
 #[test]
-fn bundling_stops_where_one_ack_of_five_arrives() {
-    setup().run_everywhere(|wire| {
-        acknowledged(wire, 80, 5);
+fn bundling_stops_when_one_of_five_acks_arrives() {
+    setup().run_on_ip_variants(|wire| {
+        send_acknowledged(wire, 80, 5);
         let before = [Outcome::Bundled, Outcome::AcksThinned].map(|it| counted(wire, it));
-        assert_eq!(before, [48, 16], "48 of 60 ends are without an ACK");
-        acknowledged(wire, 40, 5);
-        // The first of each five has nothing before it to take along.
+        assert_eq!(before, [48, 16], "48 of 60 segment ends have no ACK");
+        send_acknowledged(wire, 40, 5);
+        // The first of each five segments has no outstanding segment to bundle.
         let after = [Outcome::Bundled, Outcome::AcksThinned].map(|it| counted(wire, it));
         assert_eq!(after, [48, 48]);
         let counters = wire.totals().counters;
@@ -64,30 +64,30 @@ fn bundling_stops_where_one_ack_of_five_arrives() {
 }
 
 #[test]
-fn bundling_resumes_once_acks_are_dense_again() {
+fn bundling_resumes_when_acks_are_dense_again() {
     setup().run(|wire| {
-        acknowledged(wire, 80, 5);
-        acknowledged(wire, 32, 1);
+        send_acknowledged(wire, 80, 5);
+        send_acknowledged(wire, 32, 1);
         let bundled = counted(wire, Outcome::Bundled);
-        acknowledged(wire, 10, 2);
+        send_acknowledged(wire, 10, 2);
         assert_eq!(counted(wire, Outcome::Bundled), bundled + 5);
     });
 }
 
-/// As those of Linux may, to half of the segments.
+/// Linux may reduce its ACKs to half of the segments.
 #[test]
-fn bundling_goes_on_where_the_receiver_delays_acks() {
+fn bundling_continues_with_delayed_acks() {
     for every in [2, 3] {
         setup().run(|wire| {
-            acknowledged(wire, 300, every);
+            send_acknowledged(wire, 300, every);
             assert_eq!(counted(wire, Outcome::AcksThinned), 0);
         });
     }
 }
 
-/// No ACK ends with a segment that was lost, or that came behind a gap.
+/// No ACK ends with a lost segment or one received out of order.
 #[test]
-fn losses_are_no_thinned_acks() {
+fn losses_do_not_count_as_thinned_acks() {
     setup().run(|wire| {
         for _ in 0..80 {
             let at = wire.written() + 1;
@@ -99,10 +99,10 @@ fn losses_are_no_thinned_acks() {
     });
 }
 
-/// Every second ACK is missing, and with it the report of every second loss.
+/// Every second ACK is missing, and with it the evidence of every second loss.
 #[test]
-fn the_allowed_rate_counts_losses_that_no_ack_could_show() {
-    let rate_allowed = |every: u32| {
+fn allowed_rate_counts_losses_hidden_by_thinned_acks() {
+    let tfrc_allowed_bytes_per_s = |every: u32| {
         let setup = Setup {
             rtt: RTT,
             ..Setup::bundling(Options {
@@ -112,37 +112,42 @@ fn the_allowed_rate_counts_losses_that_no_ack_could_show() {
         };
         let mut rate = 0;
         setup.run(|wire| {
-            acknowledged_after(wire, 64, every, RTT);
+            send_acknowledged_after(wire, 64, every, RTT);
             let at = wire.written() + 1;
             wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
             thread::sleep(RTT);
             wire.ack(at + 200);
             thread::sleep(2 * RTT);
             wire.sends(&format!("{}:{}", at + 200, at + 300));
-            rate = wire.totals().decision.expect("a decision").rate_allowed;
+            rate = wire
+                .totals()
+                .tfrc_decision
+                .expect("a decision")
+                .tfrc_allowed_bytes_per_s;
         });
         f64::from(rate)
     };
-    // By RFC 5348 1.6 times as much for half of one loss of 65; the RTT varies a little.
-    let ratio = rate_allowed(1) / rate_allowed(2);
+    // RFC 5348 gives a factor of 1.6 for half of one loss in 65; the RTT varies slightly.
+    let ratio = tfrc_allowed_bytes_per_s(1) / tfrc_allowed_bytes_per_s(2);
     assert!((1.2..3.0).contains(&ratio), "{ratio}");
 }
 
-/// The same losses, one of a hundred, and a target between one of 10,000 and four times that, call for more redundancy where half of them is unseen.
+/// The loss rate is one in a hundred, and the target is between one in 10,000 and four times that.
+/// With half of the losses unseen, the same losses call for more redundancy.
 #[test]
-fn the_level_counts_losses_that_no_ack_could_show() {
+fn level_counts_losses_hidden_by_thinned_acks() {
     let level = |every: u32| {
         let setup = Setup::bundling(Options {
             level: Level::Adaptive,
             reaction: Reaction::None,
             max_packets: Some(0),
-            target: Some("0.02".parse().expect("a target")),
+            target: Some("0.02%".parse().expect("a target")),
             ..options()
         });
         let mut level = 0;
         setup.run(|wire| {
             for _ in 0..8 {
-                acknowledged(wire, 96, every);
+                send_acknowledged(wire, 96, every);
                 let at = wire.written() + 1;
                 wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
                 wire.ack(at + 200);

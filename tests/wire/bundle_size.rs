@@ -1,5 +1,5 @@
-//! How much rides along: as many segments as the limits allow, no packet larger than the MSS or with
-//! more than 2,047 bytes, and never as much payload as the kernel counts memory for it.
+//! Tests the bundle size: as many segments as the limits allow, at most the MSS, and at most 2,047
+//! bytes. The payload always stays below the memory that the kernel charges for the packet.
 
 use pillion_bpf::Outcome::{self, Bundled, FullSize, NoRoom, NothingOutstanding};
 use pillion_bpf::{Options, ThinTest};
@@ -15,21 +15,21 @@ fn limits(max_packets: u32, max_bytes: u32) -> Setup {
 }
 
 #[test]
-fn with_limit_1_the_previous_segment_rides_along() {
-    limits(1, 0).run_everywhere(|wire| {
+fn limit_of_one_bundles_one_previous_segment() {
+    limits(1, 0).run_on_ip_variants(|wire| {
         wire.sends("1:101 1:201 101:301 201:401");
         wire.assert_outcomes(&[(Outcome::Bundled, 3), (Outcome::NothingOutstanding, 1)]);
     });
 }
 
 #[test]
-fn with_limit_2_two_previous_segments_ride_along() {
-    limits(2, 0).run_everywhere(|wire| wire.sends("1:101 1:201 1:301 101:401"));
+fn limit_of_two_bundles_two_previous_segments() {
+    limits(2, 0).run_on_ip_variants(|wire| wire.sends("1:101 1:201 1:301 101:401"));
 }
 
 #[test]
-fn without_a_limit_all_that_fits_into_the_mss_rides_along() {
-    limits(0, 0).run_everywhere(|wire| {
+fn unlimited_bundle_fills_mss() {
+    limits(0, 0).run_on_ip_variants(|wire| {
         wire.prove_path();
         wire.sends("1:401 1:801 1:1201 401:1601");
     });
@@ -37,7 +37,7 @@ fn without_a_limit_all_that_fits_into_the_mss_rides_along() {
 
 #[test]
 fn max_bytes_limits_new_and_redundant_bytes_together() {
-    limits(0, 450).run_everywhere(|wire| wire.sends("1:101 1:201 1:301 1:401 101:501 201:601"));
+    limits(0, 450).run_on_ip_variants(|wire| wire.sends("1:101 1:201 1:301 1:401 101:501 201:601"));
 }
 
 fn jumbo() -> Setup {
@@ -48,8 +48,8 @@ fn jumbo() -> Setup {
 }
 
 #[test]
-fn a_segment_of_the_mss_is_untouched() {
-    Setup::default().run_everywhere(|wire| {
+fn segment_of_mss_size_is_untouched() {
+    Setup::default().run_on_ip_variants(|wire| {
         let mss = wire.mss();
         wire.sends(&format!("1:101 101:{}", 101 + mss));
         wire.assert_outcomes(&[(NothingOutstanding, 1), (FullSize, 1)]);
@@ -57,8 +57,8 @@ fn a_segment_of_the_mss_is_untouched() {
 }
 
 #[test]
-fn one_byte_less_than_the_mss_has_no_room() {
-    Setup::default().run_everywhere(|wire| {
+fn segment_one_byte_below_mss_has_no_room() {
+    Setup::default().run_on_ip_variants(|wire| {
         let mss = wire.mss();
         wire.sends(&format!("1:101 101:{}", 101 + mss - 1));
         wire.assert_outcomes(&[(NothingOutstanding, 1), (NoRoom, 1)]);
@@ -66,8 +66,8 @@ fn one_byte_less_than_the_mss_has_no_room() {
 }
 
 #[test]
-fn an_exact_fit_rides_along() {
-    Setup::default().run_everywhere(|wire| {
+fn exact_fit_is_bundled() {
+    Setup::default().run_on_ip_variants(|wire| {
         let mss = wire.mss();
         wire.sends(&format!("1:101 1:{}", 1 + mss));
         wire.assert_outcomes(&[(NothingOutstanding, 1), (Bundled, 1)]);
@@ -75,8 +75,8 @@ fn an_exact_fit_rides_along() {
 }
 
 #[test]
-fn one_byte_more_than_an_exact_fit_does_not() {
-    Setup::default().run_everywhere(|wire| {
+fn one_byte_over_exact_fit_is_not_bundled() {
+    Setup::default().run_on_ip_variants(|wire| {
         let mss = wire.mss();
         wire.sends(&format!("1:101 101:{}", 1 + mss + 1));
         wire.assert_outcomes(&[(NothingOutstanding, 1), (NoRoom, 1)]);
@@ -84,9 +84,9 @@ fn one_byte_more_than_an_exact_fit_does_not() {
 }
 
 #[test]
-fn sack_blocks_take_their_room_from_the_mss() {
+fn sack_blocks_reduce_room_within_mss() {
     for blocks in 1..=3 {
-        Setup::default().run_everywhere(|wire| {
+        Setup::default().run_on_ip_variants(|wire| {
             for gap in 1..=blocks {
                 wire.peer_sends(1, 100 * gap, 10);
                 wire.expect("1:1");
@@ -103,7 +103,7 @@ fn sack_blocks_take_their_room_from_the_mss() {
 }
 
 #[test]
-fn bundles_shrink_with_the_mtu() {
+fn bundles_shrink_with_mtu() {
     Setup::default().run(|wire| {
         wire.prove_path();
         wire.sends("1:401 1:801");
@@ -127,7 +127,7 @@ fn max_bytes_is_reached_but_not_exceeded() {
 
 #[test]
 fn jumbo_segments_grow_to_2047_bytes() {
-    jumbo().run_everywhere(|wire| {
+    jumbo().run_on_ip_variants(|wire| {
         wire.sends("1:801 1:2048");
         wire.ack(2048);
         wire.sends("2048:2848 2848:4096");
@@ -136,7 +136,7 @@ fn jumbo_segments_grow_to_2047_bytes() {
 }
 
 #[test]
-fn what_is_larger_than_2047_bytes_does_not_ride_along() {
+fn segment_over_2047_bytes_is_not_bundled() {
     jumbo().run(|wire| {
         wire.sends("1:101 101:2149 2149:2249 2149:2349");
         wire.assert_outcomes(&[
@@ -148,18 +148,18 @@ fn what_is_larger_than_2047_bytes_does_not_ride_along() {
     });
 }
 
-// A receiver in the same kernel would take the memory counted for a packet for the truth
+// A receiver in the same kernel takes the charged memory for the real segment size
 // (`tcp_measure_rcv_mss()`).
 
 #[test]
-fn what_rides_along_takes_less_than_a_segment_without_payload() {
+fn redundant_bytes_stay_below_empty_segment_overhead() {
     for own in [1, 120, 448, 700] {
-        jumbo().run_everywhere(|wire| {
-            let most = segment_overhead() - 1;
-            let end = 1 + most + own;
-            wire.sends(&format!("1:{} 1:{end}", 1 + most));
+        jumbo().run_on_ip_variants(|wire| {
+            let max_redundant = segment_overhead() - 1;
+            let end = 1 + max_redundant + own;
+            wire.sends(&format!("1:{} 1:{end}", 1 + max_redundant));
             wire.ack(end);
-            let second = end + most + 1;
+            let second = end + max_redundant + 1;
             wire.sends(&format!("{end}:{second} {second}:{}", second + own));
             assert_eq!(wire.totals().counters.of(Bundled), 1);
             assert_eq!(wire.totals().counters.of(NoRoom), 1);
@@ -168,65 +168,65 @@ fn what_rides_along_takes_less_than_a_segment_without_payload() {
 }
 
 #[test]
-fn without_a_limit_as_many_ride_along_as_the_memory_allows() {
+fn unlimited_bundle_is_bounded_by_memory() {
     jumbo().run(|wire| {
         wire.prove_path();
-        let most = (segment_overhead() - 1) / 100;
-        for segment in 1..=2 * most {
-            let first = segment.saturating_sub(most + 1);
+        let max_redundant = (segment_overhead() - 1) / 100;
+        for segment in 1..=2 * max_redundant {
+            let first = segment.saturating_sub(max_redundant + 1);
             wire.sends(&format!("{}:{}", 1 + first * 100, 1 + segment * 100));
         }
     });
 }
 
-/// Payload of several writes in one segment takes no more memory than that of one.
+/// A segment with the payload of several writes takes no more memory than one with a single write.
 #[test]
-fn writes_that_tcp_puts_together_take_no_more() {
+fn coalesced_writes_take_no_more_memory() {
     jumbo().run(|wire| {
-        let most = segment_overhead() - 1;
-        wire.sends(&format!("1:{}", 2 + most));
+        let max_redundant = segment_overhead() - 1;
+        wire.sends(&format!("1:{}", 2 + max_redundant));
         wire.write_with(50, libc::MSG_MORE);
         wire.write(50);
-        wire.expect(&format!("{}:{}", 2 + most, 102 + most));
-        wire.ack(102 + most);
-        let start = 102 + most;
-        wire.sends(&format!("{start}:{}", start + most));
+        wire.expect(&format!("{}:{}", 2 + max_redundant, 102 + max_redundant));
+        wire.ack(102 + max_redundant);
+        let start = 102 + max_redundant;
+        wire.sends(&format!("{start}:{}", start + max_redundant));
         wire.write_with(50, libc::MSG_MORE);
         wire.write(50);
-        wire.expect(&format!("{start}:{}", start + most + 100));
+        wire.expect(&format!("{start}:{}", start + max_redundant + 100));
     });
 }
 
 #[test]
-fn a_files_bytes_take_no_more() {
+fn file_bytes_take_no_more_memory() {
     jumbo().run(|wire| {
-        let most = segment_overhead() - 1;
-        for (first, rides) in [(most, true), (most + 1, false)] {
+        let max_redundant = segment_overhead() - 1;
+        for (first, is_bundled) in [(max_redundant, true), (max_redundant + 1, false)] {
             let start = wire.written() + 1;
             let (second, end) = (start + first, start + first + 100);
             wire.sends(&format!("{start}:{second}"));
             wire.send_file(100);
-            let from = if rides { start } else { second };
+            let from = if is_bundled { start } else { second };
             wire.expect(&format!("{from}:{end}"));
             wire.ack(end);
         }
     });
 }
 
-/// What is sent from the application's own pages counts as whole ones; but while its first packet is
-/// on its way, TCP sends a copy, which counts as any other.
+/// Zero-copy pages are charged as whole pages. While the first packet is in flight, TCP sends a
+/// copy, which is charged like any other.
 #[test]
-fn pages_of_the_application_take_no_more() {
+fn zerocopy_pages_take_no_more_memory() {
     jumbo().run(|wire| {
         let one = 1i32.to_ne_bytes();
         wire.set_option((libc::SOL_SOCKET, libc::SO_ZEROCOPY), &one);
-        let most = segment_overhead() - 1;
-        for (first, rides) in [(most, true), (most + 1, false)] {
+        let max_redundant = segment_overhead() - 1;
+        for (first, is_bundled) in [(max_redundant, true), (max_redundant + 1, false)] {
             let start = wire.written() + 1;
             let (second, end) = (start + first, start + first + 100);
             wire.sends(&format!("{start}:{second}"));
             wire.write_with(100, libc::MSG_ZEROCOPY);
-            let from = if rides { start } else { second };
+            let from = if is_bundled { start } else { second };
             wire.expect(&format!("{from}:{end}"));
             wire.ack(end);
         }

@@ -1,6 +1,6 @@
-//! TCP probes the tail with the segment of a bundle, alone, before the bundle's ACK is there
-//! (RFC 8985, section 7): where messages come a little later than the time-out less the round-trip
-//! time, it does so each time.
+//! Tests tail loss probes (RFC 8985, section 7) that repeat only the new segment of a bundle before
+//! its ACK arrives. This happens each time that messages are slightly further apart than the
+//! timeout minus the RTT.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use pillion_tests::{Setup, Wire, sysctl};
 const RTT: Duration = Duration::from_millis(100);
 const ROUNDS: u32 = 6;
 
-/// Its ACK, which comes later, answers what came before it.
+/// Expects the probe. The next ACK answers data sent before it.
 fn probe(wire: &mut Wire, at: u32) {
     wire.hold_echo(true);
     wire.expect(&format!("{}:{}", at + 100, at + 200));
 }
 
-/// The probe brought nothing new.
+/// Reports the probe as a duplicate.
 fn report_probe(wire: &mut Wire, at: u32) {
     wire.hold_echo(false);
     wire.ack_duplicate(at + 200, &format!("{}:{}", at + 100, at + 200), "");
@@ -38,7 +38,7 @@ fn probed(
     };
     setup.run(|wire| {
         sysctl("net.ipv4.tcp_early_retrans", "3");
-        // The receiver is known to report.
+        // The receiver is known to send DSACKs.
         wire.sends("1:101 1:201");
         sleep(RTT);
         wire.ack(101);
@@ -58,7 +58,7 @@ fn probed(
 }
 
 #[test]
-fn the_loss_that_a_bundle_repaired_is_found_though_its_segment_was_probed() {
+fn repaired_loss_is_found_despite_probe() {
     for timestamps in [true, false] {
         let round = |wire: &mut Wire, at: u32| {
             probe(wire, at);
@@ -74,7 +74,7 @@ fn the_loss_that_a_bundle_repaired_is_found_though_its_segment_was_probed() {
 }
 
 #[test]
-fn what_the_bundles_ack_reports_was_not_lost_though_its_segment_was_probed() {
+fn dsack_in_bundle_ack_rules_out_loss_despite_probe() {
     for timestamps in [true, false] {
         let round = |wire: &mut Wire, at: u32| {
             probe(wire, at);
@@ -88,24 +88,24 @@ fn what_the_bundles_ack_reports_was_not_lost_though_its_segment_was_probed() {
     }
 }
 
-/// The first one's ACK was lost, and so was the bundle.
+/// The ACK of the first segment was lost, and so was the bundle.
 #[test]
-fn timestamps_tell_a_probes_ack_from_the_bundles() {
+fn timestamps_distinguish_ack_of_probe_from_bundle() {
     let round = |wire: &mut Wire, at: u32| {
         wire.expect(&format!("{}:{}", at + 100, at + 200));
         sleep(RTT);
         wire.ack(at + 200);
     };
-    // Three bundles lost in a row would be too large for the path.
+    // Three lost bundles in a row would lower the path's size limit.
     probed(2, true, round, |wire| {
         assert_eq!(wire.totals().counters.hidden_losses, 0);
     });
 }
 
-/// The receiver had not acknowledged yet, and had room for one report: that of the probe took the place
-/// of the bundle's.
+/// The receiver had not acknowledged yet and can report one range: the DSACK of the probe replaced
+/// that of the bundle.
 #[test]
-fn a_report_of_the_probe_tells_nothing_of_what_the_bundle_brought() {
+fn dsack_of_probe_reveals_nothing_about_bundle() {
     for timestamps in [true, false] {
         let round = |wire: &mut Wire, at: u32| {
             probe(wire, at);
@@ -118,9 +118,10 @@ fn a_report_of_the_probe_tells_nothing_of_what_the_bundle_brought() {
     }
 }
 
-/// The first one's ACK is delayed, the bundle lost: what is echoed is older than the bundle.
+/// The ACK of the first segment is delayed and the bundle is lost, so the echoed timestamp is older
+/// than the bundle.
 #[test]
-fn an_echo_from_before_the_bundle_is_no_sign_of_it() {
+fn older_timestamp_echo_does_not_prove_bundle() {
     let setup = Setup {
         rtt: RTT,
         timestamps: true,
@@ -148,21 +149,21 @@ fn an_echo_from_before_the_bundle_is_no_sign_of_it() {
 }
 
 #[test]
-fn a_probe_does_not_make_the_bundle_too_large_for_the_path() {
+fn probe_does_not_mark_bundle_as_too_large() {
     for timestamps in [true, false] {
         let round = |wire: &mut Wire, at: u32| {
             probe(wire, at);
             wire.ack(at + 200);
             report_probe(wire, at);
         };
-        // In probed(), a bundle that does not leave fails.
+        // probed() fails if a bundle is missing.
         probed(ROUNDS, timestamps, round, |_| {});
     }
 }
 
-/// TCP finds within the ACK that its probe was needed, and reduces the window there and then.
+/// While processing the ACK, TCP finds that its probe was needed and reduces the window.
 #[test]
-fn a_reduction_for_a_probe_answers_what_its_ack_tells_of() {
+fn reduction_for_probe_answers_losses_in_its_ack() {
     let setup = Setup {
         rtt: RTT,
         rto_min: Duration::ZERO,
@@ -178,14 +179,14 @@ fn a_reduction_for_a_probe_answers_what_its_ack_tells_of() {
         sysctl("net.ipv4.tcp_early_retrans", "3");
         wire.sends("1:101 1:201");
         wire.expect("101:201");
-        // All before it was lost, the probe as well.
+        // Everything before it was lost, including the probe.
         wire.sends("1:301");
         wire.ack(301);
         wire.sends("301:401");
         let counters = wire.totals().counters;
         assert_eq!((counters.hidden_losses, counters.reactions), (1, 0));
         assert_eq!(wire.tcp_info().tcpi_snd_ssthresh, 5);
-        // What is lost behind that is not answered yet.
+        // Later losses have not caused a reaction yet.
         wire.sends("301:501");
         sleep(RTT);
         wire.ack(501);

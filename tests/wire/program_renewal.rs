@@ -1,29 +1,30 @@
-//! Programs that were at work can be as they were when loaded, without another verification.
+//! Tests that used programs can be reset to their initial state without another verification.
 
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pillion_bpf::{
-    Attachment, DrawBy, Mode, Observing, Policy, Programs, Scope, Totals, list_closed, open_cgroup2,
+    AssignBy, Attachment, Mode, Observing, Policy, Programs, Scope, Totals, list_closed,
+    open_cgroup2,
 };
 use pillion_tests::{Setup, isolated};
 
-/// A peer's port that no other test uses: all that ended are listed.
+/// A peer port that no other test uses, because all closed connections are listed.
 const PORT: u16 = 7994;
 
 const OBSERVING: Observing = Observing {
     bundled_ppm: 1_000_000,
     key: [1, 2],
-    draw_by: DrawBy::Peer,
+    assign_by: AssignBy::Peer,
     grace_us: 10_000,
     stall_us: 100_000,
 };
 
-/// With the constants of those that [`setup`] loads, and no rules.
+/// Has the constants of the programs that [`setup`] loads, and no rules.
 fn policy() -> Policy {
     Policy {
-        otherwise: Mode::LeaveAlone,
+        default_mode: Mode::Never,
         scope: Scope::ThisNamespace,
         observing: Some(OBSERVING),
         ..Policy::default()
@@ -38,22 +39,22 @@ fn setup() -> Setup {
 }
 
 #[test]
-fn nothing_of_what_the_programs_did_is_left_in_them() {
+fn renewed_programs_keep_no_state() {
     let mut used = None;
     setup().run(|wire| {
         wire.reconnect(PORT);
         wire.sends("1:101 1:201");
         wire.reconnect(PORT);
         assert_eq!(wire.totals().connections, 3);
-        let mut programs = wire.take_programs();
-        let renewed = programs.renew(&policy()).expect("its sockets are counted");
-        assert!(!renewed, "a socket of theirs is still there");
+        let mut programs = wire.detach_programs();
+        let renewed = programs.reset(&policy()).expect("its sockets are counted");
+        assert!(!renewed, "one of their sockets still exists");
         used = Some(programs);
     });
-    // Without root, the test was left out.
+    // Without root, the test was skipped.
     let Some(mut programs) = used else { return };
     isolated(|| {
-        until_renewed(&mut programs);
+        wait_until_renewed(&mut programs);
         let cgroup = open_cgroup2().expect("cgroup v2");
         let attachment = Attachment::new(programs, cgroup.as_fd(), &[]);
         let mut attachment = attachment.expect("they attach");
@@ -66,7 +67,7 @@ fn nothing_of_what_the_programs_did_is_left_in_them() {
 }
 
 #[test]
-fn programs_are_not_renewed_for_a_policy_that_takes_others() {
+fn policy_with_other_programs_prevents_renewal() {
     isolated(|| {
         let mut programs = Programs::load(&policy()).expect("the programs load");
         for other in [
@@ -84,18 +85,21 @@ fn programs_are_not_renewed_for_a_policy_that_takes_others() {
             },
         ] {
             assert!(
-                !programs.renew(&other).expect("nothing is done"),
+                !programs.reset(&other).expect("nothing is done"),
                 "{other:?}"
             );
         }
-        assert!(programs.renew(&policy()).expect("they are as they were"));
+        assert!(programs.reset(&policy()).expect("they are renewed"));
     });
 }
 
-fn until_renewed(programs: &mut Programs) {
-    let begun = Instant::now();
-    while !programs.renew(&policy()).expect("their maps are emptied") {
-        assert!(begun.elapsed() < Duration::from_secs(10), "sockets stay");
+fn wait_until_renewed(programs: &mut Programs) {
+    let started_at = Instant::now();
+    while !programs.reset(&policy()).expect("their maps are emptied") {
+        assert!(
+            started_at.elapsed() < Duration::from_secs(10),
+            "sockets remain"
+        );
         thread::sleep(Duration::from_millis(10));
     }
 }

@@ -1,4 +1,4 @@
-//! Losses that are left to a reduction of TCP's own, and TCP takes that back: then one is due.
+//! Tests losses that TCP's own reduction covers until TCP undoes it: then a reaction is due.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -27,19 +27,19 @@ fn bundling(max_packets: u32, loss_rule: LossRule) -> Setup {
     }
 }
 
-/// Slow-start threshold, in segments.
+/// Returns the slow-start threshold, in segments.
 fn threshold(wire: &Wire) -> u32 {
     wire.tcp_info().tcpi_snd_ssthresh
 }
 
-/// Losses found, reactions.
+/// Returns hidden losses and reactions.
 fn counted(wire: &Wire) -> (u64, u64) {
     let counters = wire.totals().counters;
     (counters.hidden_losses, counters.reactions)
 }
 
-/// So that whatever is due takes place.
-fn go_on(wire: &mut Wire, at: u32) {
+/// Sends two more segments, so that every pending reaction takes place.
+fn react_to_pending(wire: &mut Wire, at: u32) {
     for start in [at, at + 100] {
         wire.sends(&format!("{start}:{}", start + 100));
         wire.ack(start + 100);
@@ -47,15 +47,15 @@ fn go_on(wire: &mut Wire, at: u32) {
 }
 
 #[test]
-fn a_loss_beside_a_needless_time_out_is_answered() {
-    // Of a shorter round trip, TCP would not wait for the second ACK (RACK).
+fn loss_next_to_needless_rto_causes_reaction() {
+    // With a shorter RTT, TCP would not wait for the second ACK (RACK).
     let setup = Setup {
         rtt: RTT,
         ..setup(LossRule::Dsack)
     };
     setup.run(|wire| {
         sysctl("net.ipv4.tcp_retrans_collapse", "0");
-        // The second is lost, and all else late.
+        // The second segment is lost, and everything else is late.
         wire.sends("1:101 1:201 1:301");
         wire.hold_echo(true);
         wire.expect("1:101");
@@ -63,16 +63,16 @@ fn a_loss_beside_a_needless_time_out_is_answered() {
         wire.ack_duplicate(301, "1:101", "");
         wire.hold_echo(false);
         wire.ack_duplicate(301, "1:101", "");
-        go_on(wire, 301);
+        react_to_pending(wire, 301);
         assert_eq!(counted(wire), (1, 1));
         assert_eq!(threshold(wire), 5);
     });
 }
 
 #[test]
-fn a_loss_found_before_a_needless_time_out_is_answered() {
+fn loss_found_before_needless_rto_causes_reaction() {
     setup(LossRule::Dsack).run(|wire| {
-        // The first is lost. Before anything can tell TCP, it retransmits the last.
+        // The first segment is lost. Before TCP can know, it retransmits the last.
         wire.sends("1:101 1:201 1:301");
         wire.hold_echo(true);
         wire.ack(201);
@@ -80,14 +80,14 @@ fn a_loss_found_before_a_needless_time_out_is_answered() {
         wire.ack_duplicate(301, "1:201", "");
         wire.hold_echo(false);
         wire.ack_duplicate(301, "201:301", "");
-        go_on(wire, 301);
+        react_to_pending(wire, 301);
         assert_eq!(counted(wire), (1, 1));
         assert_eq!(threshold(wire), 5);
     });
 }
 
 #[test]
-fn a_loss_beside_one_that_was_late_is_answered() {
+fn loss_next_to_late_segment_causes_reaction() {
     let setup = Setup {
         rtt: Duration::from_millis(20),
         ..bundling(1, LossRule::Dsack)
@@ -104,16 +104,16 @@ fn a_loss_beside_one_that_was_late_is_answered() {
         wire.ack(501);
         wire.hold_echo(false);
         wire.ack_duplicate(501, "1:101", "");
-        go_on(wire, 501);
+        react_to_pending(wire, 501);
         assert_eq!(threshold(wire), 5);
     });
 }
 
 #[test]
-fn what_new_data_brings_after_a_time_out_does_not_make_it_needless() {
+fn new_data_after_rto_does_not_make_it_needless() {
     bundling(1, LossRule::Dsack).run(|wire| {
-        // Both are lost, and the retransmission has room for one. With new data TCP finds out
-        // whether the time-out was needless (F-RTO), and the bundle has the other.
+        // Both are lost, and the retransmission has room for one. With new data TCP detects whether
+        // the timeout was needless (F-RTO); the bundle carries the other.
         wire.sends("1:1401");
         wire.write(200);
         wire.expect("1401:1601 1:1401");
@@ -121,15 +121,15 @@ fn what_new_data_brings_after_a_time_out_does_not_make_it_needless() {
         wire.ack(1401);
         wire.expect("1401:1801");
         wire.ack(1801);
-        go_on(wire, 1801);
+        react_to_pending(wire, 1801);
         assert_eq!(counted(wire), (1, 1));
         assert!(threshold(wire) < 10, "{}", threshold(wire));
     });
 }
 
-/// With CUBIC the threshold after a reduction may be what it is when that is taken back.
+/// With CUBIC the threshold after a reduction may equal the threshold after its undo.
 #[test]
-fn cubics_reduction_that_is_taken_back_is_seen_as_such() {
+fn undone_cubic_reduction_is_recognised() {
     let setup = Setup {
         initial_window: 5,
         ..setup(LossRule::Dsack)
@@ -138,20 +138,20 @@ fn cubics_reduction_that_is_taken_back_is_seen_as_such() {
         wire.set_option((libc::IPPROTO_TCP, libc::TCP_CONGESTION), b"cubic");
         wire.sends("1:101 1:201");
         wire.ack(201);
-        go_on(wire, 201);
+        react_to_pending(wire, 201);
         let (_, reactions) = counted(wire);
         wire.sends("401:501 401:601");
         wire.hold_echo(true);
         wire.expect("401:601");
         wire.ack(601);
         wire.hold_echo(false);
-        go_on(wire, 601);
+        react_to_pending(wire, 601);
         assert_eq!(counted(wire).1 - reactions, 1);
     });
 }
 
 #[test]
-fn a_reduction_that_is_taken_back_when_the_next_segment_has_left_is_seen_as_such() {
+fn reduction_undone_after_next_segment_is_recognised() {
     let mut setup = setup(LossRule::Dsack);
     setup.timestamps = false;
     setup.run(|wire| {
@@ -160,51 +160,51 @@ fn a_reduction_that_is_taken_back_when_the_next_segment_has_left_is_seen_as_such
         wire.ack(201);
         wire.sends("201:301");
         assert_eq!(counted(wire).1, 0);
-        // The retransmission was needless: the bundle had come.
+        // The retransmission was needless, because the bundle had arrived.
         wire.ack_duplicate(201, "1:201", "");
         wire.ack(301);
-        go_on(wire, 301);
+        react_to_pending(wire, 301);
         assert_eq!(counted(wire).1, 1);
         assert_eq!(threshold(wire), 5);
     });
 }
 
 #[test]
-fn a_reduction_that_stands_answers_once() {
+fn lasting_reduction_answers_losses_once() {
     setup(LossRule::Dsack).run(|wire| {
-        // Both are lost, and the retransmission brings them.
+        // Both are lost, and the retransmission delivers them.
         wire.sends("1:101 1:201");
         wire.expect("1:201");
         wire.ack(201);
         let reduced = threshold(wire);
-        go_on(wire, 201);
+        react_to_pending(wire, 201);
         assert_eq!(counted(wire).1, 0);
         assert_eq!(threshold(wire), reduced);
     });
 }
 
 #[test]
-fn a_reduction_that_stands_answers_though_the_next_one_is_taken_back() {
+fn lasting_reduction_answers_although_next_is_undone() {
     let mut setup = setup(LossRule::Dsack);
     setup.timestamps = false;
     setup.run(|wire| {
-        // Both are lost, and the retransmission brings them.
+        // Both are lost, and the retransmission delivers them.
         wire.sends("1:101 1:201");
         wire.expect("1:201");
         wire.ack(201);
-        // Nothing is, and the retransmission was needless.
+        // Nothing is lost, and the retransmission was needless.
         wire.sends("201:301");
         wire.expect("201:301");
         wire.ack(301);
         wire.ack_duplicate(301, "201:301", "");
-        go_on(wire, 301);
+        react_to_pending(wire, 301);
         assert_eq!(counted(wire), (0, 0));
     });
 }
 
-/// There TCP stays in its state of loss until something is acknowledged that it sent later.
+/// Without SACK, TCP stays in the loss state until data sent later is acknowledged.
 #[test]
-fn without_sack_what_is_taken_back_at_once_is_seen_as_such() {
+fn immediately_undone_reduction_is_recognised_without_sack() {
     let setup = Setup {
         initial_window: 10,
         timestamps: true,
@@ -221,21 +221,21 @@ fn without_sack_what_is_taken_back_at_once_is_seen_as_such() {
     };
     setup.run(|wire| {
         sysctl("net.ipv4.tcp_retrans_collapse", "0");
-        // The second is lost, and all else late.
+        // The second segment is lost, and everything else is late.
         wire.sends("1:101 1:201 1:301");
         wire.hold_echo(true);
         wire.expect("1:101");
         wire.ack(101);
         wire.ack(301);
         wire.hold_echo(false);
-        go_on(wire, 301);
+        react_to_pending(wire, 301);
         assert_eq!(counted(wire), (1, 1));
     });
 }
 
-/// Each time that a bundle leaves, TCP retransmits all of it before the bundle's ACK.
+/// TCP retransmits each whole bundle before its ACK arrives.
 #[test]
-fn while_every_bundle_is_retransmitted_the_receivers_rule_is_learnt() {
+fn loss_rule_is_learnt_while_every_bundle_is_retransmitted() {
     for loss_rule in [LossRule::Dsack, LossRule::Auto] {
         let setup = Setup {
             rtt: RTT,
@@ -262,9 +262,9 @@ fn while_every_bundle_is_retransmitted_the_receivers_rule_is_learnt() {
     }
 }
 
-/// The bundle behind the gap would look as if what it brings had come before the time-out.
+/// The data of a bundle beyond the gap would appear to have arrived before the timeout.
 #[test]
-fn no_bundle_behind_a_gap_makes_a_time_out_look_needless() {
+fn bundle_beyond_gap_does_not_make_rto_look_needless() {
     bundling(1, LossRule::Dsack).run(|wire| {
         // All three are lost, and the retransmission has room for one.
         wire.sends("1:1401");
@@ -281,17 +281,17 @@ fn no_bundle_behind_a_gap_makes_a_time_out_look_needless() {
 }
 
 #[test]
-fn what_has_no_bundle_anyway_is_counted_by_its_own_reason_while_a_time_out_is_doubted() {
+fn plain_segment_keeps_own_outcome_during_doubtful_rto() {
     let options = Options {
         thin: ThinTest::Always,
         loss_rule: LossRule::Dsack,
         ..Options::default()
     };
-    let guarded = Setup {
+    let unpublished = Setup {
         bundlers: vec![Bundler::with(options)],
         ..bundling(1, LossRule::Dsack)
     };
-    guarded.run(|wire| {
+    unpublished.run(|wire| {
         wire.sends("1:1401");
         wire.write(200);
         wire.expect("1401:1601");
@@ -301,14 +301,14 @@ fn what_has_no_bundle_anyway_is_counted_by_its_own_reason_while_a_time_out_is_do
         wire.ack(1401);
         wire.expect("1801:3201");
         let counters = wire.totals().counters;
-        assert_eq!(counters.of(Outcome::PathSize), 2);
-        assert_eq!(counters.of(Outcome::Unwatched), 0);
+        assert_eq!(counters.of(Outcome::ExceedsPathSize), 2);
+        assert_eq!(counters.of(Outcome::LossDetectionUnavailable), 0);
     });
 }
 
-/// The threshold is what it was before the time-out that was needless.
+/// The threshold equals the one before the needless timeout.
 #[test]
-fn a_reduction_for_a_probe_after_a_needless_time_out_answers_what_its_ack_tells_of() {
+fn probe_reduction_after_needless_rto_answers_its_ack() {
     let setup = Setup {
         initial_window: 6,
         rtt: RTT,
@@ -317,7 +317,7 @@ fn a_reduction_for_a_probe_after_a_needless_time_out_answers_what_its_ack_tells_
     setup.run(|wire| {
         wire.sends("1:101 1:201");
         wire.ack(201);
-        go_on(wire, 201);
+        react_to_pending(wire, 201);
         assert_eq!((counted(wire), threshold(wire)), ((1, 1), 3));
         wire.sends("401:501");
         wire.hold_echo(true);
@@ -325,7 +325,7 @@ fn a_reduction_for_a_probe_after_a_needless_time_out_answers_what_its_ack_tells_
         wire.ack(501);
         wire.hold_echo(false);
         wire.ack_duplicate(501, "401:501", "");
-        // The window grows by a segment each time that it is full.
+        // The window grows by one segment each time it is full.
         for window in 3..6 {
             let from = wire.written() + 1;
             let ends = (1..=window).map(|count| from + 100 * count);
@@ -337,10 +337,10 @@ fn a_reduction_for_a_probe_after_a_needless_time_out_answers_what_its_ack_tells_
         sysctl("net.ipv4.tcp_early_retrans", "3");
         wire.sends("1701:1801 1701:1901");
         wire.expect("1801:1901");
-        // All before it was lost, the probe as well.
+        // Everything before it was lost, including the probe.
         wire.sends("1701:2001");
         wire.ack(2001);
-        go_on(wire, 2001);
+        react_to_pending(wire, 2001);
         assert_eq!(counted(wire), (2, 1));
     });
 }

@@ -1,10 +1,10 @@
-//! A retransmission takes along the segments that follow it, where that is asked for.
+//! Tests that a retransmission bundles the segments after it, if the rule enables that.
 
 use std::thread;
 use std::time::Duration;
 
 use pillion_bpf::Outcome::{
-    Bundled, NotThin, NothingOutstanding, OldData, RetransmissionBundled as Again,
+    Bundled, NotThin, NothingOutstanding, Retransmission, RetransmissionBundled as Again,
 };
 use pillion_bpf::{LossRule, Options, ThinTest};
 use pillion_tests::{Checksums, Link, Setup, Wire, netstat, segment_overhead, sysctl, unlimited};
@@ -13,18 +13,18 @@ use rand_pcg::Pcg64;
 
 use crate::random::limits;
 
-/// All that fits rides along with a retransmission, and with new data nothing: by then TCP
-/// deems what is in flight lost, so that the stream is thin.
+/// Bundles everything that fits with a retransmission, and nothing with new data. After a timeout
+/// TCP deems the data in flight lost, so the stream is thin.
 fn options() -> Options {
     Options {
         thin: ThinTest::Spifl { limit: 0 },
         loss_rule: LossRule::Dsack,
-        retransmissions: true,
+        bundle_retransmissions: true,
         ..unlimited()
     }
 }
 
-/// Time-outs after one second.
+/// Sets a retransmission timeout of one second.
 fn setup(options: Options) -> Setup {
     Setup {
         rto_min: Duration::from_secs(1),
@@ -33,7 +33,7 @@ fn setup(options: Options) -> Setup {
     }
 }
 
-/// With retransmissions of one segment at a time; TCP itself merges those that follow.
+/// Makes TCP retransmit one segment at a time; by default it merges the following ones.
 fn run(setup: Setup, test: impl FnOnce(&mut Wire) + Send) {
     setup.run(|wire| {
         sysctl("net.ipv4.tcp_retrans_collapse", "0");
@@ -41,8 +41,8 @@ fn run(setup: Setup, test: impl FnOnce(&mut Wire) + Send) {
     });
 }
 
-/// Four at once, for they wait most of the time; each takes programs of its own.
-fn run_all<T: Send>(variants: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
+/// Runs four tests at a time, because they mostly wait. Each one loads its own programs.
+fn run_in_parallel<T: Send>(variants: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
     let mut variants = variants.into_iter().peekable();
     while variants.peek().is_some() {
         thread::scope(|scope| {
@@ -54,8 +54,8 @@ fn run_all<T: Send>(variants: impl IntoIterator<Item = T>, test: impl Fn(T) + Sy
 }
 
 #[test]
-fn after_a_time_out_all_that_follows_rides_along() {
-    setup(options()).run_everywhere(|wire| {
+fn retransmission_after_rto_bundles_following_segments() {
+    setup(options()).run_on_ip_variants(|wire| {
         sysctl("net.ipv4.tcp_retrans_collapse", "0");
         wire.sends("1:101 101:201 201:301");
         wire.expect("1:301");
@@ -69,22 +69,22 @@ fn after_a_time_out_all_that_follows_rides_along() {
 }
 
 #[test]
-fn unless_it_is_asked_for_nothing_rides_along_with_a_retransmission() {
+fn retransmission_is_plain_by_default() {
     let retransmissions = false;
     let options = Options {
-        retransmissions,
+        bundle_retransmissions: retransmissions,
         ..unlimited()
     };
     run(setup(options), |wire| {
         wire.sends("1:101 1:201");
         wire.expect("1:101");
-        wire.assert_outcomes(&[(Bundled, 1), (NothingOutstanding, 1), (OldData, 1)]);
+        wire.assert_outcomes(&[(Bundled, 1), (NothingOutstanding, 1), (Retransmission, 1)]);
     });
 }
 
-/// The path may have dropped the larger packet for its size.
+/// The path may have dropped the larger packet because of its size.
 #[test]
-fn a_second_time_out_sends_the_segment_alone_and_a_third_takes_them_along_again() {
+fn second_rto_sends_plain_and_third_bundles_again() {
     let thin = ThinTest::Always;
     run(setup(Options { thin, ..options() }), |wire| {
         wire.sends("1:101 1:201");
@@ -93,25 +93,25 @@ fn a_second_time_out_sends_the_segment_alone_and_a_third_takes_them_along_again(
             (Bundled, 1),
             (NothingOutstanding, 1),
             (Again, 2),
-            (OldData, 1),
+            (Retransmission, 1),
         ]);
     });
 }
 
 #[test]
-fn the_checksum_is_right_whoever_computes_it() {
+fn checksum_is_correct_for_every_offload_mode() {
     let cases = [Checksums::Kernel, Checksums::Device, Checksums::Bridge].map(|checksums| {
         [
             (1460, "1:2 2:4 4:104 104:203", "1:203"),
             (1460, "1:101 101:164 164:165", "1:165"),
-            // As large as it can be.
+            // The maximum size.
             (8960, "1:1301 1301:2048", "1:2048"),
         ]
-        .map(|(mss, sent, again)| (checksums, mss, sent, again))
+        .map(|(mss, sent, retransmission_end)| (checksums, mss, sent, retransmission_end))
     });
-    run_all(
+    run_in_parallel(
         cases.into_iter().flatten(),
-        |(checksums, mss, sent, again)| {
+        |(checksums, mss, sent, retransmission_end)| {
             let setup = Setup {
                 checksums,
                 mss,
@@ -119,78 +119,81 @@ fn the_checksum_is_right_whoever_computes_it() {
             };
             run(setup, |wire| {
                 wire.sends(sent);
-                wire.expect(again);
+                wire.expect(retransmission_end);
             });
         },
     );
 }
 
 #[test]
-fn whole_segments_ride_along_the_oldest_first_as_the_limits_allow() {
-    let hundreds = "1:101 101:201 201:301 301:401";
+fn oldest_whole_segments_are_bundled_within_limits() {
+    let segments = "1:101 101:201 201:301 301:401";
     let cases = [
-        (1, 0, hundreds, "1:201"),
-        (2, 0, hundreds, "1:301"),
-        (0, 0, hundreds, "1:401"),
-        (0, 350, hundreds, "1:301"),
-        (0, 150, hundreds, "1:101"),
-        // The MSS.
+        (1, 0, segments, "1:201"),
+        (2, 0, segments, "1:301"),
+        (0, 0, segments, "1:401"),
+        (0, 350, segments, "1:301"),
+        (0, 150, segments, "1:101"),
+        // Limited by the MSS.
         (0, 0, "1:1001 1001:1401 1401:1501", "1:1401"),
-        // Of 3,200 bytes behind the first segment, the oldest are forgotten.
+        // Of 3,200 bytes after the first segment, the oldest were overwritten.
         (0, 0, "1:1001 1001:1401 1401:2801 2801:4201", "1:1001"),
     ];
-    run_all(cases, |(max_packets, max_bytes, sent, again)| {
-        let options = Options {
-            max_packets: Some(max_packets),
-            max_bytes,
-            ..options()
-        };
-        run(setup(options), |wire| {
-            wire.sends(sent);
-            wire.expect(again);
-        });
-    });
+    run_in_parallel(
+        cases,
+        |(max_packets, max_bytes, sent, retransmission_end)| {
+            let options = Options {
+                max_packets: Some(max_packets),
+                max_bytes,
+                ..options()
+            };
+            run(setup(options), |wire| {
+                wire.sends(sent);
+                wire.expect(retransmission_end);
+            });
+        },
+    );
 }
 
-/// The window ends at 229, 357 and 485.
+/// The receive window ends at 229, 357 and 485.
 #[test]
-fn what_the_peer_has_no_room_for_any_more_does_not_ride_along() {
+fn segments_beyond_receive_window_are_not_bundled() {
     let cases = [(128, "101:201"), (256, "101:301"), (384, "101:401")];
-    run_all(cases, |(window, again)| {
+    run_in_parallel(cases, |(window, retransmission_end)| {
         run(setup(options()), |wire| {
             wire.sends("1:101 101:201 201:301 301:401");
             wire.ack_window(101, window);
-            wire.expect(again);
+            wire.expect(retransmission_end);
         });
     });
 }
 
 #[test]
-fn what_is_acknowledged_does_not_ride_along() {
-    run_all(
+fn acknowledged_segments_are_not_bundled() {
+    run_in_parallel(
         [(101, "101:301"), (151, "151:301"), (201, "201:301")],
-        |(acknowledged, again)| {
+        |(acknowledged, retransmission_end)| {
             run(setup(options()), |wire| {
                 wire.sends("1:101 101:201 201:301");
                 wire.ack(acknowledged);
-                wire.expect(again);
+                wire.expect(retransmission_end);
             });
         },
     );
 }
 
 #[test]
-fn with_selective_acknowledgements_tcp_knows_what_is_missing() {
+fn retransmission_is_plain_when_sack_shows_gap() {
     run(setup(options()), |wire| {
         wire.sends("1:101 101:201 201:301 301:401 401:501 501:601");
         wire.ack_sack(1, "201:601");
         wire.expect("1:101 101:201");
-        assert_eq!(wire.totals().counters.of(OldData), 2);
+        assert_eq!(wire.totals().counters.of(Retransmission), 2);
     });
 }
 
 #[test]
-fn nothing_follows_the_segment_that_a_tail_loss_probe_sends() {
+fn tail_loss_probe_is_plain() {
     let rtt = Duration::from_millis(300);
     run(
         Setup {
@@ -201,13 +204,13 @@ fn nothing_follows_the_segment_that_a_tail_loss_probe_sends() {
             sysctl("net.ipv4.tcp_early_retrans", "3");
             wire.sends("1:101 101:201 201:301");
             wire.expect("201:301");
-            assert_eq!(wire.totals().counters.of(OldData), 1);
+            assert_eq!(wire.totals().counters.of(Retransmission), 1);
         },
     );
 }
 
 #[test]
-fn the_data_of_a_fin_rides_along_without_it() {
+fn data_of_fin_segment_is_bundled_without_fin() {
     run(setup(options()), |wire| {
         wire.sends("1:101");
         wire.write_with(100, libc::MSG_MORE);
@@ -219,7 +222,7 @@ fn the_data_of_a_fin_rides_along_without_it() {
 }
 
 #[test]
-fn it_is_handed_on_to_the_application_as_what_rode_along_was() {
+fn retransmission_takes_psh_from_bundled_segments() {
     run(setup(options()), |wire| {
         wire.write_with(100, libc::MSG_MORE);
         wire.set_option((libc::IPPROTO_TCP, libc::TCP_NODELAY), &1i32.to_ne_bytes());
@@ -231,7 +234,7 @@ fn it_is_handed_on_to_the_application_as_what_rode_along_was() {
 }
 
 #[test]
-fn a_packet_that_passes_two_devices_takes_them_along_once() {
+fn packet_through_two_devices_is_bundled_once() {
     let max_packets = 1;
     let setup = Setup {
         checksums: Checksums::Bridge,
@@ -250,7 +253,7 @@ fn a_packet_that_passes_two_devices_takes_them_along_once() {
 }
 
 #[test]
-fn packets_without_a_link_header_are_no_exception() {
+fn retransmission_without_link_header_is_bundled() {
     let link = Link::Absent;
     run(
         Setup {
@@ -264,9 +267,9 @@ fn packets_without_a_link_header_are_no_exception() {
     );
 }
 
-/// Three segments, of which the first is retransmitted with the others, and reports of
-/// duplicates: those that TCP saw, and those that were taken out.
-fn sends_again(options: Options, test: impl FnOnce(&mut Wire) + Send) {
+/// Sends three segments, of which the first is retransmitted together with the others. The DSACKs
+/// are counted as those that TCP saw and those that were removed.
+fn with_retransmission(options: Options, test: impl FnOnce(&mut Wire) + Send) {
     run(setup(options), |wire| {
         wire.sends("1:101 101:201 201:301");
         wire.expect("1:301");
@@ -274,81 +277,81 @@ fn sends_again(options: Options, test: impl FnOnce(&mut Wire) + Send) {
     });
 }
 
-fn reports(wire: &Wire) -> (u64, u64) {
+fn dsacks(wire: &Wire) -> (u64, u64) {
     (
         netstat("TCPDSACKRecv"),
-        wire.totals().counters.dsacks_hidden,
+        wire.totals().counters.dsacks_removed,
     )
 }
 
-/// Segments found lost: that bundles repaired, and that retransmissions did.
-fn lost(wire: &Wire) -> (u64, u64) {
+/// Returns losses that bundles repaired, and losses that bundled retransmissions repaired.
+fn losses(wire: &Wire) -> (u64, u64) {
     let counters = wire.totals().counters;
-    (counters.hidden_losses, counters.repaired_along)
+    (counters.hidden_losses, counters.piggyback_repaired_segments)
 }
 
 #[test]
-fn what_rode_along_and_is_not_reported_as_duplicate_was_lost() {
+fn bundled_segment_without_dsack_is_lost() {
     let cases = [("", 2), ("201:301", 1), ("101:301", 0)];
-    run_all(cases, |(duplicate, repaired)| {
-        sends_again(options(), |wire| {
+    run_in_parallel(cases, |(duplicate, repaired)| {
+        with_retransmission(options(), |wire| {
             wire.ack_duplicate(301, duplicate, "");
-            assert_eq!(lost(wire), (0, repaired), "{duplicate}");
-            let taken_out = u64::from(!duplicate.is_empty());
-            assert_eq!(reports(wire), (0, taken_out), "{duplicate}");
+            assert_eq!(losses(wire), (0, repaired), "{duplicate}");
+            let removed = u64::from(!duplicate.is_empty());
+            assert_eq!(dsacks(wire), (0, removed), "{duplicate}");
         });
     });
 }
 
 #[test]
-fn what_rode_along_with_new_data_before_is_told_apart() {
+fn segment_bundled_before_with_new_data_is_distinguished() {
     let thin = ThinTest::Always;
     run(setup(Options { thin, ..options() }), |wire| {
         wire.sends("1:101 1:201 1:301");
         wire.expect("1:301");
         wire.ack_duplicate(301, "101:301", "");
-        assert_eq!((lost(wire), reports(wire)), ((0, 0), (0, 1)));
+        assert_eq!((losses(wire), dsacks(wire)), ((0, 0), (0, 1)));
     });
 }
 
 #[test]
-fn originals_that_come_late_are_no_duplicates_of_a_retransmission() {
-    sends_again(options(), |wire| {
+fn late_originals_are_not_duplicates_of_retransmission() {
+    with_retransmission(options(), |wire| {
         wire.ack(301);
-        wire.acks_late(301, "101:201");
-        wire.acks_late(301, "201:301");
+        wire.ack_without_waiting(301, "101:201");
+        wire.ack_without_waiting(301, "201:301");
         wire.sends("301:401");
         wire.ack(401);
-        assert_eq!(reports(wire), (0, 2));
+        assert_eq!(dsacks(wire), (0, 2));
         assert!(wire.totals().counters.reordered > 0);
     });
 }
 
 #[test]
-fn the_report_of_the_segment_retransmitted_reaches_tcp() {
-    // Its original was late, the others were lost.
-    let alone = |wire: &mut Wire| wire.ack_duplicate(301, "1:101", "");
+fn dsack_of_retransmitted_segment_reaches_tcp() {
+    // The original of the first segment was late, the others were lost.
+    let late_original = |wire: &mut Wire| wire.ack_duplicate(301, "1:101", "");
     // All originals were late.
-    let whole = |wire: &mut Wire| {
+    let all_late_originals = |wire: &mut Wire| {
         wire.ack(301);
-        wire.acks_late(301, "1:301");
+        wire.ack_without_waiting(301, "1:301");
         wire.sends("301:401");
         wire.ack(401);
         assert_eq!(wire.totals().counters.reordered, 2);
     };
-    let cases: [fn(&mut Wire); 2] = [alone, whole];
-    run_all(cases, |ends| {
-        sends_again(options(), |wire| {
-            ends(wire);
-            assert_eq!(reports(wire), (1, 0));
+    let cases: [fn(&mut Wire); 2] = [late_original, all_late_originals];
+    run_in_parallel(cases, |finish| {
+        with_retransmission(options(), |wire| {
+            finish(wire);
+            assert_eq!(dsacks(wire), (1, 0));
         });
     });
 }
 
-/// TCP takes the acknowledgement of what rode along for that of the originals.
+/// TCP takes the ACK of bundled segments for an ACK of the originals.
 #[test]
-fn where_tcp_takes_its_reduction_back_a_reaction_is_due() {
-    run_all([("2", 1), ("0", 0)], |(frto, reactions)| {
+fn undone_tcp_reduction_causes_reaction() {
+    run_in_parallel([("2", 1), ("0", 0)], |(frto, reactions)| {
         run(setup(options()), |wire| {
             sysctl("net.ipv4.tcp_frto", frto);
             wire.sends("1:101 101:201 201:301");
@@ -364,8 +367,8 @@ fn where_tcp_takes_its_reduction_back_a_reaction_is_due() {
 }
 
 #[test]
-fn whatever_is_outstanding_the_wire_is_as_the_rules_say() {
-    run_all(0..16, |seed| {
+fn random_outstanding_data_is_bundled_as_modelled() {
+    run_in_parallel(0..16, |seed| {
         let mut random = Pcg64::seed_from_u64(seed);
         let options = Options {
             max_packets: Some([0, 0, 1, 2][random.random_range(0..4)]),
@@ -383,8 +386,8 @@ fn whatever_is_outstanding_the_wire_is_as_the_rules_say() {
         run(setup, |wire| {
             let mut starts = vec![1];
             for _ in 0..random.random_range(2..9) {
-                let most = [10, 100, 400, wire.mss().min(2047)][random.random_range(0..4)];
-                let (start, bytes) = (wire.written() + 1, random.random_range(1..=most));
+                let max_payload = [10, 100, 400, wire.mss().min(2047)][random.random_range(0..4)];
+                let (start, bytes) = (wire.written() + 1, random.random_range(1..=max_payload));
                 wire.sends(&format!("{start}:{}", start + bytes));
                 starts.push(start + bytes);
             }
@@ -394,18 +397,28 @@ fn whatever_is_outstanding_the_wire_is_as_the_rules_say() {
                 wire.ack(acknowledged);
             }
             let limits = limits(&options, wire.mss());
-            let again = again(&starts, acknowledged, limits, segment_overhead());
-            wire.expect(&format!("{acknowledged}:{again}"));
+            let retransmission_end =
+                retransmission_end(&starts, acknowledged, limits, segment_overhead());
+            wire.expect(&format!("{acknowledged}:{retransmission_end}"));
         });
     });
 }
 
-/// Where the retransmission ends; segments begin where those before them end.
-fn again(starts: &[u32], acknowledged: u32, (packets, limit): (usize, u32), overhead: u32) -> u32 {
-    let mut ends = starts.iter().copied().filter(|end| *end > acknowledged);
+/// Returns the end of the retransmission. Each segment starts at the end of the previous one.
+fn retransmission_end(
+    starts: &[u32],
+    acknowledged: u32,
+    (packets, limit): (usize, u32),
+    overhead: u32,
+) -> u32 {
+    let mut finish = starts.iter().copied().filter(|end| *end > acknowledged);
     let sent = starts[starts.len() - 1];
-    let own = ends.next().expect("something is outstanding");
-    let limit = limit.min(own - acknowledged + overhead - 1);
-    let fits = |end: &u32| sent - own <= 2048 && end - acknowledged <= limit;
-    ends.take(packets).take_while(fits).last().unwrap_or(own)
+    let first_end = finish.next().expect("something is outstanding");
+    let limit = limit.min(first_end - acknowledged + overhead - 1);
+    let fits = |end: &u32| sent - first_end <= 2048 && end - acknowledged <= limit;
+    finish
+        .take(packets)
+        .take_while(fits)
+        .last()
+        .unwrap_or(first_end)
 }

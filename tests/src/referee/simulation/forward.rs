@@ -1,4 +1,4 @@
-//! What crosses the device on its way to the receiver, and what the receiver makes of it.
+//! Forward direction: packets to the receiver, and its answers.
 
 use std::time::{Duration, Instant};
 
@@ -6,30 +6,30 @@ use pillion_bpf::LossRule;
 use rand::RngExt;
 
 use super::super::receiver::{Ack, Arrival};
-use super::{CROWD, Event, Game};
+use super::{Event, MAX_OUTSTANDING, Simulation};
 use crate::segment::{Segment, content};
 use crate::socket;
 
-/// The longest that an ACK waits in the filter for a newer one, which takes its place.
-const FILTERED: Duration = Duration::from_millis(50);
+/// Maximum time that an ACK waits in the filter for a newer one to replace it.
+const FILTER_DELAY: Duration = Duration::from_millis(50);
 
-impl Game {
-    /// The position behind all that TCP has sent.
+impl Simulation {
+    /// Returns the end of the data that TCP has sent.
     pub(super) fn sent(&self) -> u32 {
         let all = self.wire.written + 1 + u32::from(self.closed);
         all - socket::unsent(&self.wire.stream)
     }
 
-    pub(super) fn leaves(&mut self, segment: &Segment) {
+    pub(super) fn on_sent(&mut self, segment: &Segment) {
         let start = self.wire.peer.position(segment.header.sequence_number);
         let end = start.wrapping_add(segment.payload.len() as u32);
         let fin = segment.header.fin;
         let now = Instant::now();
         if start == end && !fin {
             if end != self.ledger.end() && !segment.header.rst {
-                self.plan(now + self.scenario.forward.delay, Event::Probe);
+                self.schedule(now + self.scenario.forward.delay, Event::Probe);
             }
-            self.reacted();
+            self.check_reaction();
             return;
         }
         self.note(format!("leaves {start}:{end}"));
@@ -40,40 +40,41 @@ impl Game {
             self.fail(fault);
         }
         if segment.payload != content(start, end) {
-            self.fail("the payload is not that of the stream");
+            self.fail("the payload differs from the stream");
         }
         let sent = self.sent();
         if end > sent {
             self.fail(&format!("TCP has sent no more than {sent}"));
         }
         let id = if start == end {
-            usize::MAX // a FIN alone
+            usize::MAX // only a FIN
         } else {
-            let along = self.options.retransmissions;
+            let may_bundle = self.options.bundle_retransmissions;
             let clock = segment.timestamp().unwrap_or(0);
-            match self.ledger.leaves((start, end), along, clock) {
+            match self.ledger.record_sent((start, end), may_bundle, clock) {
                 Ok(id) => id,
-                Err(why) => self.fail(&why),
+                Err(reason) => self.fail(&reason),
             }
         };
         if let Some(packet) = self.ledger.packets.get(id) {
-            self.tally.packets += 1;
-            self.tally.bundles += u64::from(packet.is_bundle());
-            if self.off && packet.is_bundle() && !self.is_uncertain {
-                self.fail("a bundle, though the application declined");
+            self.statistics.packets += 1;
+            self.statistics.bundles += u64::from(packet.is_bundle());
+            if self.disabled_by_application && packet.is_bundle() && !self.is_uncertain {
+                self.fail("a bundle, although the application declined");
             }
             let cannot_find = self.rule.rule() == LossRule::None;
-            if cannot_find && packet.takes_others() && !self.is_uncertain {
-                self.fail("a bundle, though the receiver makes no reports");
+            if cannot_find && packet.carries_others() && !self.is_uncertain {
+                self.fail("a bundle, although the receiver sends no DSACKs");
             }
             let is_judged = self.rule.rule() != LossRule::Ack;
-            if is_judged && self.ends.are_thinned() && packet.takes_others() && !self.is_uncertain {
-                self.fail("a bundle, though hardly any ACK ends with one");
+            if is_judged && self.ends.are_thinned() && packet.carries_others() && !self.is_uncertain
+            {
+                self.fail("a bundle, although ACKs are thinned");
             }
         }
         let segments = self.ledger.segments.iter().rev();
         let outstanding = segments.take_while(|at| at.range.1 > self.ledger.acknowledged);
-        self.is_uncertain |= outstanding.count() > CROWD;
+        self.is_uncertain |= outstanding.count() > MAX_OUTSTANDING;
         let arrival = Arrival {
             range: (start, end),
             fin,
@@ -81,37 +82,37 @@ impl Game {
         };
         let bytes = segment.payload.len();
         for at in self.scenario.forward.carry(&mut self.random, bytes, now) {
-            self.plan(at, Event::Packet(id, arrival));
+            self.schedule(at, Event::Packet(id, arrival));
         }
-        self.reacted();
+        self.check_reaction();
     }
 
-    pub(super) fn arrives(&mut self, id: usize, arrival: Arrival, now: Instant) {
-        let lacked = self.receiver.lacks(arrival.range);
+    pub(super) fn on_arrival(&mut self, id: usize, arrival: Arrival, now: Instant) {
+        let missing = self.receiver.missing_in(arrival.range);
         let (start, end) = arrival.range;
-        self.note(format!("arrives {start}:{end}, lacked {lacked:?}"));
+        self.note(format!("arrives {start}:{end}, missing {missing:?}"));
         if id < self.ledger.packets.len() {
-            self.ledger.arrives(id, lacked);
+            self.ledger.record_arrival(id, missing);
         }
         if self.random.random_bool(self.receiver.reneges()) {
             self.receiver.renege();
         }
         let ack = self.receiver.receive(id, arrival, now);
-        for packet in self.receiver.unreported() {
-            self.ledger.packets[packet].report_lost = true;
+        for packet in self.receiver.take_unreported() {
+            self.ledger.packets[packet].dsack_lost = true;
         }
-        for packet in self.receiver.reported_in_part() {
-            self.ledger.packets[packet].report_incomplete = true;
+        for packet in self.receiver.partly_reported() {
+            self.ledger.packets[packet].dsack_incomplete = true;
         }
         if let Some(ack) = ack {
-            self.sends_ack(ack, now);
+            self.queue_ack(ack, now);
         }
     }
 
-    pub(super) fn sends_ack(&mut self, ack: Ack, now: Instant) {
-        if let Some(report) = ack.report {
-            // Until it is there.
-            self.ledger.packets[report.packet].report_lost = true;
+    pub(super) fn queue_ack(&mut self, ack: Ack, now: Instant) {
+        if let Some(dsack) = ack.dsack {
+            // Until the ACK arrives.
+            self.ledger.packets[dsack.packet].dsack_lost = true;
         }
         let id = self.acks.len();
         self.note(format!("sends {ack:?}"));
@@ -121,20 +122,20 @@ impl Game {
             self.note(format!("filters {:?}", self.acks[older]));
         }
         if id.is_multiple_of(self.scenario.filter) {
-            return self.returns(id, now);
+            return self.send_back(id, now);
         }
         self.filtered = Some(id);
-        self.plan(now + FILTERED, Event::Unfiltered(id));
+        self.schedule(now + FILTER_DELAY, Event::Unfiltered(id));
     }
 
-    /// An ACK leaves the filter.
-    pub(super) fn returns(&mut self, id: usize, now: Instant) {
+    /// Sends an ACK from the filter to the sender.
+    pub(super) fn send_back(&mut self, id: usize, now: Instant) {
         let arrivals = self.scenario.backward.carry(&mut self.random, 0, now);
         if arrivals.is_empty() {
             self.note(format!("loses {:?}", self.acks[id]));
         }
         for at in arrivals {
-            self.plan(at, Event::Ack(id));
+            self.schedule(at, Event::Ack(id));
         }
     }
 }
