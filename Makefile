@@ -86,6 +86,7 @@ check:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	scripts/book
 	scripts/size
+	scripts/words
 	@if command -v promtool > /dev/null; then cd packaging/prometheus && promtool test rules alerts-test.yaml; \
 	else echo 'skipped without promtool: the alerts of packaging/prometheus'; fi
 
@@ -160,12 +161,10 @@ install: man
 	install -Dm 644 target/pages/lab/pillion-lab.fish $(SHARE)/fish/vendor_completions.d/pillion-lab.fish
 	install -Dm 644 include/pillion.h $(DESTDIR)$(PREFIX)/include/pillion.h
 	install -Dm 644 packaging/sysusers.d/pillion.conf $(DESTDIR)$(SYSUSERSDIR)/pillion.conf
-	install -d $(DOC)/bpf $(DOC)/docs/measurements $(DOC)/docs/bundling
+	install -d $(DOC)/bpf
 	install -m 644 README.md LICENSE* packaging/grafana/pillion.json packaging/prometheus/alerts.yaml $(DOC)
 	install -m 644 bpf/LICENSE $(DOC)/bpf
-	install -m 644 docs/*.md docs/*.toml $(DOC)/docs
-	install -m 644 docs/measurements/*.md $(DOC)/docs/measurements
-	install -m 644 docs/bundling/*.md $(DOC)/docs/bundling
+	for file in $$(find docs -type f); do install -Dm 644 $$file $(DOC)/$$file; done
 	install -d $(LAB_DOC)/bpf $(LAB_DOC)/experiments
 	install -m 644 LICENSE* $(LAB_DOC)
 	install -m 644 bpf/LICENSE $(LAB_DOC)/bpf
