@@ -90,7 +90,7 @@ enum pillion_state {
 	PILLION_REFUSED = 3 /* not bundled: the rules refuse it */
 };
 
-/* The outcome of the last segment with data; docs/reference/bundling.md explains each. */
+/* Outcome of the last segment with data, see docs/reference/bundling.md. */
 enum pillion_last {
 	PILLION_LAST_NONE = 0, /* there was none yet */
 	PILLION_LAST_BUNDLED = 1,
@@ -135,8 +135,8 @@ struct pillion_stats {
 	unsigned long long hidden_losses; /* segments lost, and repaired */
 	unsigned long long repaired_bytes; /* their payload */
 	unsigned long long reactions; /* window reductions for them */
-	unsigned long long time_saved_us; /* lower bound (docs/reference/bundling.md) */
-	unsigned int state; /* enum pillion_standing */
+	unsigned long long time_saved_us; /* lower bound, in microseconds */
+	unsigned int state; /* enum pillion_state */
 	unsigned int last; /* enum pillion_last */
 	unsigned int rule; /* that decided, the first is 1; 0: none */
 	unsigned int in_flight; /* packets, at this moment */

@@ -438,7 +438,7 @@ fn rules_from_standard_input_cannot_be_reloaded() {
     kill(pid, Signal::SIGHUP).unwrap();
     assert_eq!(
         line(),
-        "standard input: only a regular file can be reloaded; replace it by one"
+        "standard input: only a regular file can be reloaded; give one to --config"
     );
     assert_eq!(
         line(),

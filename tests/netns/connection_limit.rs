@@ -198,18 +198,20 @@ fn opt_out_works_without_free_slot() {
     stop(attach);
 }
 
+/// Options that set a TCP option, and leave two slots to one user.
+const USER_TIMEOUT_FOR_FOUR: [&str; 5] = [
+    "--all",
+    "--user-timeout",
+    "5000ms",
+    "--max-connections",
+    "4",
+];
+
 #[test]
 fn tcp_option_set_by_application_holds_while_slots_are_full() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let options = [
-        "--all",
-        "--user-timeout",
-        "5000ms",
-        "--max-connections",
-        "4",
-    ];
-    let attach = attach(&namespace, &options);
+    let attach = attach(&namespace, &USER_TIMEOUT_FOR_FOUR);
     let connections = connect(&namespace, 1);
     let own = &connections[0].0;
     assert_eq!(getsockopt(own, TcpUserTimeout).unwrap(), 5000);
@@ -225,14 +227,7 @@ fn tcp_option_set_by_application_holds_while_slots_are_full() {
 fn late_adoption_preserves_tcp_option_set_by_application() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let options = [
-        "--all",
-        "--user-timeout",
-        "5000ms",
-        "--max-connections",
-        "4",
-    ];
-    let attach = attach(&namespace, &options);
+    let attach = attach(&namespace, &USER_TIMEOUT_FOR_FOUR);
     let first = connect(&namespace, 1);
     let late = connect(&namespace, 1);
     let own = &late[0].0;

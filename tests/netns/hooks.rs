@@ -348,7 +348,7 @@ fn full_tcx_device_is_reported_with_remedy() {
     let hosts = Hosts::create();
     let fill = || {
         (0..63)
-            .map(|_| SegmentPadder::begin("a0", 0))
+            .map(|_| SegmentPadder::start("a0", 0))
             .collect::<Vec<_>>()
     };
     let _full = hosts.near.enter(fill).unwrap();

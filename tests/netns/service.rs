@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -435,4 +435,53 @@ fn status_reports_unresponsive_process() {
         status(&namespace).0 == Some(3)
     });
     service.stop();
+}
+
+/// systemd sets `JOURNAL_STREAM` to the device and inode of standard error (systemd.exec(5)).
+#[test]
+fn log_lines_have_priorities_in_journal_only() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let cases: [(&[&str], &str, &str); 3] = [
+        (
+            &["status"],
+            "<4>no `pillion attach`",
+            "pillion: warning: no `pillion attach`",
+        ),
+        (&["attach", "--dev", "nosuch0"], "<3>", "pillion: error: "),
+        (
+            &["run", "--dev", "lo", "--", "true"],
+            "<6>0 connections",
+            "pillion: 0 connections",
+        ),
+    ];
+    for (arguments, in_journal, elsewhere) in cases {
+        for is_journal in [true, false] {
+            let log = tempfile::NamedTempFile::new().unwrap();
+            let metadata = log.as_file().metadata().unwrap();
+            let inode = metadata.ino() + u64::from(!is_journal);
+            let mut pillion = namespace.command(PILLION);
+            pillion.args(arguments).stderr(log.reopen().unwrap());
+            pillion.env("JOURNAL_STREAM", format!("{}:{inode}", metadata.dev()));
+            pillion.output().unwrap();
+            let line = fs::read_to_string(log.path()).unwrap();
+            let expected = if is_journal { in_journal } else { elsewhere };
+            assert!(line.starts_with(expected), "{arguments:?}: {line}");
+        }
+    }
+}
+
+#[test]
+fn log_level_hides_less_severe_lines() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let log_of = |level: &str| {
+        let mut run = namespace.command(PILLION);
+        let output = run
+            .args(["run", "--dev", "lo", "--log-level", level, "--", "true"])
+            .output();
+        stderr(&output.unwrap())
+    };
+    assert!(log_of("info").starts_with("pillion: 0 connections"));
+    assert_eq!(log_of("warning"), "");
 }

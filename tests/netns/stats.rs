@@ -86,7 +86,7 @@ fn removed_folder_is_reported_once_and_file_is_rewritten() {
     attach.kill(Signal::SIGUSR1);
     let line = log.next().unwrap().unwrap();
     assert!(
-        line.starts_with("pillion: warning: write --stats ") && line.ends_with("; trying again"),
+        line.starts_with("pillion: warning: write --stats ") && line.ends_with("; retrying"),
         "{line}"
     );
     let namespace = &pair.sender.namespace;

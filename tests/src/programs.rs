@@ -172,7 +172,7 @@ impl SegmentPadder {
     /// # Panics
     /// If the kernel refuses, or the device does not exist.
     #[must_use]
-    pub fn begin(device: &str, bytes: u32) -> Self {
+    pub fn start(device: &str, bytes: u32) -> Self {
         let mut storage = MaybeUninit::uninit();
         let skel = load(&mut storage, &["grow"], |constants| constants.bytes = bytes);
         let program = skel.progs.grow.as_fd().try_clone_to_owned();

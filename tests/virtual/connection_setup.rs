@@ -1,5 +1,7 @@
 //! Connections set up while other streams send.
 
+use std::path::Path;
+
 use crate::common::*;
 
 /// Greedy streams keep the queue full. All thin streams send their SYNs at the same time, and also
@@ -47,6 +49,13 @@ fn streams_connecting_under_load_may_never_be_established() {
     assert!(failed_count > 32, "{failed_count} of 64 never established");
 }
 
+/// Returns the messages that each stream of a run's first group sent.
+fn sent_messages(run: &Path) -> Vec<Option<u64>> {
+    let groups = json(run, "streams.json");
+    let streams = groups[0]["sent"]["streams"].as_array().unwrap();
+    streams.iter().map(|it| it["messages"].as_u64()).collect()
+}
+
 /// The first of two SYNs is lost and retransmitted a second later.
 const ONE_SYN_LOST: &str = r#"
 duration = 12
@@ -64,9 +73,7 @@ fn streams_wait_for_each_other_to_connect() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let runs = run_all(folder.path(), ONE_SYN_LOST);
-    let groups = json(&runs[0], "streams.json");
-    let streams = groups[0]["sent"]["streams"].as_array().unwrap();
-    let sent: Vec<_> = streams.iter().map(|it| it["messages"].as_u64()).collect();
+    let sent = sent_messages(&runs[0]);
     // One message every 0.1 s from 3.1 s to 12 s.
     assert_eq!(sent, [Some(89); 2]);
 }
@@ -88,9 +95,7 @@ fn streams_start_after_quarter_of_run_despite_failed_connects() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let runs = run_all(folder.path(), ONE_SYN_LOST_OFTEN);
-    let groups = json(&runs[0], "streams.json");
-    let streams = groups[0]["sent"]["streams"].as_array().unwrap();
-    let sent: Vec<_> = streams.iter().map(|it| it["messages"].as_u64()).collect();
+    let sent = sent_messages(&runs[0]);
     assert!(sent.iter().all(|it| *it > Some(0)), "{sent:?}");
     // One message every 0.1 s from 5 s to 14 s.
     assert_eq!(sent[1], Some(90), "{sent:?}");

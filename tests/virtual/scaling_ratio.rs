@@ -52,7 +52,7 @@ impl Connection {
         self.send();
         self.read();
         let growth = segment_overhead().saturating_add_signed(excess);
-        let _growth = SegmentPadder::begin("lo", growth);
+        let _growth = SegmentPadder::start("lo", growth);
         self.send();
     }
 

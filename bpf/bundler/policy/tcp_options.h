@@ -43,40 +43,40 @@ static __noinline int set_option(void *socket, enum tcp_option tcp_option,
 }
 
 /* Options set earlier remain, even if no longer requested. */
-static __always_inline void store_tcp_options(struct flow *flow,
-					      const struct tcp_options *wanted,
-					      const struct set_result *result)
+static __always_inline void
+store_tcp_options(struct flow *flow, const struct tcp_options *requested,
+		  const struct set_result *result)
 {
 	struct tcp_options *known = &flow->tcp_options;
 
 	known->set |= result->set;
 	flow->tcp_options_refused = result->refused;
 	if (result->set & (1 << RTO_MIN))
-		known->rto_min_us = wanted->rto_min_us;
+		known->rto_min_us = requested->rto_min_us;
 	if (result->set & (1 << DELACK_MAX))
-		known->delack_max_us = wanted->delack_max_us;
+		known->delack_max_us = requested->delack_max_us;
 	if (result->set & (1 << USER_TIMEOUT))
-		known->user_timeout_ms = wanted->user_timeout_ms;
+		known->user_timeout_ms = requested->user_timeout_ms;
 	if (result->set & (1 << CONGESTION))
-		__builtin_memcpy(known->congestion, wanted->congestion,
+		__builtin_memcpy(known->congestion, requested->congestion,
 				 sizeof(known->congestion));
 }
 
 /* The flow is NULL where the connection is not bundled. */
-static __always_inline void apply_tcp_options(void *socket,
-					      const struct tcp_options *wanted,
-					      struct flow *flow)
+static __always_inline void
+apply_tcp_options(void *socket, const struct tcp_options *requested,
+		  struct flow *flow)
 {
 	struct set_result result = {};
 	const int on = 1;
 
-	if (!wanted->set)
+	if (!requested->set)
 		return;
 #define APPLY(tcp_option, option, value)                                       \
 	do {                                                                   \
 		__u32 bit = 1 << tcp_option;                                   \
                                                                                \
-		if (!(wanted->set & bit))                                      \
+		if (!(requested->set & bit))                                   \
 			break;                                                 \
 		if (set_option(socket, tcp_option, option, &(value),           \
 			       sizeof(value)))                                 \
@@ -84,16 +84,16 @@ static __always_inline void apply_tcp_options(void *socket,
 		else                                                           \
 			result.set |= bit;                                     \
 	} while (0)
-	APPLY(CONGESTION, TCP_CONGESTION, wanted->congestion);
+	APPLY(CONGESTION, TCP_CONGESTION, requested->congestion);
 	APPLY(LINEAR_TIMEOUTS, TCP_THIN_LINEAR_TIMEOUTS, on);
-	APPLY(RTO_MIN, TCP_BPF_RTO_MIN, wanted->rto_min_us);
-	APPLY(DELACK_MAX, TCP_BPF_DELACK_MAX, wanted->delack_max_us);
-	APPLY(USER_TIMEOUT, TCP_USER_TIMEOUT, wanted->user_timeout_ms);
+	APPLY(RTO_MIN, TCP_BPF_RTO_MIN, requested->rto_min_us);
+	APPLY(DELACK_MAX, TCP_BPF_DELACK_MAX, requested->delack_max_us);
+	APPLY(USER_TIMEOUT, TCP_USER_TIMEOUT, requested->user_timeout_ms);
 	/* May send what waits, for which the others hold by now. */
 	APPLY(NODELAY, TCP_NODELAY, on);
 #undef APPLY
 	if (flow)
-		store_tcp_options(flow, wanted, &result);
+		store_tcp_options(flow, requested, &result);
 }
 
 #endif /* PILLION_TCP_OPTIONS_H */

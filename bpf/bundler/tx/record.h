@@ -17,7 +17,7 @@
 #define REDUNDANT     0x07ff /* bytes of other segments before it: a bundle */
 #define RETRANSMITTED 0x0800 /* by TCP, all of it or a part */
 #define PIGGYBACKED   0x1000 /* in the packet of a later one */
-#define SMALL	      0x2000 /* a plain one that a bundle could repair */
+#define SMALL	      0x2000 /* a plain segment that a bundle could repair */
 #define RETRANSMISSION_END                                                     \
 	0x4000 /* a packet with old data ended where it does */
 

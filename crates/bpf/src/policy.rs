@@ -192,7 +192,7 @@ impl Tables {
             table,
             ..types::rule_cgroup::default()
         };
-        let wanted: BTreeMap<_, _> = cgroups
+        let requested: BTreeMap<_, _> = cgroups
             .iter()
             .map(|(id, bits)| (bytes(&key(*id)).to_vec(), bits.to_ne_bytes()))
             .collect();
@@ -200,11 +200,11 @@ impl Tables {
         let known: Vec<_> = self.cgroups.keys().collect();
         for old in known
             .iter()
-            .filter(|it| it.ends_with(&slot) && !wanted.contains_key(*it))
+            .filter(|it| it.ends_with(&slot) && !requested.contains_key(*it))
         {
             self.cgroups.delete(old).map_err(failed)?;
         }
-        for (key, bits) in wanted {
+        for (key, bits) in requested {
             self.cgroups
                 .update(&key, &bits, MapFlags::ANY)
                 .map_err(failed)?;

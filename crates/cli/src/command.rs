@@ -20,8 +20,7 @@ use crate::disposition::{ignore_file_limit_signal, is_ignored};
 use crate::helper_process;
 
 /// Logs why a command could not be started, and returns the exit code of shells for that.
-pub fn report_spawn_error(program: &'static str, command: &OsStr, error: &io::Error) -> ExitCode {
-    crate::log::start_if_needed(program);
+pub fn report_spawn_error(command: &OsStr, error: &io::Error) -> ExitCode {
     let name = command.to_string_lossy();
     if error.kind() == io::ErrorKind::NotFound {
         log::error!("{name}: command not found");

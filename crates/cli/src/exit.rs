@@ -16,11 +16,9 @@ pub const NO_CONNECTION: u8 = 3;
 /// Logs an error in one line and returns its exit code: 2 if a cause is [`BadInput`] or `is_bad_input`
 /// returns true for it, otherwise 1.
 pub fn explain(
-    program: &'static str,
     error: &anyhow::Error,
     is_bad_input: fn(&(dyn Error + 'static)) -> bool,
 ) -> ExitCode {
-    crate::log::start_if_needed(program);
     log::error!("{}", one_line(error));
     if error
         .chain()

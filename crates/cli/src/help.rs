@@ -35,11 +35,10 @@ fn width() -> Option<usize> {
 }
 
 /// Prints help, or the mistake in the command line, and returns the exit code.
-pub fn explain(program: &'static str, refusal: &clap::Error) -> ExitCode {
+pub fn explain(refusal: &clap::Error) -> ExitCode {
     let printed = refusal.print().and_then(|()| io::stdout().flush());
     match printed {
         Err(error) if !refusal.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
-            crate::log::start_if_needed(program);
             log::error!("write to standard output: {error}");
             ExitCode::FAILURE
         }

@@ -51,13 +51,6 @@ pub fn start(program: &'static str, level: LogLevel) {
     });
 }
 
-/// Starts logging at the default level unless it has started.
-pub fn start_if_needed(program: &'static str) {
-    if log::max_level() == LevelFilter::Off {
-        start(program, LogLevel::default());
-    }
-}
-
 /// Logs each line as an error, without the program's name: a compiler's `FILE:LINE:COLUMN: ...`.
 pub fn mistakes(text: &str) {
     let priority = if is_journal() { "<3>" } else { "" };

@@ -31,7 +31,7 @@ impl OutputFile {
             option,
             path: path.to_owned(),
         };
-        let opened = AtomicFile::begin(path).and_then(|new| match new {
+        let opened = AtomicFile::create(path).and_then(|new| match new {
             Some(_) => Ok(()),
             None => open(path).map(drop),
         });
@@ -66,7 +66,7 @@ impl OutputFile {
 
     fn write_within(&self, timeout: Duration, text: &str) -> Result<()> {
         let text = text.as_bytes();
-        let written = AtomicFile::begin(&self.path).and_then(|new| match new {
+        let written = AtomicFile::create(&self.path).and_then(|new| match new {
             Some(mut new) => new.write_all(text).and_then(|()| new.finish()),
             None => open(&self.path).and_then(|file| write_all(&file, text, timeout)),
         });

@@ -79,15 +79,6 @@ macro_rules! print_line {
 }
 pub use crate::print_line;
 
-/// Prints a line on standard error, as `eprintln!` does; see [`print_error`].
-#[macro_export]
-macro_rules! print_error_line {
-    ($($text:tt)*) => {
-        $crate::print::print_error(&format!($($text)*))
-    };
-}
-pub use crate::print_error_line;
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;

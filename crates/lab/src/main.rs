@@ -81,13 +81,13 @@ fn main() -> ExitCode {
     if engine::is_init() {
         engine::run_as_init();
     }
+    log::start(PROGRAM, LogLevel::default());
     let command = match help::parse() {
         Ok(Cli { command }) => command,
-        Err(refusal) => return help::explain(PROGRAM, &refusal),
+        Err(refusal) => return help::explain(&refusal),
     };
-    log::start(PROGRAM, LogLevel::default());
     let result = command.execute();
-    result.unwrap_or_else(|error| exit::explain(PROGRAM, &error, is_bad_input))
+    result.unwrap_or_else(|error| exit::explain(&error, is_bad_input))
 }
 
 fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {

@@ -141,7 +141,7 @@ impl Writer {
     /// # Errors
     /// Errors of the system.
     pub fn replacing(path: &Path) -> io::Result<Self> {
-        let destination = match AtomicFile::begin(path)? {
+        let destination = match AtomicFile::create(path)? {
             Some(new) => Destination::Atomic(new),
             None => Destination::Direct(File::options().write(true).open(path)?),
         };

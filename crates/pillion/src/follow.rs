@@ -117,7 +117,7 @@ impl Rules {
         if let Some(why) = &failure
             && self.failure != failure
         {
-            log::warn!("{why}; trying again");
+            log::warn!("{why}; retrying");
         }
         self.failure = failure;
         self.failure.as_deref()

@@ -111,7 +111,7 @@ fn main() -> ExitCode {
         Ok(()) => command.execute(),
         Err(refusal) => Err(refusal.into()),
     };
-    result.unwrap_or_else(|error| exit::explain("pillion", &error, is_bad_input))
+    result.unwrap_or_else(|error| exit::explain(&error, is_bad_input))
 }
 
 fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
@@ -123,14 +123,14 @@ fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
 fn explain(refusal: &clap::Error) -> ExitCode {
     let word = match refusal.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(word)) if refusal.kind() == ErrorKind::InvalidSubcommand => word,
-        _ => return help::explain("pillion", refusal),
+        _ => return help::explain(refusal),
     };
     match word.as_str() {
         "lab" => log::error!("`pillion lab` is `pillion-lab`"),
         word if LAB_COMMANDS.contains(&word) => {
             log::error!("`pillion {word}` is `pillion-lab {word}`");
         }
-        _ => return help::explain("pillion", refusal),
+        _ => return help::explain(refusal),
     }
     ExitCode::from(2)
 }

@@ -162,7 +162,7 @@ impl Args {
         }
         let command = match self.start(cgroup, user, signals.inherited(), descriptors)? {
             Ok(command) => command,
-            Err(error) => return Ok(report_spawn_error("pillion", &self.command[0], &error)),
+            Err(error) => return Ok(report_spawn_error(&self.command[0], &error)),
         };
         let follow = |signals: &SignalFd| {
             let Bundler {

@@ -129,7 +129,7 @@ impl Stats {
         let written = totals.and_then(|totals| self.write(&totals));
         let failure = written.err().map(|error| one_line(&error));
         if let (Some(why), None) = (&failure, &self.failure) {
-            log::warn!("{why}; trying again");
+            log::warn!("{why}; retrying");
         }
         self.failure = failure;
     }

@@ -3,7 +3,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use pillion_cli::exit::NO_CONNECTION;
-use pillion_cli::log::{self as logging, LogLevel};
 use pillion_cli::print::{print_json, print_line};
 use pillion_stats::report::number::counted;
 
@@ -24,7 +23,6 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        logging::start("pillion", LogLevel::default());
         let running = status_socket::query().context("query running pillions")?;
         let all = running.healths;
         for process in &running.silent {

@@ -222,14 +222,14 @@ impl Observer for AnalyserTotals {
         }
         for direction in Direction::BOTH {
             let half = connection.half_connection(direction);
-            let passage = half.delivery_stats().expect("two traces");
-            self.directions[direction as usize].add(&half.counts, passage);
+            let stats = half.delivery_stats().expect("two traces");
+            self.directions[direction as usize].add(&half.counts, stats);
         }
     }
 }
 
 impl DirectionTotals {
-    fn add(&mut self, counts: &DirectionCounts, passage: &DeliveryStats) {
+    fn add(&mut self, counts: &DirectionCounts, stats: &DeliveryStats) {
         self.packets += counts.packets;
         self.wire_bytes += counts.wire_bytes;
         self.data_packets += counts.data_packets;
@@ -237,15 +237,15 @@ impl DirectionTotals {
         self.bundled_bytes += counts.bundled_bytes;
         self.retransmitted_packets += counts.retransmitted_packets;
         self.new_bytes += counts.new_bytes;
-        self.delivered += passage.delivered_packets;
-        self.lost += passage.lost_packets;
-        self.lost_data += passage.lost_data_packets;
+        self.delivered += stats.delivered_packets;
+        self.lost += stats.lost_packets;
+        self.lost_data += stats.lost_data_packets;
         // A copy directly after its packet looks like a packet that the capture shows twice.
-        self.duplicated += passage.duplicated_packets + counts.repeated_packets;
-        self.unmatched += passage.unknown_packets
-            + passage.unmatched_packets
+        self.duplicated += stats.duplicated_packets + counts.repeated_packets;
+        self.unmatched += stats.unknown_packets
+            + stats.unmatched_packets
             + counts.stray_packets
             + counts.stray_acks;
-        self.bundle_hits += passage.bundle_hits;
+        self.bundle_hits += stats.bundle_hits;
     }
 }

@@ -24,7 +24,16 @@ use crate::common::*;
 pub struct ChildGuard(pub Child);
 
 impl ChildGuard {
+    /// Starts a command that is killed after two minutes, so that no test waits for ever for its
+    /// output.
     pub fn spawn(command: &mut Command) -> Self {
+        // SAFETY: alarm() is async-signal-safe; the alarm outlives exec.
+        unsafe {
+            command.pre_exec(|| {
+                libc::alarm(120);
+                Ok(())
+            });
+        }
         Self(command.spawn().expect("it starts"))
     }
 

@@ -90,7 +90,7 @@ fn signals_while_attach_reads_rules_are_handled_later() {
     let mut lines = log.lines().map(Result::unwrap);
     for part in [
         "bundling by 1 rule",
-        "only a regular file can be read again",
+        "only a regular file can be reloaded; give one to --config",
     ] {
         assert!(
             lines.any(|line| line.contains(part)),
@@ -163,7 +163,7 @@ fn reload_rejects_pipe_and_still_handles_signals() {
     thread::sleep(Duration::from_millis(300));
     attach.child.signal(Signal::SIGTERM);
     assert_eq!(attach.child.wait_exit().code(), Some(0));
-    let expected = "FILE: only a regular file can be reloaded; replace it by one";
+    let expected = "FILE: only a regular file can be reloaded; give one to --config";
     assert_eq!(attach.line(), expected);
     assert_eq!(
         attach.line(),
@@ -196,7 +196,7 @@ fn partial_reload_is_reported_and_retried() {
     };
     let line = reloaded(&mut attach);
     let expected = "pillion: warning: reloaded FILE: 1 rule for new connections; some existing ones \
-                keep the old rules, trying again: ";
+                keep the old rules, retrying: ";
     assert!(line.starts_with(expected), "{line}");
     limit("1024");
     // Wait until the retried operation has succeeded.

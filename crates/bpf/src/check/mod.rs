@@ -177,7 +177,7 @@ fn cgroup() -> CheckResult {
 fn own_cgroup(previous: &[CheckResult]) -> CheckResult {
     let created = Cgroup::create().and_then(|cgroup| cgroup.remove());
     match created {
-        Ok(()) => CheckResult::ok("own cgroup", "can be made, as `pillion run` does"),
+        Ok(()) => CheckResult::ok("own cgroup", "can be created, as by `pillion run`"),
         Err(error @ Error::NoCgroup2) => failure("own cgroup", &error, previous),
         Err(error) => CheckResult::problem(
             "own cgroup",

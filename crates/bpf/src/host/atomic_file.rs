@@ -136,7 +136,7 @@ impl AtomicFile {
     /// # Errors
     ///
     /// As [`place`] and [`create`].
-    pub fn begin(path: &Path) -> io::Result<Option<Self>> {
+    pub fn create(path: &Path) -> io::Result<Option<Self>> {
         if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             return Ok(None);
         }

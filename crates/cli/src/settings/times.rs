@@ -61,19 +61,6 @@ pub fn parse_rate(text: &str) -> Result<f64, BadInput> {
     })
 }
 
-/// Parses a bare number of milliseconds, as in the lists of experiment files.
-///
-/// # Errors
-/// [`BadInput`] with the expected form.
-pub fn parse_ms(text: &str) -> Result<Duration, BadInput> {
-    let ms = text.parse().ok();
-    ms.and_then(from_ms).ok_or_else(|| {
-        BadInput(format!(
-            "invalid time `{text}`: expected milliseconds, as in 30"
-        ))
-    })
-}
-
 /// Converts milliseconds; `None` if negative, too large or not a number.
 pub fn from_ms(ms: f64) -> Option<Duration> {
     from_s(ms * 1e-3)
@@ -107,7 +94,7 @@ impl<'de> Deserialize<'de> for PositiveDuration {
 impl PositiveDuration {
     fn new(time: Duration) -> Result<Self, BadInput> {
         match time.is_zero() {
-            true => Err(BadInput("expected seconds above 0, as in 0.5".to_owned())),
+            true => Err("expected a duration above 0".into()),
             false => Ok(Self(time)),
         }
     }

@@ -9,18 +9,19 @@ use crate::engine::{
 };
 use crate::store::Provenance;
 
-/// Lab kernels that make runs side by side.
+/// Lab kernels that run in parallel, one for each core.
 pub struct Kernels {
-    /// What the kernels run on.
+    /// Machines of the kernels.
     pub machines: Machines,
-    /// What each finds as its root file system; its init is pillion.
+    /// Root file system of each kernel; its init is pillion.
     pub image: Image,
-    /// The processor cores, by number, of which each kernel has one for itself.
+    /// Numbers of the processor cores; each kernel has one of its own.
     pub cores: Vec<usize>,
 }
 
 impl Kernels {
-    /// What makes a run; no lab kernel does where the one that the run asks for is not there.
+    /// Returns the version and the lab kernel that make this run; no kernel if the required one is not
+    /// built.
     #[must_use]
     pub fn provenance(&self, planned: &PlannedRun) -> Provenance {
         let kernel = LabKernel::for_run(&self.machines.kernel, planned.run.kernel).ok();
@@ -30,8 +31,8 @@ impl Kernels {
         }
     }
 
-    /// Makes runs, as many at a time as there are cores. The results are in the order of the runs:
-    /// the path of each run's folder, or, as in [`run_virtually`], why it is not there.
+    /// Makes runs, one for each core at a time. Returns, in the order of the runs, each run's folder or
+    /// the failure of [`run_virtually`].
     #[must_use]
     pub fn make_all(
         &self,
@@ -53,8 +54,8 @@ impl Kernels {
             return Err(EngineError::Stopped.into());
         }
         let machine = self.machines.for_run(&planned.run, Some(core))?;
-        let progress = campaign.progress.begin(planned);
-        let folder = campaign.place(planned);
+        let progress = campaign.progress.start(planned);
+        let folder = campaign.run_folder(planned);
         run_virtually(
             &machine,
             &self.image,

@@ -12,12 +12,12 @@ use crate::Error;
 use crate::run::{RunOptions, Stage, perform};
 use crate::store::Provenance;
 
-/// Time between two moves of the progress line.
-const TICK: Duration = Duration::from_millis(100);
-/// Time between two looks whether the other runs are ready.
-const LOOK: Duration = Duration::from_millis(1);
+/// Interval of progress reports.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval of checks whether the other run is ready.
+const READY_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What makes a run on this host's kernel: this version of pillion.
+/// Returns the provenance of runs on this host's kernel: pillion's version.
 #[must_use]
 pub fn live_provenance(version: &str) -> Provenance {
     Provenance {
@@ -26,9 +26,8 @@ pub fn live_provenance(version: &str) -> Provenance {
     }
 }
 
-/// Makes one run after the other on this host's kernel: side by side they would disturb each other.
-/// The results are in the order of the runs: the path of each run's folder, or, as in [`perform`],
-/// why it is not there.
+/// Makes runs on this host's kernel in sequence, because parallel runs would disturb each other.
+/// Returns, in the order of the runs, each run's folder or the error of [`perform`].
 #[must_use]
 pub fn make_all_live(runs: &[PlannedRun], campaign: &Campaign) -> Vec<Result<PathBuf, Error>> {
     let made = runs
@@ -37,21 +36,21 @@ pub fn make_all_live(runs: &[PlannedRun], campaign: &Campaign) -> Vec<Result<Pat
     made.collect()
 }
 
-/// Makes two runs at the same time on this host's kernel, so that both are disturbed alike; with
-/// pillion's own path, so that both lose the same. Where one fails, the other is stopped.
+/// Makes two runs in parallel on this host's kernel, so that disturbances affect both equally.
+/// pillion's own path gives both the same losses. If one run fails, the other is stopped.
 ///
 /// # Errors
-/// As [`perform`]; of two failures, the one that is not for the other's sake.
+/// As [`perform`]; the first failure, not the stop that it causes in the other run.
 pub fn make_both_live(runs: &[PlannedRun; 2], campaign: &Campaign) -> Result<[PathBuf; 2], Error> {
-    // Each run holds it until it is ready, or over.
-    let awaited = Arc::new(());
-    let others = Arc::downgrade(&awaited);
-    let make = |planned, awaited| {
-        let awaited = Cell::new(Some(awaited));
+    // Each run holds a reference until it is ready or finished.
+    let pending = Arc::new(());
+    let others = Arc::downgrade(&pending);
+    let make = |planned, pending| {
+        let pending = Cell::new(Some(pending));
         let made = make(planned, campaign, true, || {
-            drop(awaited.take());
+            drop(pending.take());
             while others.strong_count() > 0 && !campaign.stop.load(Ordering::Relaxed) {
-                thread::sleep(LOOK);
+                thread::sleep(READY_INTERVAL);
             }
         });
         if made.is_err() {
@@ -61,9 +60,9 @@ pub fn make_both_live(runs: &[PlannedRun; 2], campaign: &Campaign) -> Result<[Pa
     };
     let [one, other] = runs;
     let (one, other) = thread::scope(|scope| {
-        let too = Arc::clone(&awaited);
-        let one = scope.spawn(|| make(one, too));
-        let other = make(other, awaited);
+        let pending_of_one = Arc::clone(&pending);
+        let one = scope.spawn(|| make(one, pending_of_one));
+        let other = make(other, pending);
         let one = one.join();
         (
             one.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
@@ -72,12 +71,12 @@ pub fn make_both_live(runs: &[PlannedRun; 2], campaign: &Campaign) -> Result<[Pa
     });
     match (one, other) {
         (Ok(one), Ok(other)) => Ok([one, other]),
-        // It was the other one that failed.
+        // The first run was stopped because the other one failed.
         (Err(Error::Stopped), Err(why)) | (Err(why), _) | (_, Err(why)) => Err(why),
     }
 }
 
-/// Makes a run; `ready` is called when all is built, and may wait.
+/// Makes a run. Calls `ready` once the testbed is built; it may wait for the other run.
 fn make(
     planned: &PlannedRun,
     campaign: &Campaign,
@@ -87,15 +86,15 @@ fn make(
     if campaign.stop.load(Ordering::Relaxed) {
         return Err(Error::Stopped);
     }
-    let progress = campaign.progress.begin(planned);
-    let folder = campaign.place(planned);
-    let (sending, over) = (OnceLock::new(), AtomicBool::new(false));
+    let progress = campaign.progress.start(planned);
+    let folder = campaign.run_folder(planned);
+    let (sending, finished) = (OnceLock::new(), AtomicBool::new(false));
     thread::scope(|scope| {
         let ticker = scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                let since = sending.get().map(Instant::elapsed);
-                progress.reached(since.unwrap_or_default());
-                thread::park_timeout(TICK);
+            while !finished.load(Ordering::Relaxed) {
+                let elapsed = sending.get().map(Instant::elapsed);
+                progress.reached(elapsed.unwrap_or_default());
+                thread::park_timeout(PROGRESS_INTERVAL);
             }
         });
         let options = RunOptions {
@@ -113,7 +112,7 @@ fn make(
             },
         };
         let made = perform(&planned.run, &folder, &options);
-        over.store(true, Ordering::Relaxed);
+        finished.store(true, Ordering::Relaxed);
         ticker.thread().unpark();
         made
     })?;

@@ -63,7 +63,7 @@ impl ProgressDisplay {
 }
 
 impl Progress for ProgressDisplay {
-    fn begin<'a>(&'a self, planned: &PlannedRun) -> Box<dyn RunProgress + 'a> {
+    fn start<'a>(&'a self, planned: &PlannedRun) -> Box<dyn RunProgress + 'a> {
         let bar = ProgressBar::new(millis(planned.plan.duration));
         let bar = bar.with_style(style("  {wide_bar} {percent} %  {msg}"));
         let bar = self.lines.insert_before(&self.all, bar);

@@ -20,7 +20,6 @@ use pillion_cli::print::{print, print_json};
 use pillion_cli::settings::BadInput;
 use pillion_cli::settings::times::parse_duration;
 use pillion_cli::stop;
-use pillion_lab::PROGRAM;
 use pillion_lab::queue::measure::{Drops, Quantiles, QueueCounts, QueueMeter, Stream, Summary};
 use pillion_lab::queue::{Event, Reasons, Recording, Row, Target};
 use pillion_lab::records::{ReadError, read};
@@ -135,7 +134,7 @@ impl Args {
                 let ended = signals.forward_to(child, |_| Ok(()));
                 ended.context("wait for the command")
             }
-            Err(error) => Ok(report_spawn_error(PROGRAM, program, &error)),
+            Err(error) => Ok(report_spawn_error(program, &error)),
         }
     }
 }

@@ -309,7 +309,7 @@ impl VerifyArgs {
         let image = Image::new(&this_program()?)?;
         let stop = stop::on_signal()?;
         let progress_display = ProgressDisplay::new(std::slice::from_ref(&planned));
-        let line = progress_display.begin(&planned);
+        let line = progress_display.start(&planned);
         let differences = verify(
             &machine,
             &image,

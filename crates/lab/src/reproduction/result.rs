@@ -84,8 +84,8 @@ fn points_along(sketch: &Sketch, runs: &[PlannedRun]) -> Vec<f64> {
         FigureKind::Series => Some(run.plan.duration.as_secs_f64()),
         _ => run.name.number(x),
     });
-    let begin = (sketch.kind == FigureKind::Series).then_some(0.0);
-    let indices = indices.chain(begin);
+    let origin = (sketch.kind == FigureKind::Series).then_some(0.0);
+    let indices = indices.chain(origin);
     let indices: Vec<f64> = indices.collect();
     let min = indices.iter().copied().fold(f64::INFINITY, f64::min);
     let max = indices.iter().copied().fold(f64::NEG_INFINITY, f64::max);

@@ -57,17 +57,7 @@ fn without_units(text: &str) -> Result<String, BadInput> {
         ))
     };
     let ms = |time: &str| parse_time_ms(time).map(|ms| ms.to_string());
-    let (name, parameters) = match text.split_once(':') {
-        Some((name, parameters)) if name.starts_with(|c: char| c.is_ascii_alphabetic()) => {
-            (name, parameters)
-        }
-        _ => ("", text),
-    };
-    let separator = if matches!(name, "values" | "quantiles") {
-        ','
-    } else {
-        ':'
-    };
+    let (name, parameters, separator) = distribution_parts(text);
     let parameters: Vec<&str> = parameters.split(separator).collect();
     let times: Vec<String> = match (name, &parameters[..]) {
         ("table", _) => return Ok(text.to_owned()),
@@ -84,11 +74,27 @@ fn without_units(text: &str) -> Result<String, BadInput> {
         }
         _ => return Err(invalid()),
     };
-    let times = times.join(&separator.to_string());
+    let times = times.join(separator);
     match name {
         "" => Ok(times),
         _ => Ok(format!("{name}:{times}")),
     }
+}
+
+/// Splits the text of a distribution into its name, which may be empty, its parameters, and their
+/// separator.
+fn distribution_parts(text: &str) -> (&str, &str, &'static str) {
+    let (name, parameters) = match text.split_once(':') {
+        Some((name, parameters)) if name.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+            (name, parameters)
+        }
+        _ => ("", text),
+    };
+    let separator = match name {
+        "values" | "quantiles" => ",",
+        _ => ":",
+    };
+    (name, parameters, separator)
 }
 
 /// Formats a table of milliseconds for [`parse_time_distribution`].
@@ -98,15 +104,7 @@ pub(crate) fn table_text(table: &Table) -> String {
 
 /// Adds the unit to each time of a distribution that has plain numbers of milliseconds.
 fn with_units(text: &str) -> String {
-    let (name, parameters) = match text.split_once(':') {
-        Some((name, parameters)) if name.parse::<f64>().is_err() => (name, parameters),
-        _ => ("", text),
-    };
-    let separator = if matches!(name, "values" | "quantiles") {
-        ","
-    } else {
-        ":"
-    };
+    let (name, parameters, separator) = distribution_parts(text);
     let times = parameters.split(separator).enumerate();
     let times = times.map(|(place, number)| match (name, place) {
         ("pareto", 1) => number.to_owned(),

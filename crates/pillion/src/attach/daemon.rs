@@ -329,7 +329,7 @@ impl Daemon<'_> {
                 let changes = self.attachment.review_until_done(&mut self.selection);
                 log::warn!(
                     "reloaded {name}: {counted_rules} for new connections; some existing ones keep \
-                     the old rules, trying again: {error}"
+                     the old rules, retrying: {error}"
                 );
                 changes
             }
@@ -367,7 +367,7 @@ impl Args {
     pub(super) fn reload_file(&self, file: &Path) -> Result<File, BadInput> {
         if self.reads_standard_input() || fs::metadata(file).is_ok_and(|found| !found.is_file()) {
             let name = name(file);
-            let why = format!("{name}: only a regular file can be reloaded; replace it by one");
+            let why = format!("{name}: only a regular file can be reloaded; give one to --config");
             return Err(BadInput(why));
         }
         self.read(file)

@@ -12,7 +12,6 @@ use anyhow::Result;
 use pillion_bpf::host::{Owners, Socket};
 use pillion_bpf::{Flow, cgroup2_mount, list_closed, list_flows};
 use pillion_cli::VERSION;
-use pillion_cli::log::{self as logging, LogLevel};
 use pillion_cli::print::{print, print_json, print_line};
 use pillion_stats::report::{Table, display_width};
 use rustix::termios::tcgetwinsize;
@@ -43,7 +42,6 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        logging::start("pillion", LogLevel::default());
         let (flows, columns, empty_message) = match self.closed {
             false => (list_flows()?, columns(), "no connection is bundled"),
             true => (

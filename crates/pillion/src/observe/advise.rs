@@ -274,7 +274,7 @@ fn recommendation(advice: &Advice) -> String {
     let losses = all.lost.saturating_sub(all.spurious);
     match advice.kind {
         AdviceKind::Bundle => format!(
-            "bundle it. Of {losses} losses, bundles would have repaired {}; a segment would have \
+            "bundle it: bundles would have repaired {} of {losses} losses; a segment would have \
              waited {} ms less on average, for {} more bytes{}",
             estimate(advice.repairable, Unit::Share),
             estimate(advice.time_saved_ms, Unit::Milliseconds),

@@ -98,11 +98,11 @@ impl Messages {
         if let Some(before) = &before {
             self.gaps_ns.record(written_ns - before.written_ns);
         }
-        let begin = match sequence {
+        let start = match sequence {
             0 => Some(0),
             _ => before.and_then(|it| it.end),
         };
-        let end = begin.map(|begin| begin + u64::from(size));
+        let end = start.map(|start| start + u64::from(size));
         let sent_ns = end.and_then(|end| transmissions.sent_at(message.sender, end));
         if let Some(sent_ns) = sent_ns {
             self.sojourns_ns.record(sent_ns - written_ns);

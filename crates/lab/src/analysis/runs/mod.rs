@@ -332,7 +332,7 @@ impl Pool {
     }
 
     fn add(&mut self, group: &Group) {
-        let begin = self.streams.len();
+        let first = self.streams.len();
         for Stream {
             totals,
             delivery_ms,
@@ -344,7 +344,7 @@ impl Pool {
             self.streams.push(*totals);
         }
         self.runs.push(Members {
-            streams: begin..self.streams.len(),
+            streams: first..self.streams.len(),
             run_totals: group.run_totals,
         });
     }

@@ -125,7 +125,7 @@ fn parse_rate(text: &str) -> Option<f64> {
 const MAX_LISTED_RANGES: usize = 10;
 
 /// Formats the timeline.
-pub fn story_text(timeline: &Timeline, traces: &[Trace]) -> String {
+pub fn timeline_text(timeline: &Timeline, traces: &[Trace]) -> String {
     let mut text = heading(timeline);
     text += &table(timeline, traces).to_text();
     text += &outcome(timeline);

@@ -20,7 +20,7 @@ use pillion_stats::report::{Column, Table, number};
 use pillion_trace::measure::{Meter, MeterOptions, write_tables};
 
 use files::{OpenedTraces, PeriodArgs, TraceArgs, exit_code};
-use measure_args::{MeasureArgs, story_text};
+use measure_args::{MeasureArgs, timeline_text};
 
 pub use files::observe;
 
@@ -116,7 +116,7 @@ pub fn explain(traces: Traces, target: Target, json: bool) -> Result<ExitCode> {
     if json {
         print_json(&timeline)?;
     } else {
-        print(&story_text(&timeline, &observed.traces))?;
+        print(&timeline_text(&timeline, &observed.traces))?;
     }
     Ok(exit_code)
 }
