@@ -109,8 +109,8 @@ counters! {
     /// for each lost segment (docs/reference/bundling.md, "Time saved"). It falls when a segment counted as
     /// lost arrives late.
     time_saved_us: Gauge,
-    /// Window reductions requested from the kernel. A request lost with a packet that the kernel
-    /// rejected is repeated, and counts again.
+    /// Window reductions requested from the kernel. A request that is repeated because the kernel
+    /// rejected its packet counts once.
     reactions: Counter,
     /// Window reductions that were not requested, because TFRC-SP found no reason.
     reactions_suppressed: Counter,

@@ -212,7 +212,7 @@ fn socket_storage() -> CheckResult {
         Severity::Warning,
         "the kernel refuses iterators over it: connections are found only in this network \
          namespace and in the open files of processes",
-        "everything else works; docs/reference/bundling.md lists the limits",
+        "everything else works",
     )
 }
 
