@@ -162,6 +162,21 @@ impl Selector {
         Self([self.parts(), other.parts()].concat())
     }
 
+    /// Replaces parts of the same parameter, and the variant, by those of another selector, and
+    /// adds its remaining parts.
+    #[must_use]
+    pub fn overridden_by(&self, other: &Self) -> Self {
+        self.without_keys_of(other).with(other)
+    }
+
+    /// Returns the selector without the parameters that another one sets.
+    #[must_use]
+    pub fn without_keys_of(&self, other: &Self) -> Self {
+        let is_set = |part: &&Part| other.0.iter().any(|it| it.key() == part.key());
+        let parts = self.0.iter();
+        parts.filter(|part| !is_set(part)).cloned().collect()
+    }
+
     /// Replaces one part by another.
     #[must_use]
     pub fn replacing(&self, part: &Part, by: &Part) -> Self {
@@ -198,6 +213,14 @@ mod tests {
         for other in ["loss", "loss=22", "lain", "2"] {
             assert!(!matches(&format!("plain,{other}")), "{other}");
         }
+    }
+
+    #[test]
+    fn overriding_replaces_variant_and_values_of_same_parameter() {
+        let overridden = |by: &str| Selector::from("rdb,loss=10").overridden_by(&by.into());
+        assert_eq!(overridden("tcp"), "loss=10,tcp".into());
+        assert_eq!(overridden("loss=2,n=1"), "rdb,loss=2,n=1".into());
+        assert_eq!(overridden(""), "rdb,loss=10".into());
     }
 
     #[test]

@@ -27,15 +27,16 @@ use super::boot::MachineArgs;
 use super::progress_display::ProgressDisplay;
 use super::store::StoreArgs;
 
-/// Repeat published experiments and check each published number
+/// Repeat published experiments and check each published statement
 ///
 /// Makes the runs of the published experiments on the virtual engine, reads their traces, checks
 /// each claim, and writes a report with the figures. Existing runs are reused, so an interrupted
 /// reproduction continues with the same command.
 ///
 /// Verdicts: `near`, the claim holds on the current kernel; `changed`, it holds only under a
-/// condition of the time, which the report names; `miss`, neither; `undecided`, more seeds are
-/// needed. docs/evidence/reproduction.md has more.
+/// condition that is documented for the published set-up; `hypothesis`, it holds only under an
+/// undocumented condition; `miss`, none of these; `undecided`, more seeds are needed.
+/// docs/evidence/reproduction.md has more.
 #[derive(clap::Args)]
 pub struct Args {
     /// Names of published experiments, or experiment files with [reproduction] [default: all
@@ -83,9 +84,6 @@ pub struct Args {
     machine: MachineArgs,
 }
 
-/// Columns of the summary on a terminal; the report has all.
-const TERMINAL_COLUMNS: usize = 5;
-
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let selected = self.selected()?;
@@ -119,7 +117,7 @@ impl Args {
                 log::warn!("{}: {runs}: {warning}", result.name);
             }
         }
-        print(&summary_table(&results).narrowed(TERMINAL_COLUMNS).to_text())?;
+        print(&summary_table(&results).to_text())?;
         for it in results.iter().flat_map(ExperimentResult::tables) {
             print(&format!("\n  {}\n{}", it.title, it.table.to_text()))?;
         }

@@ -29,6 +29,7 @@ pub fn assemble(
         if claim.source.is_empty() {
             claim.source.clone_from(&filled.source);
         }
+        claim.kind.get_or_insert(filled.kind);
     }
     filled
         .table

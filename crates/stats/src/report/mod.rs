@@ -19,7 +19,7 @@ mod table;
 
 pub use distribution::SortedSamples;
 pub use figure::{Axis, Figure, Line, Role, STYLES, Scale, Shape, SideAxis, StreamKind};
-pub use page::{Choice, Fact, Page, Part};
+pub use page::{Card, Choice, Fact, Page, Part};
 pub use table::{Align, Column, Table, display_width};
 
 /// A text as one field of comma-separated values (RFC 4180).

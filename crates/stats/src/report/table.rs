@@ -146,18 +146,6 @@ impl Table {
         self
     }
 
-    /// The table with only its first `columns` columns.
-    #[must_use]
-    pub fn narrowed(mut self, columns: usize) -> Self {
-        self.columns.truncate(columns);
-        for row in &mut self.rows {
-            if let Row::Cells(cells) = row {
-                cells.truncate(columns);
-            }
-        }
-        self
-    }
-
     /// Adds a heading row for the rows after it.
     pub fn section(&mut self, title: impl Into<String>) -> &mut Self {
         self.rows.push(Row::Section(title.into()));

@@ -1,124 +1,307 @@
 use std::collections::BTreeMap;
 
 use pillion_stats::measure::Unit;
-use pillion_stats::report::{Column, Fact, Page, Part, Table, number};
+use pillion_stats::report::{Card, Column, Fact, Page, Part, Table, number};
 use serde_json::json;
 
-use super::{Estimate, ExperimentResult, Verdict};
-use crate::settings::experiment::{Claim, Statement};
+use super::{Estimate, ExperimentResult, JudgedClaim, Verdict};
+use crate::settings::experiment::{Claim, ClaimKind, Reproduction, Statement};
 
-/// Returns the first table: every published number, the measured ones, and the verdict.
+/// Returns all claims with the measured values and verdicts, for a terminal. Each experiment has a
+/// section per kind of claim.
 #[must_use]
 pub fn summary_table(results: &[ExperimentResult]) -> Table {
     let columns = [
         Column::left("claim").wrapped(48),
-        Column::right("published"),
+        Column::right("expected"),
         Column::right("current kernel").wrapped(18),
         Column::right("with a cause").wrapped(18),
         Column::left("verdict").verdicts(),
-        Column::left("explanation").wrapped(40),
-        Column::left("source").wrapped(30),
     ];
-    let mut table = Table::new("Published and measured numbers", columns).with_section_links();
+    let mut table = Table::new("", columns);
     for result in results {
-        table.section(result.heading());
-        for (claim, judged) in result.judged() {
-            let shown_cause = claim.shown_cause(&judged);
-            table.row([
-                claim.description.clone(),
-                published(claim),
-                estimates(&judged.baseline, claim),
-                estimates(
-                    judged.causes.get(shown_cause).map_or(&[], Vec::as_slice),
-                    claim,
-                ),
-                judged.verdict.word().to_owned(),
-                result.explanation(&judged),
-                claim.source.clone(),
-            ]);
+        for (kind, claims) in by_kind(result) {
+            table.section(match kind {
+                ClaimKind::Published => result.heading(),
+                _ => format!("{}, {}", result.heading(), plural_of(kind)),
+            });
+            for (claim, judged) in &claims {
+                table.row(claim_cells(claim, judged));
+            }
         }
     }
     table
 }
 
 /// Returns the report as a page. `method` has facts about how the runs were made.
+///
+/// The first part answers, in this order, how many published statements hold on the current kernel,
+/// which do not and why, and which results are pillion's own.
 #[must_use]
 pub fn page(results: &[ExperimentResult], method: Vec<Fact>) -> Page {
-    let lead = hold_summary(results);
-    let mut parts: Vec<Part> = vec![summary_table(results).into()];
-    for result in results {
-        let about = format!(
-            "{}: {} {}",
-            result.reproduction.source,
-            result.reproduction.finding,
-            hold_summary([result])
-        );
-        parts.push(Part::Heading(result.heading(), about));
-        parts.extend(result.warnings_table().map(Part::from));
-        parts.extend(result.causes_table().map(Part::from));
-        parts.extend(result.tables().map(|it| Part::from(it.table)));
-        parts.extend(result.choices().map(Part::from));
+    let all = judged_claims(results);
+    let of_kind = |kind| -> Vec<Verdict> {
+        let of_kind = all.iter().filter(|it| it.judged.kind == kind);
+        of_kind.map(|it| it.judged.verdict).collect()
+    };
+    let has_paper = |it: &&ExperimentResult| {
+        let mut claims = it.reproduction.claims.iter();
+        claims.any(|claim| claim.kind() != ClaimKind::Expectation)
+    };
+    let (papers, own): (Vec<_>, Vec<_>) = results.iter().partition(has_paper);
+    let mut parts = Vec::new();
+    if !papers.is_empty() {
+        let cards = papers.iter().map(|result| card(result)).collect();
+        parts.push(Part::Cards("The published experiments".to_owned(), cards));
+        parts.push(differences_table(&all).into());
     }
+    if !own.is_empty() {
+        let cards = own.iter().map(|result| card(result)).collect();
+        parts.push(Part::Cards("Beyond the papers".to_owned(), cards));
+    }
+    for result in papers.iter().chain(&own) {
+        parts.extend(details(result));
+    }
+    let lead = match of_kind(ClaimKind::Published).as_slice() {
+        [] => counts_sentence(ClaimKind::Expectation, &of_kind(ClaimKind::Expectation)),
+        published => counts_sentence(ClaimKind::Published, published),
+    };
+    let others = [
+        ClaimKind::Derived,
+        ClaimKind::SelfCheck,
+        ClaimKind::Expectation,
+    ];
+    let others = others.into_iter().filter(|_| !papers.is_empty());
+    let others = others.map(|kind| (kind, of_kind(kind)));
+    let others = others.filter(|(_, verdicts)| !verdicts.is_empty());
+    let others =
+        others.map(|(kind, verdicts)| Fact::new(kind.as_str(), counts_sentence(kind, &verdicts)));
     Page {
-        title: "Reproduction of published experiments on thin streams".to_owned(),
+        title: "Published experiments on thin streams, reproduced".to_owned(),
         lead,
         parts,
-        method,
+        method: others.chain(method).collect(),
         data: data(results),
     }
 }
 
-/// Counts the verdicts in one sentence for published numbers, and in another for exploratory
-/// expectations.
-fn hold_summary<'a>(results: impl IntoIterator<Item = &'a ExperimentResult>) -> String {
-    let (exploratory, published): (Vec<_>, Vec<_>) = results
-        .into_iter()
-        .partition(|result| result.reproduction.exploratory);
-    let kinds = [
-        (published, "published number"),
-        (exploratory, "exploratory expectation"),
-    ];
-    let kinds = kinds.into_iter().filter(|(results, _)| !results.is_empty());
-    let sentences = kinds.map(|(results, one)| {
-        let judged = results.iter().flat_map(|result| result.judged());
-        let verdicts: Vec<Verdict> = judged.map(|(_, it)| it.verdict).collect();
-        let total = number::counted(verdicts.len() as u64, one);
-        format!("{total}: {}.", verdict_counts(&verdicts))
-    });
-    sentences.collect::<Vec<_>>().join(" ")
+/// Returns the part of the page with everything about an experiment.
+fn details(result: &ExperimentResult) -> Vec<Part> {
+    let Reproduction {
+        source, finding, ..
+    } = &result.reproduction;
+    let about = match source.as_str() {
+        "" => finding.clone(),
+        source => format!("{source}. {finding}"),
+    };
+    let mut parts = vec![Part::Heading(result.heading(), about)];
+    for (kind, claims) in by_kind(result) {
+        let mut table = claims_table(kind);
+        for (claim, judged) in &claims {
+            let mut cells = claim_cells(claim, judged).to_vec();
+            cells.push(result.explanation(judged));
+            cells.push(words(claim));
+            table.row(cells);
+        }
+        parts.push(table.into());
+    }
+    parts.extend(result.warnings_table().map(Part::from));
+    parts.extend(result.causes_table().map(Part::from));
+    parts.extend(result.tables().map(|it| Part::from(it.table)));
+    parts.extend(result.choices().map(Part::from));
+    parts
 }
 
-/// Counts the verdicts of each kind, as part of a sentence.
-fn verdict_counts(verdicts: &[Verdict]) -> String {
+fn claims_table(kind: ClaimKind) -> Table {
+    let (caption, expected, note) = match kind {
+        ClaimKind::Published => ("Published statements", "published", ""),
+        ClaimKind::Derived => (
+            "Derived numbers",
+            "derived",
+            "Computed from published numbers; the arithmetic is in the last column.",
+        ),
+        ClaimKind::SelfCheck => (
+            "Self-checks",
+            "expected",
+            "They test the traffic generator, a formula or a configured value, or they hold in the other \
+             case as well. They are no evidence for the paper.",
+        ),
+        ClaimKind::Expectation => (
+            "Own expectations",
+            "expected",
+            "No paper has these statements.",
+        ),
+    };
+    let columns = [
+        Column::left("claim").wrapped(48),
+        Column::right(expected),
+        Column::right("current kernel").wrapped(18),
+        Column::right("with a cause").wrapped(18),
+        Column::left("verdict").verdicts(),
+        Column::left("explanation").wrapped(40),
+        Column::left("source").wrapped(40),
+    ];
+    Table::new(caption, columns).with_note(note)
+}
+
+/// Returns the published statements that do not hold on the current kernel, and why.
+fn differences_table(all: &[ClaimOfResult]) -> Table {
+    let columns = [
+        Column::left("statement").wrapped(48),
+        Column::right("published"),
+        Column::right("current kernel").wrapped(18),
+        Column::right("with a cause").wrapped(18),
+        Column::left("verdict").verdicts(),
+        Column::left("why").wrapped(40),
+    ];
+    let mut table = Table::new(
+        "Published statements that do not hold on the current kernel",
+        columns,
+    )
+    .with_section_links();
+    let mut heading = String::new();
+    for ClaimOfResult {
+        result,
+        claim,
+        judged,
+    } in all
+    {
+        if judged.kind != ClaimKind::Published || judged.verdict == Verdict::Near {
+            continue;
+        }
+        if heading != result.heading() {
+            heading = result.heading();
+            table.section(&*heading);
+        }
+        let mut cells = claim_cells(claim, judged).to_vec();
+        cells.push(result.explanation(judged));
+        table.row(cells);
+    }
+    table
+}
+
+/// Returns the entry of an experiment in the overview, with its first figure.
+fn card(result: &ExperimentResult) -> Card {
+    let judged = result.judged();
+    let is_published = |kind| kind == ClaimKind::Published;
+    let has_published = judged.iter().any(|(_, it)| is_published(it.kind));
+    let counted = judged
+        .iter()
+        .filter(|(_, it)| is_published(it.kind) || !has_published);
+    let counted: Vec<Verdict> = counted.map(|(_, it)| it.verdict).collect();
+    let count = |verdict| counted.iter().filter(|it| **it == verdict).count();
+    Card {
+        title: result.heading(),
+        text: result.reproduction.finding.clone(),
+        figure: result.figures().next(),
+        verdicts: Verdict::ALL
+            .map(|verdict| (verdict.word(), count(verdict)))
+            .to_vec(),
+    }
+}
+
+/// A judged claim and its experiment.
+struct ClaimOfResult<'a> {
+    result: &'a ExperimentResult,
+    claim: &'a Claim,
+    judged: JudgedClaim,
+}
+
+fn judged_claims(results: &[ExperimentResult]) -> Vec<ClaimOfResult<'_>> {
+    let claims = results.iter().flat_map(|result| {
+        let judged = result.judged().into_iter();
+        judged.map(move |(claim, judged)| ClaimOfResult {
+            result,
+            claim,
+            judged,
+        })
+    });
+    claims.collect()
+}
+
+/// Returns the claims of an experiment by kind, without empty kinds.
+fn by_kind(result: &ExperimentResult) -> Vec<(ClaimKind, Vec<(&Claim, JudgedClaim)>)> {
+    let judged = result.judged();
+    let kinds = ClaimKind::ALL.map(|kind| {
+        let claims = judged.iter().filter(|(_, it)| it.kind == kind);
+        (kind, claims.cloned().collect::<Vec<_>>())
+    });
+    kinds
+        .into_iter()
+        .filter(|(_, claims)| !claims.is_empty())
+        .collect()
+}
+
+/// Returns the first five cells of a claim's row.
+fn claim_cells(claim: &Claim, judged: &JudgedClaim) -> [String; 5] {
+    let cause = judged.causes.get(claim.shown_cause(judged));
+    [
+        claim.description.clone(),
+        expected(claim),
+        estimates(&judged.baseline, claim),
+        estimates(cause.map_or(&[], Vec::as_slice), claim),
+        judged.verdict.word().to_owned(),
+    ]
+}
+
+/// Returns the source of a claim with its words, and the reason for its bound.
+fn words(claim: &Claim) -> String {
+    let quote = match claim.quote.as_str() {
+        "" => String::new(),
+        quote => format!(": \u{201c}{quote}\u{201d}"),
+    };
+    let reason = claim.reason.as_ref().map(|it| format!(" ({it})"));
+    format!("{}{quote}{}", claim.source, reason.unwrap_or_default())
+}
+
+/// Counts the verdicts of claims of one kind, in a sentence.
+fn counts_sentence(kind: ClaimKind, verdicts: &[Verdict]) -> String {
     let count = |verdict: Verdict| verdicts.iter().filter(|it| **it == verdict).count();
-    let (near, changed) = (count(Verdict::Near), count(Verdict::Changed));
-    let (miss, not_run) = (count(Verdict::Miss), count(Verdict::NotRun));
-    let hold = |count: usize| if count == 1 { "holds" } else { "hold" };
-    let mut text = format!("{near} {} on the current kernel", hold(near));
-    if changed > 0 {
-        text += &format!(", {changed} {} only with a cause", hold(changed));
+    let total = number::counted(verdicts.len() as u64, singular_of(kind));
+    let near = count(Verdict::Near);
+    let rest = [
+        (
+            Verdict::Changed,
+            "only with a documented difference of the published set-up",
+        ),
+        (Verdict::Hypothesis, "only under a hypothesis"),
+        (Verdict::Miss, "not at all"),
+    ];
+    let mut text = format!("{total}: {near} hold on the current kernel");
+    if near == 1 {
+        text = format!("{total}: 1 holds on the current kernel");
     }
-    if miss > 0 {
-        text += &format!(
-            ", {miss} {} not hold",
-            if miss == 1 { "does" } else { "do" }
-        );
+    for (verdict, words) in rest {
+        match count(verdict) {
+            0 => (),
+            count => text += &format!(", {count} {words}"),
+        }
     }
-    let undecided = count(Verdict::Undecided);
-    if undecided > 0 {
-        text += &format!(
-            ", {undecided} {} undecided",
-            if undecided == 1 { "is" } else { "are" }
-        );
+    let rest = [
+        (Verdict::Undecided, "undecided"),
+        (Verdict::NotMeasured, "not measured"),
+        (Verdict::NotRun, "not run"),
+    ];
+    for (verdict, words) in rest {
+        match count(verdict) {
+            0 => (),
+            count => text += &format!("; {count} {words}"),
+        }
     }
-    let not_measured = count(Verdict::NotMeasured);
-    if not_measured > 0 {
-        text += &format!(", {not_measured} could not be measured");
+    text + "."
+}
+
+fn singular_of(kind: ClaimKind) -> &'static str {
+    match kind {
+        ClaimKind::Published => "published statement",
+        ClaimKind::Derived => "derived number",
+        ClaimKind::SelfCheck => "self-check",
+        ClaimKind::Expectation => "own expectation",
     }
-    if not_run > 0 {
-        text += &format!("; {not_run} lack runs");
-    }
-    text
+}
+
+fn plural_of(kind: ClaimKind) -> String {
+    format!("{}s", singular_of(kind))
 }
 
 fn data(results: &[ExperimentResult]) -> serde_json::Value {
@@ -127,8 +310,9 @@ fn data(results: &[ExperimentResult]) -> serde_json::Value {
             json!({
                 "description": claim.description,
                 "source": claim.source,
+                "quote": claim.quote,
                 "measure": claim.measure.as_str(),
-                "published": published(claim),
+                "expected": expected(claim),
                 "judged": judged,
             })
         });
@@ -143,7 +327,7 @@ fn data(results: &[ExperimentResult]) -> serde_json::Value {
     results.collect()
 }
 
-fn published(claim: &Claim) -> String {
+fn expected(claim: &Claim) -> String {
     match claim.statement() {
         Statement::Value(value, within) => {
             with_tolerance(&format_value(value, claim), &format_value(within, claim))

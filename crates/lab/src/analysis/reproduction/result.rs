@@ -7,7 +7,7 @@ use pillion_stats::report::{Choice, Column, Figure, Table, number};
 use super::{ComparedTable, Estimate, GroupMeasures, JudgedClaim, RunMeasures, Verdict};
 use crate::measure_ref::MeasureRef;
 use crate::run_key::{Part, RunKey, Selector};
-use crate::settings::experiment::{Claim, Reproduction};
+use crate::settings::experiment::{Cause, Claim, ClaimKind, Reproduction};
 
 /// A run and its measures.
 #[derive(Debug, Clone)]
@@ -61,10 +61,11 @@ impl ExperimentResult {
     /// causes explain a claim, the cause with which most claims hold is named.
     #[must_use]
     pub fn judged(&self) -> Vec<(&Claim, JudgedClaim)> {
-        let causes = self.reproduction.causes.iter();
-        let causes: Vec<Selector> = causes.map(|cause| cause.runs.clone()).collect();
+        let Reproduction {
+            baseline, causes, ..
+        } = &self.reproduction;
         let judged = self.reproduction.claims.iter().map(|claim| {
-            let mut judged = claim.judge(&self.runs, &self.reproduction.baseline, &causes);
+            let mut judged = claim.judge(&self.runs, baseline, causes);
             if self.rests_on_single_seed(claim, &judged) {
                 judged.verdict = Verdict::Undecided;
                 judged.cause = None;
@@ -72,7 +73,15 @@ impl ExperimentResult {
             (claim, judged)
         });
         let mut judged: Vec<_> = judged.collect();
-        prefer_most_explanatory_cause(&mut judged);
+        self.prefer_most_explanatory_cause(&mut judged);
+        for (claim, judged) in &mut judged {
+            let deciding = match (judged.verdict, judged.cause) {
+                (Verdict::Near, _) => baseline,
+                (Verdict::Changed | Verdict::Hypothesis, Some(cause)) => &causes[cause].runs,
+                _ => continue,
+            };
+            claim.judge_other_case(judged, &self.runs, deciding);
+        }
         judged
     }
 
@@ -91,10 +100,26 @@ impl ExperimentResult {
         is_one_of_several(&judged.baseline, &self.reproduction.baseline)
             && !matches!(judged.verdict, Verdict::NotRun | Verdict::NotMeasured)
             || match judged.verdict {
-                Verdict::Changed => judged.cause.is_some_and(with),
+                Verdict::Changed | Verdict::Hypothesis => judged.cause.is_some_and(with),
                 Verdict::Miss => (0..self.reproduction.causes.len()).any(with),
                 _ => false,
             }
+    }
+
+    /// Assigns to each claim that several causes explain the one with which most claims hold.
+    /// Documented causes precede hypotheses.
+    fn prefer_most_explanatory_cause(&self, judged: &mut [(&Claim, JudgedClaim)]) {
+        let causes = &self.reproduction.causes;
+        let held: Vec<_> = (0..causes.len())
+            .map(|cause| count_held(judged, cause))
+            .collect();
+        for (_, judged) in judged.iter_mut().filter(|(_, it)| it.is_explained()) {
+            let explains = (0..causes.len())
+                .rev()
+                .filter(|cause| judged.holds_with(*cause));
+            judged.cause =
+                explains.max_by_key(|cause| (!causes[*cause].source.is_empty(), held[*cause]));
+        }
     }
 
     /// The name of the unmodified kernel in tables and CSV files.
@@ -197,16 +222,6 @@ pub fn runs_text(runs: &[&str]) -> String {
     }
 }
 
-/// Assigns to each claim that several causes explain the one with which most claims hold.
-fn prefer_most_explanatory_cause(judged: &mut [(&Claim, JudgedClaim)]) {
-    let causes = judged.first().map_or(0, |(_, judged)| judged.holds.len());
-    let held: Vec<_> = (0..causes).map(|cause| count_held(judged, cause)).collect();
-    for (_, judged) in judged.iter_mut().filter(|(_, it)| it.is_explained()) {
-        let explains = (0..causes).rev().filter(|cause| judged.holds_with(*cause));
-        judged.cause = explains.max_by_key(|cause| held[*cause]);
-    }
-}
-
 fn count_held(judged: &[(&Claim, JudgedClaim)], cause: usize) -> usize {
     judged.iter().filter(|(_, it)| it.holds_with(cause)).count()
 }
@@ -233,7 +248,7 @@ impl JudgedClaim {
     fn holds_on_current_kernel(&self) -> Option<bool> {
         match self.verdict {
             Verdict::Near => Some(true),
-            Verdict::Changed | Verdict::Miss => Some(false),
+            Verdict::Changed | Verdict::Hypothesis | Verdict::Miss => Some(false),
             _ => None,
         }
     }
@@ -247,16 +262,30 @@ impl JudgedClaim {
 impl ExperimentResult {
     /// Explains a verdict in a sentence.
     pub(super) fn explanation(&self, judged: &JudgedClaim) -> String {
-        let cause = judged
-            .cause
-            .map(|index| self.reproduction.causes[index].description.as_str());
+        let cause = judged.cause.map(|index| {
+            let Cause {
+                description,
+                source,
+                ..
+            } = &self.reproduction.causes[index];
+            match source.as_str() {
+                "" => description.clone(),
+                source => format!("{description} ({source})"),
+            }
+        });
+        let cause = cause.as_deref();
         let reason = match (judged.verdict, cause) {
             (Verdict::Near, _) if judged.holds_only_on_current_kernel() => {
                 "holds only on the current kernel".to_owned()
             }
             (Verdict::Near, _) => String::new(),
             (Verdict::Changed, Some(cause)) => format!("holds if {cause}"),
-            (Verdict::Changed | Verdict::Miss, _) => "no cause explains it".to_owned(),
+            (Verdict::Hypothesis, Some(cause)) => {
+                format!("holds if {cause}, which no source documents")
+            }
+            (Verdict::Changed | Verdict::Hypothesis | Verdict::Miss, _) => {
+                "no cause explains it".to_owned()
+            }
             (Verdict::Undecided, Some(cause)) if judged.is_explained() => {
                 format!("more seeds are needed on the current kernel; holds if {cause}")
             }
@@ -273,6 +302,14 @@ impl ExperimentResult {
             (Verdict::NotMeasured, _) => {
                 "its runs lack the measure, the group or the event".to_owned()
             }
+        };
+        let reason = match judged.holds_in_other_case {
+            Some(true) => [reason, "also holds in the other case".to_owned()]
+                .into_iter()
+                .filter(|it| !it.is_empty())
+                .collect::<Vec<_>>()
+                .join("; "),
+            _ => reason,
         };
         match (judged.runs_without_value, judged.verdict) {
             (0, _) | (_, Verdict::NotMeasured | Verdict::NotRun) => reason,
@@ -291,10 +328,12 @@ impl ExperimentResult {
     pub(super) fn causes_table(&self) -> Option<Table> {
         let columns = [
             Column::left("cause").wrapped(80),
-            Column::right("numbers that hold"),
+            Column::right("claims that hold"),
+            Column::left("documented by").wrapped(40),
         ];
-        let mut table = Table::new("Numbers that each cause explains", columns);
-        let judged = self.judged();
+        let mut table = Table::new("Claims that hold with each cause", columns);
+        let mut judged = self.judged();
+        judged.retain(|(claim, _)| claim.kind() != ClaimKind::SelfCheck);
         let decided = |checks: Vec<Option<bool>>| {
             let decided = checks.iter().flatten();
             let held = decided.clone().filter(|it| **it).count();
@@ -305,7 +344,11 @@ impl ExperimentResult {
         for (index, cause) in self.reproduction.causes.iter().enumerate() {
             let with = judged.iter().map(|(_, it)| it.holds[index]).collect();
             if let Some(held) = decided(with) {
-                table.row([cause.description.clone(), held]);
+                let source = match cause.source.as_str() {
+                    "" => "nothing: a hypothesis",
+                    source => source,
+                };
+                table.row([&*cause.description, &*held, source]);
             }
         }
         (!self.reproduction.causes.is_empty()).then_some(table)

@@ -161,22 +161,18 @@ impl PublishedTable {
     }
 }
 
-const CSV_HEADING: &str = "experiment,description,source,measure,statement,number,tolerance,\
-                           verdict,kernel,selected_runs,mean,low,high,runs,holds\n";
+const CSV_HEADING: &str = "experiment,kind,description,source,quote,measure,statement,number,tolerance,\
+                           verdict,holds_in_other_case,kernel,selected_runs,mean,low,high,runs,holds\n";
 
-/// Returns a CSV file with one line per published number and kernel or cause; an order has one line
-/// per subject. Each line ends with the measured value and the ends of its interval.
-pub(super) fn published_csv(results: &[ExperimentResult]) -> String {
+/// Returns a CSV file with one line per claim and kernel or cause; an order has one line per
+/// subject. Each line ends with the measured value and the ends of its interval.
+pub(super) fn claims_csv(results: &[ExperimentResult]) -> String {
     let mut text = CSV_HEADING.to_owned();
     for result in results {
         for (claim, judged) in result.judged() {
             let ours = result.kernels().zip(judged.by_kernel());
             for ((kernel, _), (of, holds)) in ours {
-                let holds = match holds {
-                    Some(true) => "yes",
-                    Some(false) => "no",
-                    None => "",
-                };
+                let holds = yes_or_no(holds);
                 for (index, runs) in claim.subjects().iter().enumerate() {
                     let named = runs.to_string();
                     let ours = of.get(index);
@@ -203,13 +199,16 @@ fn claim_line(
     };
     let fields = [
         &result.name,
+        judged.kind.as_str(),
         &claim.description,
         &claim.source,
+        &claim.quote,
         claim.measure.as_str(),
         statement,
         &number,
         &within,
         judged.verdict.word(),
+        yes_or_no(judged.holds_in_other_case),
         kernel,
         named,
     ];
@@ -218,11 +217,19 @@ fn claim_line(
     format!("{fields},{ours},{holds}\n")
 }
 
+fn yes_or_no(answer: Option<bool>) -> &'static str {
+    match answer {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "",
+    }
+}
+
 /// Returns names and contents of the files for papers. Each figure is an SVG and a CSV file, each
-/// table a CSV file, named by experiment and number. `published.csv` has every published number
-/// next to the measured one.
+/// table a CSV file, named by experiment and number. `claims.csv` has every claim with its measured
+/// values.
 pub fn files(results: &[ExperimentResult]) -> impl Iterator<Item = (String, String)> {
-    let numbers = ("published.csv".to_owned(), published_csv(results));
+    let numbers = ("claims.csv".to_owned(), claims_csv(results));
     std::iter::once(numbers).chain(results.iter().flat_map(result_files))
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::MeasuredRun;
 use crate::measure_ref::MeasureRef;
 use crate::run_key::{Part, RunKey, Selector};
-use crate::settings::experiment::{Claim, Statement};
+use crate::settings::experiment::{Cause, Claim, ClaimKind, Statement};
 
 /// The result of judging a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -16,8 +16,10 @@ use crate::settings::experiment::{Claim, Statement};
 pub enum Verdict {
     /// The claim holds on the current kernel.
     Near,
-    /// The claim holds only with a cause.
+    /// The claim holds only with a cause that a source documents for the published set-up.
     Changed,
+    /// The claim holds only with a cause that no source documents.
+    Hypothesis,
     /// The claim holds neither on the current kernel nor with any cause.
     Miss,
     /// A bound lies within the interval, or two intervals overlap; more seeds are needed.
@@ -30,12 +32,24 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// All verdicts, in the order of reports.
+    pub const ALL: [Self; 7] = [
+        Self::Near,
+        Self::Changed,
+        Self::Hypothesis,
+        Self::Miss,
+        Self::Undecided,
+        Self::NotMeasured,
+        Self::NotRun,
+    ];
+
     /// Returns the verdict as shown in tables.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Near => "near",
             Self::Changed => "changed",
+            Self::Hypothesis => "hypothesis",
             Self::Miss => "miss",
             Self::Undecided => "undecided",
             Self::NotRun => "not run",
@@ -62,6 +76,15 @@ pub struct JudgedClaim {
     pub cause: Option<usize>,
     /// The verdict.
     pub verdict: Verdict,
+    /// The measure in the other case (`against`), on the kernel or with the cause that decides the
+    /// verdict; for an order, one estimate per subject.
+    pub other_case: Vec<Estimate>,
+    /// Whether the claim also holds in the other case; `None` if it has no other case, does not hold
+    /// in its own, or more runs are needed.
+    pub holds_in_other_case: Option<bool>,
+    /// The kind: that of the file, but a published claim that also holds in its other case is a
+    /// self-check.
+    pub kind: ClaimKind,
 }
 
 impl Claim {
@@ -72,21 +95,25 @@ impl Claim {
         &self,
         runs: &[MeasuredRun],
         baseline: &Selector,
-        causes: &[Selector],
+        causes: &[Cause],
     ) -> JudgedClaim {
         let current_estimates = self.estimates(runs, baseline);
         let cause_estimates: Vec<_> = causes
             .iter()
-            .map(|cause| self.estimates(runs, cause))
+            .map(|cause| self.estimates(runs, &cause.runs))
             .collect();
         let checks: Vec<_> = cause_estimates.iter().map(|it| self.holds(it)).collect();
-        let is_not_run = |(check, cause): (&Option<_>, &Selector)| {
-            check.is_none() && !self.runs_exist(runs, cause)
+        let is_not_run = |(check, cause): (&Option<_>, &Cause)| {
+            check.is_none() && !self.runs_exist(runs, &cause.runs)
         };
         let some_not_run = checks.iter().zip(causes).any(is_not_run);
         let first = |check| checks.iter().position(|it| *it == check);
+        let is_documented = |index: &usize| !causes[*index].source.is_empty();
+        let yes = Some(ClaimCheck::Yes);
+        let documented = (0..causes.len()).filter(is_documented);
+        let documented = documented.clone().find(|index| checks[*index] == yes);
         let (holds, may_hold) = (
-            first(Some(ClaimCheck::Yes)),
+            documented.or(first(yes)),
             first(Some(ClaimCheck::Undecided)),
         );
         let (verdict, cause) = match self.holds(&current_estimates) {
@@ -94,7 +121,8 @@ impl Claim {
             None => (Verdict::NotRun, None),
             Some(ClaimCheck::Yes) => (Verdict::Near, None),
             Some(ClaimCheck::Undecided) => (Verdict::Undecided, holds),
-            Some(ClaimCheck::No) if holds.is_some() => (Verdict::Changed, holds),
+            Some(ClaimCheck::No) if documented.is_some() => (Verdict::Changed, documented),
+            Some(ClaimCheck::No) if holds.is_some() => (Verdict::Hypothesis, holds),
             Some(ClaimCheck::No) if some_not_run => (Verdict::NotRun, None),
             Some(ClaimCheck::No) if may_hold.is_some() => (Verdict::Undecided, may_hold),
             Some(ClaimCheck::No) => (Verdict::Miss, None),
@@ -109,6 +137,28 @@ impl Claim {
                 .collect(),
             cause,
             verdict,
+            other_case: Vec::new(),
+            holds_in_other_case: None,
+            kind: self.kind(),
+        }
+    }
+
+    /// Evaluates a claim that holds in its other case as well: there, on the kernel or with the
+    /// cause that decides the verdict.
+    pub(super) fn judge_other_case(
+        &self,
+        judged: &mut JudgedClaim,
+        runs: &[MeasuredRun],
+        deciding: &Selector,
+    ) {
+        let (Some(other), Some(against)) = (self.in_other_case(), &self.against) else {
+            return;
+        };
+        judged.other_case = other.estimates(runs, &deciding.without_keys_of(&against.runs));
+        let check = self.holds(&judged.other_case);
+        judged.holds_in_other_case = check.and_then(ClaimCheck::as_bool);
+        if judged.kind == ClaimKind::Published && judged.holds_in_other_case == Some(true) {
+            judged.kind = ClaimKind::SelfCheck;
         }
     }
 

@@ -442,6 +442,62 @@ baseline = \"kernel=current\"
 }
 
 #[test]
+fn claims_of_each_kind_need_their_evidence() {
+    let error = |kind: &str, claim: &str| {
+        error_of(&format!(
+            "{SMALL}[axis.n.one]\n[axis.n.two]\n[reproduction]\n[[reproduction.claim]]\n\
+             description = \"a\"\nmeasure = \"rtt_ms p50\"\nkind = \"{kind}\"\n{claim}"
+        ))
+    };
+    let one = "runs = \"n=one\"\nat-most = 1\n";
+    let order = "ascending = [\"n=one\", \"n=two\"]\n";
+    let quote = "quote = \"b\"\n";
+    for (kind, claim, expected) in [
+        ("published", one.to_owned(), "needs `quote`"),
+        (
+            "published",
+            format!("{one}{quote}"),
+            "needs `against`, another case",
+        ),
+        ("derived", one.to_owned(), "needs `reason`"),
+        ("expectation", format!("{one}{quote}"), "remove `quote`"),
+        (
+            "published",
+            format!("{one}{quote}against = {{}}\n"),
+            "`against` needs other `runs` or another `group`, or the published `value`",
+        ),
+        (
+            "published",
+            format!("{one}{quote}against = {{ runs = \"n=two\", value = 3 }}\n"),
+            "`against` needs other `runs`",
+        ),
+        (
+            "published",
+            format!("{one}{quote}against = {{ value = 0.9 }}\n"),
+            "includes the value of the other case",
+        ),
+        (
+            "published",
+            format!("{order}{quote}against = {{ value = 2 }}\n"),
+            "`ascending` needs `runs` or `group` in `against`",
+        ),
+        (
+            "published",
+            format!("{one}{quote}against = {{ runs = \"n=six\" }}\n"),
+            "no run matches `n=six`",
+        ),
+        (
+            "published",
+            format!("{one}{quote}against = {{ group = \"thick\" }}\n"),
+            "unknown group `thick`",
+        ),
+    ] {
+        let error = error(kind, &claim);
+        assert!(error.contains(expected), "{claim}: {error}");
+    }
+}
+
+#[test]
 fn group_named_only_by_variant_needs_stream_keys() {
     let text =
         "duration = 1\n[group.thin]\n[variant.plain]\n[variant.bundled]\ngroup.thn.bundle = true\n";

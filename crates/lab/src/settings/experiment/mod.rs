@@ -28,8 +28,9 @@ pub use mechanism::{Mechanism, Mechanisms, Setting};
 pub use path::{Emulation, Impairments, Path, PathDirection, PathOverride, Reorder, RoundTrips};
 pub use plan::{Plan, ReceivingHost, SOURCE_PORTS, SendingHost, Streams, source_port};
 pub use reproduction::{
-    Cause, Cell, Claim, Curve, Expected, FigureKind, Heading, Line, PublishedCell, PublishedTable,
-    Reproduction, RunScale, Selection, Selector, Sketch, Statement, Tolerance,
+    Against, Cause, Cell, Claim, ClaimKind, Curve, Expected, FigureKind, Heading, Line,
+    PublishedCell, PublishedTable, Reproduction, RunScale, Selection, Selector, Sketch, Statement,
+    Tolerance,
 };
 pub use run::{Engine, Group, Host, Kernel, Measure, Receiver, Run};
 pub use values::{Name, Share};

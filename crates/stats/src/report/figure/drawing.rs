@@ -25,6 +25,9 @@ pub(super) fn draw_axes(out: &mut Markup, figure: &Figure, layout: &Layout) {
     out.empty("path", &[("class", "frame"), ("d", &frame)]);
 
     let (plot, size) = (layout.plot, layout.format.small);
+    if size == 0.0 {
+        return;
+    }
     let room = plot.left - GAP - 2.0;
     for tick in &layout.y.ticks {
         let rows = wrapped(&layout.y.label(*tick), size, room);
@@ -146,6 +149,9 @@ pub(super) fn draw_lines(out: &mut Markup, figure: &Figure, layout: &Layout) {
             size: layout.format.label,
             path: Vec::new(),
         });
+    }
+    if layout.format.label == 0.0 {
+        return;
     }
     let labels = labels::place_all(&labelled, layout.plot);
     let classes = classes.iter().map(String::as_str).chain(["reference"]);

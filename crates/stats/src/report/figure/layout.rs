@@ -10,9 +10,9 @@ pub(crate) struct DrawingFormat {
     pub(crate) name: &'static str,
     pub(super) width: f64,
     pub(super) height: f64,
-    /// Font size of ticks and axis titles.
+    /// Font size of ticks and axis titles; 0: none are drawn.
     pub(super) small: f64,
-    /// Font size of line labels.
+    /// Font size of line labels; 0: none are drawn.
     pub(super) label: f64,
 }
 
@@ -32,6 +32,15 @@ pub(crate) const NARROW: DrawingFormat = DrawingFormat {
     height: 400.0,
     small: 12.5,
     label: 13.5,
+};
+
+/// For an overview: lines only, without text.
+pub(crate) const SMALL: DrawingFormat = DrawingFormat {
+    name: "small",
+    width: 180.0,
+    height: 100.0,
+    small: 0.0,
+    label: 0.0,
 };
 
 /// A figure's axes laid out in a format.

@@ -7,6 +7,7 @@ mod output;
 mod scale;
 
 pub use drawing::STYLES;
+pub(crate) use layout::SMALL;
 
 /// The colours and line styles of figures, light and dark.
 pub(crate) const THEME: &str = include_str!("theme.css");

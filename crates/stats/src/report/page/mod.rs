@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::figure::THEME;
+use super::figure::{SMALL, THEME};
 use super::markup::Markup;
 use super::{Figure, Table};
 
@@ -38,6 +38,47 @@ pub enum Part {
     Table(Table),
     /// A heading for the following parts, and their subject.
     Heading(String, String),
+    /// A heading, and an overview of parts of the page.
+    Cards(String, Vec<Card>),
+}
+
+/// Entry of an overview: a link to the part of the page with this title, a small picture, a bar of
+/// verdicts, and a sentence.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Card {
+    /// The title of the part's [`Part::Heading`].
+    pub title: String,
+    /// The subject in a sentence or two.
+    pub text: String,
+    /// The picture.
+    pub figure: Option<Figure>,
+    /// Each verdict, as in columns of verdicts, with its number.
+    pub verdicts: Vec<(&'static str, usize)>,
+}
+
+impl Card {
+    fn to_html(&self, out: &mut Markup, id: &str) {
+        let to = format!("#{}", anchor(&self.title));
+        out.raw("\n").open("a", &[("class", "card"), ("href", &to)]);
+        out.open("div", &[("class", "picture")]);
+        if let Some(figure) = &self.figure {
+            out.raw(&figure.draw(SMALL, id, false));
+        }
+        out.close().open("div", &[]);
+        out.element("h3", &[], &self.title);
+        let verdicts = self.verdicts.iter().filter(|(_, count)| *count > 0);
+        out.open("div", &[("class", "bar"), ("aria-hidden", "true")]);
+        for (verdict, count) in verdicts.clone() {
+            let (class, share) = (verdict.replace(' ', "-"), format!("flex-grow: {count}"));
+            out.element("span", &[("class", &class), ("style", &share)], "");
+        }
+        let counts: Vec<_> = verdicts
+            .map(|(verdict, count)| format!("{count} {verdict}"))
+            .collect();
+        out.close()
+            .element("p", &[("class", "counts")], &counts.join(", "));
+        out.element("p", &[], &self.text).close().close();
+    }
 }
 
 impl From<Figure> for Part {
@@ -108,6 +149,12 @@ impl Page {
                     let attributes = [("class", "part"), ("id", &*anchor(title))];
                     out.raw("\n").element("h2", &attributes, title);
                     out.raw("\n").element("p", &[("class", "about")], text);
+                }
+                Part::Cards(title, cards) => {
+                    out.raw("\n").element("h2", &[], title);
+                    for (number, card) in (1..).zip(cards) {
+                        card.to_html(&mut out, &format!("card{}-{number}", i + 1));
+                    }
                 }
                 Part::Table(table) => {
                     out.raw("\n").open("div", &[("class", "table")]);

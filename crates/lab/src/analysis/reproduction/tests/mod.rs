@@ -6,8 +6,8 @@ use super::*;
 use crate::measure_ref::{JAIN_OF_ALL, MeasureRef, levels};
 use crate::run_key::Selector;
 use crate::settings::experiment::{
-    Cause, Cell, Claim, Curve, Expected, FigureKind, Heading, Line, PublishedTable, Reproduction,
-    Sketch, Statement, Tolerance,
+    Against, Cause, Cell, Claim, ClaimKind, Curve, Expected, FigureKind, Heading, Line,
+    PublishedTable, Reproduction, Sketch, Statement, Tolerance,
 };
 
 mod figures;
@@ -72,7 +72,10 @@ fn measure(name: &str) -> MeasureRef {
 fn claim(statement: Statement) -> Claim {
     let mut claim = Claim {
         description: "a number".to_owned(),
+        kind: None,
         source: "a paper".to_owned(),
+        quote: String::new(),
+        against: None,
         measure: measure(P97),
         group: "thin".to_owned(),
         runs: parts("plain"),
@@ -102,8 +105,8 @@ fn claim(statement: Statement) -> Claim {
 /// A reproduction with the baseline `kernel=current`, and with one cause if `old` is not empty.
 fn published(old: &str, description: &str, claims: Vec<Claim>) -> Reproduction {
     let cause = Cause {
-        runs: parts(old),
         description: description.to_owned(),
+        ..cause(old)
     };
     Reproduction {
         baseline: parts("kernel=current"),
@@ -116,11 +119,20 @@ fn published(old: &str, description: &str, claims: Vec<Claim>) -> Reproduction {
     }
 }
 
+/// A cause that a paper documents.
+fn cause(runs: &str) -> Cause {
+    Cause {
+        runs: parts(runs),
+        description: runs.to_owned(),
+        source: "a paper".to_owned(),
+    }
+}
+
 fn judged(claim: &Claim) -> JudgedClaim {
     claim.judge(
         &close_runs(),
         &parts("kernel=current"),
-        &[parts("kernel=old")],
+        &[cause("kernel=old")],
     )
 }
 
@@ -167,15 +179,22 @@ fn expected(label: &str, points: [(f64, f64); 2]) -> Vec<Expected> {
 }
 
 #[test]
-fn page_starts_with_hold_summary_and_draws_each_kernel() {
+fn page_starts_with_counts_and_draws_each_kernel() {
+    let published_claim = |statement| Claim {
+        kind: Some(ClaimKind::Published),
+        quote: "the paper's words".to_owned(),
+        ..claim(statement)
+    };
     let claims = vec![
-        claim(Statement::Value(1000.0, 100.0)),
-        claim(Statement::Value(2000.0, 100.0)),
+        published_claim(Statement::Value(1000.0, 100.0)),
+        published_claim(Statement::Value(2000.0, 100.0)),
+        claim(Statement::AtMost(0.0)),
     ];
     let result = ExperimentResult {
         name: "row".to_owned(),
         title: "a title".to_owned(),
         reproduction: Reproduction {
+            finding: "Something was found.".to_owned(),
             figure: vec![Sketch {
                 title: "ACK latency".to_owned(),
                 source: "a paper, figure 1".to_owned(),
@@ -189,15 +208,22 @@ fn page_starts_with_hold_summary_and_draws_each_kernel() {
         ..ExperimentResult::default()
     };
     let page = page(&[result], Vec::new()).to_html();
-    assert!(page.contains(
-        "2 published numbers: 1 holds on the current kernel, 1 holds only with a cause."
-    ));
+    let lead = "2 published statements: 1 holds on the current kernel, \
+                1 only with a documented difference of the published set-up.";
+    assert!(page.contains(lead));
+    assert!(page.contains("1 own expectation: 0 hold on the current kernel, 1 not at all."));
     let heading = "<h2 class=\"part\" id=\"to-row-a-title\">";
-    let at = page.find(heading).unwrap();
-    assert!(page[..at].contains("href=\"#to-row-a-title\""));
-    let below = &page[at..];
-    assert!(below.contains("2 published numbers: 1 holds"));
-    let figures = below.split_once("class=\"choice\"").unwrap().1;
+    let (overview, details) = page.split_once(heading).unwrap();
+    assert!(overview.contains("class=\"card\" href=\"#to-row-a-title\""));
+    assert!(
+        overview.contains("1 near, 1 changed"),
+        "own expectations are not counted here"
+    );
+    assert!(overview.contains("class=\"figure small\""));
+    assert!(details.contains("\u{201c}the paper&#39;s words\u{201d}"));
+    let own = details.split_once("Own expectations").unwrap().1;
+    assert!(!own[..own.find("</table>").unwrap()].contains(">published<"));
+    let figures = details.split_once("class=\"choice\"").unwrap().1;
     assert_eq!(
         figures.matches("<figure").count(),
         4,
@@ -205,33 +231,44 @@ fn page_starts_with_hold_summary_and_draws_each_kernel() {
     );
     assert!(page.contains("ACK latency, current kernel"));
     assert!(page.contains("ACK latency, if the kernel is an old one"));
-    assert!(page.contains("holds if the kernel is an old one"));
-    assert!(page.contains("Numbers that each cause explains"));
+    assert!(page.contains("holds if the kernel is an old one (a paper)"));
+    assert!(page.contains("Claims that hold with each cause"));
     assert!(page.contains("holds only on the current kernel"));
 }
 
 #[test]
-fn exploratory_expectations_are_counted_separately() {
-    let claims = vec![claim(Statement::AtMost(1e9)), claim(Statement::AtMost(0.0))];
-    let result = |exploratory, claims: &[Claim]| ExperimentResult {
-        reproduction: Reproduction {
-            exploratory,
-            claims: claims.to_vec(),
-            ..Reproduction::default()
-        },
+fn each_kind_of_claim_has_its_own_section() {
+    let of_kind = |kind| Claim {
+        kind: Some(kind),
+        ..claim(Statement::AtMost(1e9))
+    };
+    let result = ExperimentResult {
+        name: "row".to_owned(),
+        title: "a title".to_owned(),
+        reproduction: published("", "", ClaimKind::ALL.map(of_kind).to_vec()),
         runs: runs(),
         ..ExperimentResult::default()
     };
-    let results = [result(false, &claims[..1]), result(true, &claims)];
+    let text = summary_table(std::slice::from_ref(&result)).to_text();
+    let sections = text
+        .lines()
+        .filter(|line| line.trim_start().starts_with("row: a title"));
+    let sections: Vec<_> = sections.map(str::trim).collect();
     assert_eq!(
-        page(&results, Vec::new()).lead,
-        "1 published number: 1 holds on the current kernel. \
-         2 exploratory expectations: 1 holds on the current kernel, 1 does not hold."
+        sections,
+        [
+            "row: a title",
+            "row: a title, derived numbers",
+            "row: a title, self-checks",
+            "row: a title, own expectations"
+        ]
     );
-    assert_eq!(
-        page(&results[1..], Vec::new()).lead,
-        "2 exploratory expectations: 1 holds on the current kernel, 1 does not hold."
-    );
+    let kinds: Vec<_> = tables::claims_csv(&[result])
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').nth(1).unwrap().to_owned())
+        .collect();
+    assert_eq!(kinds, ["published", "derived", "self-check", "expectation"]);
 }
 
 #[test]
@@ -289,7 +326,7 @@ fn warnings_of_runs_are_shown_with_run_names() {
 }
 
 #[test]
-fn published_csv_has_a_line_per_number_and_kernel() {
+fn claims_csv_has_a_line_per_claim_and_kernel() {
     let not_run = Claim {
         description: "another, \"not run\"".to_owned(),
         runs: parts("unheard-of"),
@@ -309,11 +346,11 @@ fn published_csv_has_a_line_per_number_and_kernel() {
         runs: close_runs(),
         ..ExperimentResult::default()
     };
-    let text = tables::published_csv(&[result]);
+    let text = tables::claims_csv(&[result]);
     let lines: Vec<_> = text.lines().collect();
     let fields = lines[0].split(',').count();
     assert_eq!(lines.len(), 1 + 2 + 2 + 4, "{text}");
-    let start = "row,a number,a paper,ack_latency_ms p97,value,2000,100,changed";
+    let start = "row,expectation,a number,a paper,,ack_latency_ms p97,value,2000,100,changed,";
     assert!(
         lines[1].starts_with(&format!("{start},current kernel,plain,1067,")),
         "{text}"
@@ -323,13 +360,13 @@ fn published_csv_has_a_line_per_number_and_kernel() {
         lines[2],
         format!("{start},kernel=old,plain,1940,1940,1940,1,yes")
     );
-    let unknown = "row,\"another, \"\"not run\"\"\",a paper,ack_latency_ms p97,at-most,1,,not run";
+    let unknown = "row,expectation,\"another, \"\"not run\"\"\",a paper,,ack_latency_ms p97,at-most,1,,not run,";
     assert_eq!(
         lines[3],
         format!("{unknown},current kernel,unheard-of,,,,0,")
     );
     assert!(
-        lines[5].contains(",ascending,,,not run,current kernel,plain,"),
+        lines[5].contains(",ascending,,,not run,,current kernel,plain,"),
         "{text}"
     );
     let plain = |line: &&&str| !line.contains('"');

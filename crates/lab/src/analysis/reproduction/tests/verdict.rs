@@ -17,6 +17,82 @@ fn claim_that_holds_only_with_cause_is_changed() {
 }
 
 #[test]
+fn undocumented_cause_is_a_hypothesis() {
+    let guess = |runs| Cause {
+        source: String::new(),
+        ..cause(runs)
+    };
+    let claim = claim(Statement::Value(2000.0, 100.0));
+    let judge = |causes: &[Cause]| {
+        let judged = claim.judge(&close_runs(), &parts("kernel=current"), causes);
+        (judged.verdict, judged.cause)
+    };
+    assert_eq!(
+        judge(&[guess("kernel=old")]),
+        (Verdict::Hypothesis, Some(0))
+    );
+    let both = [guess("kernel=old"), cause("kernel=old")];
+    assert_eq!(
+        judge(&both),
+        (Verdict::Changed, Some(1)),
+        "the documented one decides"
+    );
+}
+
+#[test]
+fn claim_that_holds_in_other_case_is_a_self_check() {
+    let kind = |against: Against, statement| {
+        let claim = Claim {
+            kind: Some(ClaimKind::Published),
+            against: Some(against),
+            ..claim(statement)
+        };
+        let result = ExperimentResult {
+            reproduction: published("kernel=old", "old", vec![claim]),
+            runs: close_runs(),
+            ..ExperimentResult::default()
+        };
+        let (_, judged) = result.judged().remove(0);
+        (judged.holds_in_other_case, judged.kind)
+    };
+    let other_runs = |text| Against {
+        runs: parts(text),
+        ..Against::default()
+    };
+    let (published, self_check) = (ClaimKind::Published, ClaimKind::SelfCheck);
+    // The plain runs have 1067, the bundled ones 533.
+    let bundled = || other_runs("bundled");
+    let at_least = Statement::AtLeast;
+    assert_eq!(kind(bundled(), at_least(900.0)), (Some(false), published));
+    assert_eq!(kind(bundled(), at_least(500.0)), (Some(true), self_check));
+    let old = other_runs("kernel=old");
+    assert_eq!(kind(old, at_least(500.0)), (Some(true), self_check));
+    let unknown = other_runs("other");
+    assert_eq!(kind(unknown, at_least(900.0)), (None, published), "not run");
+    assert_eq!(
+        kind(bundled(), at_least(1e9)),
+        (None, published),
+        "a miss can fail"
+    );
+    let only_old = Statement::AtLeast(1500.0);
+    let current = other_runs("kernel=current");
+    assert_eq!(
+        kind(current, only_old),
+        (Some(false), published),
+        "judged with the cause"
+    );
+    let greedy = Against {
+        group: "greedy".to_owned(),
+        ..Against::default()
+    };
+    assert_eq!(
+        kind(greedy, at_least(500.0)),
+        (None, published),
+        "no such measure"
+    );
+}
+
+#[test]
 fn decimal_equality_survives_binary_rounding() {
     let runs =
         |scale| (1..4).map(move |seed| run(&format!("plain,kernel=current,seed={seed}"), scale));
@@ -278,7 +354,7 @@ fn cause_without_measure_counts_as_run() {
     let mut runs = close_runs();
     runs[3].measures.groups.clear();
     let claim = claim(Statement::AtMost(500.0));
-    let judged = claim.judge(&runs, &parts("kernel=current"), &[parts("kernel=old")]);
+    let judged = claim.judge(&runs, &parts("kernel=current"), &[cause("kernel=old")]);
     assert_eq!(judged.verdict, Verdict::Miss);
 }
 
@@ -299,7 +375,7 @@ fn unpaired_runs_are_not_run() {
 #[test]
 fn failed_claim_is_not_run_until_all_causes_are_run() {
     let claim = claim(Statement::Value(5000.0, 100.0));
-    let causes = [parts("kernel=old"), parts("kernel=before")];
+    let causes = [cause("kernel=old"), cause("kernel=before")];
     let judged = claim.judge(&runs(), &parts("kernel=current"), &causes);
     assert_eq!(judged.verdict, Verdict::NotRun);
     assert!(!judged.baseline.is_empty());
@@ -313,7 +389,7 @@ fn undecided_due_to_cause_names_cause() {
         run("plain,kernel=old,seed=1", 0.9),
         run("plain,kernel=old,seed=2", 1.1),
     ];
-    let causes = [parts("kernel=before"), parts("kernel=old")];
+    let causes = [cause("kernel=before"), cause("kernel=old")];
     let claim = claim(Statement::AtMost(960.0));
     let judged = claim.judge(&runs, &parts("kernel=current"), &causes);
     assert_eq!(
@@ -384,7 +460,7 @@ fn undecided_claim_names_cause_with_which_it_holds() {
     let claim = claim(Statement::AtMost(1000.0));
     let mut runs = runs();
     runs.push(run("plain,kernel=before,seed=1", 0.5));
-    let causes = [parts("kernel=old"), parts("kernel=before")];
+    let causes = [cause("kernel=old"), cause("kernel=before")];
     let judged = claim.judge(&runs, &parts("kernel=current"), &causes);
     assert_eq!(
         (judged.verdict, judged.cause),
@@ -401,10 +477,7 @@ fn most_explanatory_cause_is_preferred() {
         run("plain,kernel=old,seed=1", 2.05),
     ];
     let causes = ["kernel=by-chance", "kernel=old"];
-    let causes = causes.map(|it| Cause {
-        runs: parts(it),
-        description: it.to_owned(),
-    });
+    let causes = causes.map(cause);
     let claims = |values: &[f64]| {
         let claims = values.iter();
         claims
@@ -442,7 +515,7 @@ fn miss_shows_nearest_cause() {
             run("plain,kernel=old,seed=1", 2.0),
             run("plain,kernel=before,seed=1", 3.0),
         ];
-        let causes = [parts("kernel=old"), parts("kernel=before")];
+        let causes = [cause("kernel=old"), cause("kernel=before")];
         let judged = claim.judge(&runs, &parts("kernel=current"), &causes);
         (judged.verdict, claim.shown_cause(&judged))
     };

@@ -8,7 +8,7 @@ use toml::de::DeValue;
 use crate::measure_ref::nearest;
 use crate::{Part, RunKey};
 
-use super::{Reproduction, RunScale, Selector};
+use super::{Claim, Reproduction, RunScale, Selector};
 use crate::settings::experiment::PlannedRun;
 use pillion_cli::settings::document::{Mistake, Value};
 
@@ -59,7 +59,11 @@ pub(in crate::settings::experiment) fn check_selectors(
             }
         }
         let unknown = claim.selectors().filter_map(unknown);
-        for text in unknown.chain(claim.mistakes()) {
+        let kind = claim.kind.unwrap_or(reproduction.kind);
+        for text in unknown
+            .chain(claim.mistakes())
+            .chain(claim.kind_mistake(kind))
+        {
             report("claim", index, text);
         }
     }
@@ -109,8 +113,13 @@ pub(in crate::settings::experiment) fn check_groups(
             }
         };
     for (index, claim) in reproduction.claims.iter().enumerate() {
-        let mut measured = claim.measured();
-        let missing = measured.find_map(|(selector, group)| missing_group(runs, &selector, group));
+        let missing = claim
+            .measured()
+            .find_map(|(selector, group)| missing_group(runs, &selector, group));
+        let other = claim.in_other_case();
+        let other = other.iter().flat_map(Claim::measured);
+        let mut other = other.map(|(selector, group)| missing_group(runs, &selector, group));
+        let missing = missing.or_else(|| other.find_map(|it| it));
         report(
             "claim",
             index,

@@ -10,7 +10,7 @@ use std::{fmt, iter, slice};
 use clap::ValueEnum;
 use pillion_cli::settings::times::PositiveDuration;
 use pillion_cli::settings::{BadInput, text};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::settings::numbers;
 use crate::{MeasureRef, Part};
@@ -41,8 +41,8 @@ pub struct Reproduction {
     pub source: String,
     /// Published finding, in a sentence.
     pub finding: String,
-    /// Whether the claims are expectations without a paper, which are counted separately.
-    pub exploratory: bool,
+    /// Kind of claims that have none.
+    pub kind: ClaimKind,
     /// Selector of the runs on the current kernel, as in `kernel=current`.
     pub baseline: Selector,
     /// Conditions that may explain a difference from the published result.
@@ -66,6 +66,58 @@ pub struct Cause {
     pub runs: Selector,
     /// Condition, as in `losses are recovered as in Linux 3.16`.
     pub description: String,
+    /// Place that documents the condition for the published set-up, as in `thesis, table 5.1`.
+    /// Empty: the condition is a hypothesis.
+    pub source: String,
+}
+
+/// Origin of a claim. Reports count each kind separately.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClaimKind {
+    /// Statement of a paper that a run can contradict.
+    Published,
+    /// Computed from published numbers; `reason` has the arithmetic.
+    Derived,
+    /// Check of the traffic generator, of a formula or of a configured value.
+    SelfCheck,
+    /// Expectation of pillion's authors, without a paper.
+    #[default]
+    Expectation,
+}
+
+impl ClaimKind {
+    /// All kinds, in the order of reports.
+    pub const ALL: [Self; 4] = [
+        Self::Published,
+        Self::Derived,
+        Self::SelfCheck,
+        Self::Expectation,
+    ];
+
+    /// Returns the kind as in files.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Published => "published",
+            Self::Derived => "derived",
+            Self::SelfCheck => "self-check",
+            Self::Expectation => "expectation",
+        }
+    }
+}
+
+/// Other case that a claim must tell from its own: the claim is evaluated there as well, and a
+/// published claim that also holds there counts as a self-check.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Against {
+    /// Parts that replace those of the claim's runs, as in `tcp`.
+    pub runs: Selector,
+    /// Group that replaces the claim's; empty: the same group.
+    pub group: String,
+    /// Published value of the other case, in place of runs.
+    pub value: Option<f64>,
 }
 
 /// Selection of an experiment's runs.
@@ -99,9 +151,18 @@ fn parts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Part>, D::Error> {
 pub struct Claim {
     /// Description of the number, in a few words.
     pub description: String,
+    /// Kind; missing: the experiment's.
+    #[serde(default)]
+    pub kind: Option<ClaimKind>,
     /// Source; empty: the experiment's.
     #[serde(default)]
     pub source: String,
+    /// Words of the source; for a figure or table, what it shows.
+    #[serde(default)]
+    pub quote: String,
+    /// Other case in which the claim must not hold.
+    #[serde(default)]
+    pub against: Option<Against>,
     /// Measure, as in `ack_latency_ms p97`.
     pub measure: MeasureRef,
     /// Group of streams; empty if the runs have one group only.
@@ -144,6 +205,12 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// Returns the kind that the file gives.
+    #[must_use]
+    pub fn kind(&self) -> ClaimKind {
+        self.kind.unwrap_or_default()
+    }
+
     /// Returns the condition that the measure must meet.
     #[must_use]
     pub fn statement(&self) -> Statement {
@@ -193,8 +260,48 @@ impl Claim {
             .ratio_to
             .iter()
             .chain(&self.minus)
-            .chain(&self.ascending);
+            .chain(&self.ascending)
+            .chain(self.against.iter().map(|against| &against.runs));
         iter::once(&self.runs).chain(more)
+    }
+
+    /// Returns the same claim about the runs and group of `against`; `None` if that has a value or
+    /// is missing.
+    #[must_use]
+    pub fn in_other_case(&self) -> Option<Self> {
+        let against = self.against.as_ref().filter(|it| it.value.is_none())?;
+        let other = |runs: &Selector| runs.overridden_by(&against.runs);
+        Some(Self {
+            group: match against.group.as_str() {
+                "" => self.group.clone(),
+                group => group.to_owned(),
+            },
+            runs: other(&self.runs),
+            ascending: self.ascending.iter().map(other).collect(),
+            against: None,
+            ..self.clone()
+        })
+    }
+
+    /// Returns what the kind requires and the claim lacks.
+    pub(in crate::settings::experiment) fn kind_mistake(&self, kind: ClaimKind) -> Option<String> {
+        let text = match kind {
+            ClaimKind::Published if self.quote.is_empty() => {
+                "a published claim needs `quote`, the words of its source"
+            }
+            ClaimKind::Published if self.against.is_none() => {
+                "a published claim needs `against`, another case in which it must not hold; give it, or \
+                 another `kind`"
+            }
+            ClaimKind::Derived if self.reason.is_none() => {
+                "a derived claim needs `reason`, with the arithmetic"
+            }
+            ClaimKind::Expectation if !self.quote.is_empty() => {
+                "an expectation has no source to quote; remove `quote`, or give another `kind`"
+            }
+            _ => return None,
+        };
+        Some(format!("claim `{}`: {text}", self.description))
     }
 
     /// Returns the mistakes other than those of selectors.
@@ -204,6 +311,8 @@ impl Claim {
         let statements = numbers.iter().flatten().count() + usize::from(!order.is_empty());
         let is_twice = |it: &Selector| order.iter().filter(|other| *other == it).count() > 1;
         let mut measures = [Some(&self.measure), self.ratio_to_measure.as_ref()].into_iter();
+        let against = self.against.as_ref();
+        let other_value = against.and_then(|it| it.value);
         let checks = [
             (
                 measures.any(|it| it.is_some_and(|it| !it.is_value())),
@@ -238,8 +347,24 @@ impl Claim {
                 "`tolerance` needs `value`",
             ),
             (
-                numbers.into_iter().flatten().any(|it| !it.is_finite()),
+                numbers
+                    .into_iter()
+                    .chain([other_value])
+                    .flatten()
+                    .any(|it| !it.is_finite()),
                 "give finite numbers",
+            ),
+            (
+                against.is_some_and(|it| it.value.is_some() == it.has_other_runs()),
+                "`against` needs other `runs` or another `group`, or the published `value` of the other case",
+            ),
+            (
+                other_value.is_some() && !order.is_empty(),
+                "`ascending` needs `runs` or `group` in `against`",
+            ),
+            (
+                other_value.is_some_and(|it| self.statement().includes(it)),
+                "the claim includes the value of the other case; narrow the tolerance or the bound",
             ),
         ];
         let checks = checks.into_iter().filter(|(is_mistake, _)| *is_mistake);
@@ -260,6 +385,25 @@ pub enum Statement {
     AtLeast(f64),
     /// The measure grows from each subject to the next.
     Ascending,
+}
+
+impl Statement {
+    /// Returns whether a single value meets the condition.
+    #[must_use]
+    pub fn includes(&self, number: f64) -> bool {
+        match *self {
+            Self::Value(value, within) => (number - value).abs() <= within,
+            Self::AtMost(max) => number <= max,
+            Self::AtLeast(min) => number >= min,
+            Self::Ascending => false,
+        }
+    }
+}
+
+impl Against {
+    fn has_other_runs(&self) -> bool {
+        !self.runs.parts().is_empty() || !self.group.is_empty()
+    }
 }
 
 /// Accepted distance from a value: `15 %` of it, or a number in its unit.
