@@ -52,7 +52,7 @@ impl Cgroup {
         self.folder.as_fd()
     }
 
-    /// A file that a process joins the cgroup by writing `0` to.
+    /// Opens `cgroup.procs`. A process that writes `0` to it joins the cgroup.
     ///
     /// # Errors
     /// [`Error::Cgroup`].

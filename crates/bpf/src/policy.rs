@@ -14,9 +14,9 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// The mode of connections without a matching rule.
     pub default_mode: Mode,
-    /// The containers that run now, among which rules find theirs.
+    /// The running containers; rules select from these.
     pub running: Vec<Container>,
-    /// The network namespaces whose connections are taken in.
+    /// The network namespaces whose connections are covered.
     pub scope: Scope,
     /// Maximum number of bundled connections: about 4.5 KiB each, charged to this process. A socket
     /// with only a stored request takes an eighth of a slot. One user gets at most half of the

@@ -91,7 +91,7 @@ impl ConsoleLine {
     /// All consoles, in the order of their devices.
     pub const ALL: [Self; 3] = [Self::Reports, Self::Output, Self::Errors];
 
-    /// Returns the console's device inside.
+    /// Returns the console's device in the lab kernel.
     pub const fn device(self) -> &'static str {
         match self {
             Self::Reports => "/dev/tty1",

@@ -218,7 +218,8 @@ fn start(traffic: Traffic, host: &Node, stop: Arc<AtomicBool>) -> Sending {
     }
 }
 
-/// Connects the streams that connect first, reports that, and sends once the barrier opens.
+/// Connects the streams that connect before the barrier, signals that they are
+/// connected, and sends once the barrier opens.
 fn connect_and_send(
     traffic: Traffic,
     connected_sender: &mpsc::Sender<()>,

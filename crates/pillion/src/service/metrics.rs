@@ -111,8 +111,8 @@ impl Metrics {
         }
     }
 
-    /// Publishes the server unless it is. Its socket replaces that of a killed pillion, or of the old
-    /// process of a hand-over.
+    /// Starts to listen, unless the server already listens. Its socket replaces that of a killed
+    /// pillion, or of the old process of a hand-over.
     pub fn publish(&mut self) -> Result<()> {
         match (self.unpublished.take(), &self.socket) {
             (Some(Unpublished::Port(port, shared)), _) => {

@@ -288,7 +288,7 @@ pub const MEASURES: [Measure<Formula>; 10] = [
         "cut_share",
         "cut short",
         Unit::Share,
-        "connections ended by an error with data in flight or unsent, per segment",
+        "connections that ended by an error with data in flight or unsent, per segment sent",
         Summary::cut_share,
     ),
     measure(
