@@ -86,12 +86,38 @@ pub(super) fn expand<'i>(
                 merge(&mut run, over);
                 name.extend(part.as_deref());
             }
+            remove_disabled_bundles(&mut run);
             ExpandedRun {
                 name: RunKey::from(name.join(",").as_str()),
                 document: run,
             }
         })
         .collect()
+}
+
+/// Replaces `bundle = { enabled = false, ... }` of groups by `false`, and removes `enabled = true`.
+/// So an axis can set options of bundling for the variants that bundle.
+fn remove_disabled_bundles(run: &mut DeTable) {
+    let groups = run.get_mut("group").map(Spanned::get_mut);
+    let Some(DeValue::Table(groups)) = groups else {
+        return;
+    };
+    for (_, group) in groups.iter_mut() {
+        let DeValue::Table(group) = group.get_mut() else {
+            continue;
+        };
+        let Some(bundle) = group.get_mut("bundle").map(Spanned::get_mut) else {
+            continue;
+        };
+        let DeValue::Table(options) = bundle else {
+            continue;
+        };
+        match options.get("enabled").map(Spanned::get_ref) {
+            Some(DeValue::Boolean(true)) => drop(options.remove("enabled")),
+            Some(DeValue::Boolean(false)) => *bundle = DeValue::Boolean(false),
+            _ => (),
+        }
+    }
 }
 
 /// Reports variations of the seed: only `seed` and `repetitions` at the top level set it.

@@ -2,6 +2,7 @@
 
 use super::tests::load_text;
 use super::*;
+use pillion_bpf::LossRule;
 
 #[test]
 fn expressions_are_evaluated_per_run() {
@@ -354,4 +355,38 @@ fn bdp_uses_mean_rtt_of_all_streams() {
     assert!((bdp(&own) - 2e5).abs() < 1.0);
     let both = format!("{path}[group.b]\nrtt = 300\n");
     assert!((bdp(&both) - 2e5).abs() < 1.0);
+}
+
+#[test]
+fn axis_sets_bundling_options_only_of_variants_that_bundle() {
+    let text = "\
+duration = 1
+[group.thin]
+[variant.plain]
+group.thin.bundle = { enabled = false }
+[variant.bundled]
+group.thin.bundle = { enabled = true, max-packets = 1 }
+[axis.rule.current]
+[axis.rule.published]
+group.thin.bundle = { loss-rule = \"ack\" }
+";
+    let experiment = load_text(text).unwrap();
+    let rules = experiment.runs.iter().map(|run| {
+        let bundling = run.plan.streams[0].bundling;
+        bundling.map(|it| (it.options.max_packets, it.options.loss_rule))
+    });
+    let rules: Vec<_> = rules.collect();
+    let one = Some(1);
+    assert_eq!(
+        rules,
+        [
+            None,
+            None,
+            Some((one, LossRule::Auto)),
+            Some((one, LossRule::Ack))
+        ]
+    );
+    let invalid = text.replace("enabled = true", "enabled = 1");
+    let error = load_text(&invalid).unwrap_err().to_string();
+    assert!(error.contains("6:23: unknown key `enabled`"), "{error}");
 }
