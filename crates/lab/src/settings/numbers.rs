@@ -12,6 +12,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::traffic::wire::MAX_SIZE;
 
+/// Deserializes the number of SYN retransmissions, 1 to 127 (`MAX_TCP_SYNCNT` of Linux).
+pub(crate) fn some_syn_retries<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u8>, D::Error> {
+    let retries = u8::deserialize(from)
+        .ok()
+        .filter(|it| (1..=127).contains(it));
+    let retries = retries.ok_or_else(|| D::Error::custom("expected a number from 1 to 127"));
+    retries.map(Some)
+}
+
 pub(crate) use pillion_cli::settings::text::{positive, some_positive};
 
 /// Parses an address and a port, as in `192.0.2.1:7000` and `[2001:db8::1]:7000`, or a host name

@@ -117,6 +117,52 @@ fn partial_start_reports_unconnected_streams() {
 }
 
 #[test]
+fn unanswered_stream_fails_or_reconnects_from_same_port() {
+    let cases = [(false, false), (false, true), (true, true)];
+    for ((connects_at_start, reconnect), first_port) in
+        cases.into_iter().zip([28_000, 28_010, 28_020])
+    {
+        let (address, listener) = narrow_listener();
+        let mut traffic = Traffic {
+            connect_timeout: 30_000 * MS,
+            duration: Some(20_000 * MS),
+            drain_timeout: 1000 * MS,
+            source_port: Some(first_port),
+            partly: true,
+            ..Traffic::from(thin(address))
+        };
+        traffic.groups[0].connects_at_start = connects_at_start;
+        traffic.groups[0].reconnect = reconnect;
+        traffic.groups[0].messages = Some(3);
+        // It fails 2 or 3 s after the first SYN.
+        traffic.groups[0].socket.syn_retries = Some(1);
+        let readers = thread::spawn(move || {
+            if !reconnect {
+                return listener;
+            }
+            thread::sleep(4000 * MS);
+            for _ in 0..4 {
+                let mut socket = listener.accept().unwrap().0;
+                thread::spawn(move || socket.read_to_end(&mut Vec::new()));
+            }
+            listener
+        });
+        let sent = Sender::new(traffic).unwrap().run(&NO_STOP).unwrap();
+        let connected = sent.streams.iter().filter(|it| it.connected).count();
+        match reconnect {
+            true => assert_eq!((connected, sent.failed), (4, 0), "{:?}", sent.streams),
+            false => {
+                let errors = sent.streams.iter().filter_map(|it| it.error.as_deref());
+                let unanswered = errors.filter(|it| it.contains("timed out"));
+                assert_eq!(unanswered.count(), 4 - connected);
+                assert!((1..4).contains(&connected), "{connected}");
+            }
+        }
+        drop(readers.join());
+    }
+}
+
+#[test]
 fn partial_start_reports_refused_connections() {
     let address = TcpListener::bind(any_port()).unwrap().local_addr().unwrap();
     let sent = send(Traffic {

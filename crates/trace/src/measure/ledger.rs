@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::iter;
 
 use super::batch::{Batch, BatchEntry};
@@ -150,7 +151,8 @@ impl Ledger {
         for (group_results, members) in
             iter::once((&mut all, &all_indices)).chain(groups.iter_mut().zip(&members))
         {
-            group_results.aggregate(members.iter().map(|&index| &connections[index]));
+            let members = members.iter().map(|&index| &connections[index]);
+            group_results.aggregate(members, options.streams_by_address);
         }
         for connection in &mut connections {
             connection.main.finalize();
@@ -179,11 +181,24 @@ impl GroupResults {
         }
     }
 
-    fn aggregate<'a>(&mut self, connections: impl Iterator<Item = &'a ConnectionResults> + Clone) {
+    fn aggregate<'a>(
+        &mut self,
+        connections: impl Iterator<Item = &'a ConnectionResults> + Clone,
+        streams_by_address: bool,
+    ) {
+        let mut streams: BTreeMap<_, Vec<&ConnectionResults>> = BTreeMap::new();
         for connection in connections.clone() {
-            self.handshakes.add(connection);
+            let attempt = match streams_by_address {
+                true => 0,
+                false => connection.number,
+            };
+            let stream = (connection.sender, connection.receiver, attempt);
+            streams.entry(stream).or_default().push(connection);
             self.main.add(&connection.main);
             self.back.add(&connection.back);
+        }
+        for connections in streams.values() {
+            self.handshakes.add_stream(connections);
         }
         let share = |connection: &ConnectionResults| {
             (

@@ -31,6 +31,9 @@ pub struct MeterOptions {
     /// connection that lasted less than half of it was dropped (thesis, table 4.1). `None` means
     /// the whole trace, which may include a draining backlog.
     pub test_ns: Option<ops::Range<i64>>,
+    /// Whether connections with the same addresses and ports are one stream that connected again
+    /// (`count3way`; thesis, section 3.4.5), and not streams of their own that reused a port.
+    pub streams_by_address: bool,
 }
 
 impl Default for MeterOptions {
@@ -42,6 +45,7 @@ impl Default for MeterOptions {
             optimum_bit_per_s: None,
             optimum_of_group: Vec::new(),
             test_ns: None,
+            streams_by_address: false,
         }
     }
 }

@@ -100,7 +100,10 @@ pub struct Handshakes {
     /// SYNs of the originators.
     pub syns: u64,
     /// Connections that lasted less than half of the trace, or of the test period if given:
-    /// "dropped".
+    /// "dropped". This count and the next three are of streams, if connections with the same
+    /// addresses and ports are one stream ([`MeterOptions::streams_by_address`]).
+    ///
+    /// [`MeterOptions::streams_by_address`]: super::MeterOptions::streams_by_address
     pub dropped: u64,
     /// Connections without arrived payload, or without sent payload if no receiver's trace shows
     /// them: "no data".
@@ -166,31 +169,50 @@ impl ClockSummary {
 }
 
 impl Handshakes {
-    pub(super) fn add(&mut self, connection: &ConnectionResults) {
+    /// Adds the connections of one stream: one, or several if it connected again.
+    pub(super) fn add_stream(&mut self, connections: &[&ConnectionResults]) {
+        connections.iter().for_each(|it| self.add(it));
+        let was_dropped = connections.iter().all(|it| it.dropped);
+        let has_data = connections.iter().any(|it| it.delivered_data());
+        let tried = connections.iter().any(|it| it.was_tried());
+        let never_established = tried && !connections.iter().any(|it| it.was_established());
+        self.dropped += u64::from(was_dropped);
+        self.without_data += u64::from(!has_data);
+        self.never_established += u64::from(never_established);
+        self.problematic += u64::from(was_dropped || !has_data || never_established);
+    }
+
+    fn add(&mut self, connection: &ConnectionResults) {
         let outcome = connection.outcome;
-        let completed = matches!(
-            outcome,
-            ConnectionOutcome::Completed | ConnectionOutcome::Reset
-        );
-        let tried = outcome != ConnectionOutcome::NotSeen;
-        let dropped = connection.dropped;
-        let has_data = [&connection.main, &connection.back]
-            .iter()
-            .any(|measures| measures.delivered_data());
         self.connections += 1;
-        self.tried += u64::from(tried);
-        self.completed += u64::from(completed);
+        self.tried += u64::from(connection.was_tried());
+        self.completed += u64::from(connection.was_established());
         self.refused += u64::from(outcome == ConnectionOutcome::Refused);
         self.unanswered += u64::from(outcome == ConnectionOutcome::Unanswered);
         self.reset += u64::from(outcome == ConnectionOutcome::Reset);
         self.tried_again += u64::from(connection.syns > 1);
         self.syns += u64::from(connection.syns);
-        self.dropped += u64::from(dropped);
-        self.without_data += u64::from(!has_data);
-        self.never_established += u64::from(tried && !completed);
         self.only_at_sender += u64::from(connection.only_at == Some(Side::Sender));
         self.only_at_receiver += u64::from(connection.only_at == Some(Side::Receiver));
-        self.problematic += u64::from(dropped || !has_data || tried && !completed);
+    }
+}
+
+impl ConnectionResults {
+    /// Whether the trace shows a handshake, completed or not.
+    fn was_tried(&self) -> bool {
+        self.outcome != ConnectionOutcome::NotSeen
+    }
+
+    fn was_established(&self) -> bool {
+        matches!(
+            self.outcome,
+            ConnectionOutcome::Completed | ConnectionOutcome::Reset
+        )
+    }
+
+    fn delivered_data(&self) -> bool {
+        let directions = [&self.main, &self.back];
+        directions.iter().any(|measures| measures.delivered_data())
     }
 }
 

@@ -73,6 +73,8 @@ impl RunMeasures {
         let options = MeterOptions {
             groups: groups.map(|(name, to)| Group::to(name, to)).collect(),
             test_ns: Some(started_ns..ended_ns),
+            // Each stream of a run has its own port.
+            streams_by_address: true,
             ..MeterOptions::default()
         };
         let observed = traces.observe(Meter::new(options)).require_undamaged()?;

@@ -31,7 +31,7 @@ const VALUES: &[&str] = &[
     "kind = \"datagrams\"\nrate = 0.25\nsize = 77\n",
     "kind = \"replay\"\nwrites = \"list:12.5ms=120,0ms=1\"\n",
     "itt = \"exponential:500ms\"\nsize = \"values:1,2,2,7\"\nstart = 1.5\nduration = 0.25\n",
-    "start = 1.5\nconnects-at-start = true\n",
+    "start = 1.5\nconnects-at-start = true\nsyn-retries = 2\nreconnect = true\n",
     "profile = \"anarchy-online\"\nnagle = true\nlinear-timeouts = true\ncongestion = \"cubic\"\n",
     "pillion = \"off\"\nmax-packets = 3\nbundle = true\n",
     "rtt = 12.5\n",

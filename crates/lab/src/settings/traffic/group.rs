@@ -111,6 +111,16 @@ pub struct Group {
           value_parser = clap::value_parser!(u32).range(..=i64::from(i32::MAX)))]
     #[serde(deserialize_with = "numbers::some_int")]
     pub max_packets: Option<u32>,
+
+    /// Retransmissions of an unanswered SYN before the connection fails, 1 to 127 (TCP_SYNCNT)
+    /// [default: the host's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=127))]
+    #[serde(deserialize_with = "numbers::some_syn_retries")]
+    pub syn_retries: Option<u8>,
+
+    /// Connect again, from the same port, when a connection is not answered
+    #[arg(long)]
+    pub reconnect: bool,
 }
 
 /// Request of an application to pillion.
@@ -145,6 +155,8 @@ impl Default for Group {
             congestion: None,
             pillion: None,
             max_packets: None,
+            syn_retries: None,
+            reconnect: false,
         }
     }
 }
@@ -167,12 +179,14 @@ impl Group {
             duration: self.duration.map(|times::PositiveDuration(time)| time),
             ramp_up: self.ramp_up.map_or(RampUp::Spread, Itt::ramp_up),
             connects_at_start: false,
+            reconnect: self.reconnect,
             socket: SocketOptions {
                 nagle: self.nagle,
                 linear_timeouts: self.linear_timeouts,
                 congestion: self.congestion.clone(),
                 pillion: self.pillion.map(|switch| switch == Switch::On),
                 max_packets: self.max_packets,
+                syn_retries: self.syn_retries,
             },
         })
     }
@@ -218,9 +232,10 @@ impl KindName {
             "writes" => self == Replay,
             "think" | "response-size" => self == RequestResponse,
             "rate" => self == Datagrams,
-            "nagle" | "linear-timeouts" | "congestion" | "pillion" | "max-packets" | "bundle" => {
-                self != Datagrams
-            }
+            "nagle" | "linear-timeouts" | "congestion" | "pillion" | "max-packets" | "bundle"
+            | "syn-retries" => self != Datagrams,
+            // A flow connects when it starts, and its time counts from then.
+            "reconnect" => !matches!(self, Datagrams | Flow),
             _ => true,
         }
     }
@@ -274,6 +289,8 @@ impl Group {
             ("congestion", self.congestion.is_some()),
             ("pillion", self.pillion.is_some()),
             ("max-packets", self.max_packets.is_some()),
+            ("syn-retries", self.syn_retries.is_some()),
+            ("reconnect", self.reconnect),
         ];
         given
             .into_iter()
@@ -325,8 +342,7 @@ impl Group {
             }
             Datagrams => {
                 let none = || {
-                    let text =
-                        "`kind` datagrams needs `rate`: Mbit/s in files, as in 20; --rate 20mbit";
+                    let text = "`kind` datagrams needs a rate: `rate = 20` (Mbit/s) in files, `--rate 20mbit` on the command line";
                     InvalidOption::new("kind", text.to_owned())
                 };
                 Kind::Datagrams {

@@ -282,7 +282,10 @@ fn datagrams_need_rate_and_reject_tcp_keys() {
     let of = |keys: &str| format!("duration = 1\n[[group]]\nkind = \"datagrams\"\n{keys}");
     let error = |keys: &str| mistakes(&of(keys)).join("\n");
     let without = error("");
-    assert!(without.contains("needs `rate`: Mbit/s"), "{without}");
+    assert!(
+        without.contains("needs a rate: `rate = 20` (Mbit/s)"),
+        "{without}"
+    );
     let congestion = error("rate = 1\ncongestion = \"reno\"");
     assert!(
         congestion.contains("`congestion` applies to `kind` thin"),

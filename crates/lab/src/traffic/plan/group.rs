@@ -32,6 +32,8 @@ pub struct Group {
     /// [`connect_timeout`](super::Traffic::connect_timeout). A stream that connects even later
     /// starts then.
     pub connects_at_start: bool,
+    /// Whether a stream connects again, from the same port, when its connection is not answered.
+    pub reconnect: bool,
     /// The socket options.
     pub socket: SocketOptions,
 }
@@ -119,6 +121,7 @@ impl Group {
             duration: None,
             ramp_up: RampUp::Spread,
             connects_at_start: false,
+            reconnect: false,
             socket: SocketOptions::default(),
         }
     }

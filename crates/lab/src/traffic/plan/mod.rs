@@ -190,6 +190,9 @@ pub struct SocketOptions {
     /// Maximum previous segments in a bundle; 0 for as many as pillion's rules allow
     /// (`PILLION_MAX_PACKETS`).
     pub max_packets: Option<u32>,
+    /// Retransmissions of an unanswered SYN before the connection fails (`TCP_SYNCNT`), 1 to 127;
+    /// `None` for the host's (`net.ipv4.tcp_syn_retries`).
+    pub syn_retries: Option<u8>,
 }
 
 /// An invalid value of [`Traffic`].

@@ -56,11 +56,14 @@ pub(super) struct GroupConnect {
 }
 
 /// A connection to be made.
+#[derive(Clone)]
 pub(super) struct PendingConnection {
     to: SocketAddr,
     /// Source port, 0 for any.
     port: u16,
     options: SocketOptions,
+    /// Whether to connect again if no answer comes.
+    pub(super) reconnect: bool,
 }
 
 impl PendingConnection {
@@ -91,9 +94,11 @@ pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<At
     let mut poller = Poller::new()?;
     let mut attempts: Vec<Attempt> = Vec::with_capacity(streams);
     let groups = traffic.groups.iter();
-    for group in groups.flat_map(|group| std::iter::repeat_n(group, group.streams)) {
-        let offset = attempts.len() as u16;
-        let port = traffic.source_port.map_or(0, |first| first + offset);
+    let groups = groups.flat_map(|group| std::iter::repeat_n(group, group.streams));
+    let groups: Vec<&Group> = groups.collect();
+    let port = |index: usize| traffic.source_port.map_or(0, |first| first + index as u16);
+    for group in &groups {
+        let port = port(attempts.len());
         if let Kind::Datagrams { .. } = group.kind {
             attempts.push(Ok(Connection::Datagrams(datagrams::open(to, port)?)));
             continue;
@@ -103,6 +108,7 @@ pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<At
                 to,
                 port,
                 options: group.socket.clone(),
+                reconnect: group.reconnect,
             };
             let group_connect = group.connects_at_start.then(|| GroupConnect {
                 connect_at_ns: ns(group.start),
@@ -144,7 +150,9 @@ pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<At
                 timeout: traffic.connect_timeout,
             });
         }
-        for (index, _) in poller.wait_until(deadline.min(now + STOP_CHECK_NS))? {
+        let changed = poller.wait_until(deadline.min(now + STOP_CHECK_NS))?;
+        let changed: Vec<usize> = changed.map(|(index, _)| index).collect();
+        for index in changed {
             let Ok(Connection::Established(socket)) = &attempts[index] else {
                 continue;
             };
@@ -155,6 +163,16 @@ pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<At
                 }
                 // The stream detects the error later.
                 Some(_) if established[index] => {}
+                Some(source) if groups[index].reconnect && was_unanswered(&source) => {
+                    // The port is free only without the old socket.
+                    attempts[index] = Err(source.to_string());
+                    if let Ok(socket) = start(to, port(index), &groups[index].socket)? {
+                        poller.add(&socket, index, all_changes())?;
+                        attempts[index] = Ok(Connection::Established(socket));
+                    } else {
+                        refused += 1;
+                    }
+                }
                 Some(source) if traffic.partly => {
                     attempts[index] = Err(source.to_string());
                     refused += 1;
@@ -169,6 +187,11 @@ pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<At
         }
     }
     Ok(attempts)
+}
+
+/// Whether a connection failed because all its SYNs remained unanswered.
+pub(super) fn was_unanswered(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut
 }
 
 /// Creates a socket and starts to connect. The inner error is the connection's. `port` is the
@@ -189,6 +212,11 @@ fn start(
     if options.linear_timeouts {
         let linear = (libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS);
         socket_option::set(&socket, linear, &1).map_err(system("TCP_THIN_LINEAR_TIMEOUTS"))?;
+    }
+    if let Some(retries) = options.syn_retries {
+        let retries = c_int::from(retries);
+        socket_option::set(&socket, (libc::IPPROTO_TCP, libc::TCP_SYNCNT), &retries)
+            .map_err(system("TCP_SYNCNT"))?;
     }
     if let Some(name) = &options.congestion {
         set_congestion(&socket, name)?;
@@ -257,6 +285,7 @@ mod tests {
                 nagle: on,
                 linear_timeouts: on,
                 congestion: Some("reno".to_owned()),
+                syn_retries: Some(2),
                 ..SocketOptions::default()
             };
             let socket = start(to, 0, &options).unwrap().unwrap();
@@ -265,6 +294,7 @@ mod tests {
             assert_eq!(linear, i32::from(on));
             let congestion = getsockopt(&socket, sockopt::TcpCongestion).unwrap();
             assert_eq!(congestion, "reno");
+            assert_eq!(get_int(&socket, libc::TCP_SYNCNT), 2);
         }
     }
 }

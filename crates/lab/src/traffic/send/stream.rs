@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 
-use super::connect::{Connection, GroupConnect, PendingConnection};
+use super::connect::{Connection, GroupConnect, PendingConnection, was_unanswered};
 use super::report::{Measurements, StreamSendReport, ThreadState};
 use super::source::{Next, Source};
 use crate::traffic::latency::{now_ns, us};
@@ -24,6 +24,8 @@ pub(super) struct Stream<'a> {
     /// Whether the next message is scheduled.
     pub(super) scheduled: bool,
     socket: Socket,
+    /// The connection that is made again if it is not answered.
+    reconnect_to: Option<PendingConnection>,
     /// Connection times, if the stream connects together with others.
     group_connect: Option<GroupConnect>,
     /// Whether it may send.
@@ -86,6 +88,7 @@ impl<'a> Stream<'a> {
             encoder: Encoder::new(preface),
             group_connect: connection.group_connect(),
             started: connection.group_connect().is_none(),
+            reconnect_to: None,
             socket: match connection {
                 Connection::Established(socket) => Socket::Ready(socket),
                 Connection::Pending(pending, _) => Socket::Pending(pending),
@@ -102,7 +105,10 @@ impl<'a> Stream<'a> {
             return;
         };
         match pending.open(poller, number) {
-            Ok(socket) => self.socket = Socket::Own(socket, now_ns, false),
+            Ok(socket) => {
+                self.reconnect_to = pending.reconnect.then(|| pending.clone());
+                self.socket = Socket::Own(socket, now_ns, false);
+            }
             Err(why) => self.fail(format!("never connected: {why}")),
         }
     }
@@ -193,6 +199,12 @@ impl<'a> Stream<'a> {
             let is_first = !*connected && !self.started;
             *connected = true;
             if is_first && let Some(why) = socket.take_error().unwrap_or_else(Some) {
+                if let Some(pending) = self.reconnect_to.take()
+                    && was_unanswered(&why)
+                {
+                    self.socket = Socket::Pending(pending);
+                    return;
+                }
                 return self.fail(format!("never connected: {why}"));
             }
         }

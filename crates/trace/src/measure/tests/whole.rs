@@ -113,6 +113,39 @@ fn connections_are_counted_by_outcome() {
 }
 
 #[test]
+fn reconnected_stream_is_counted_by_addresses_and_ports() {
+    let mut script = Script::new();
+    // Two attempts without an answer, with other initial sequence numbers, then a third with data.
+    for (at, isn) in [(0, 1000), (20_000, 5000)] {
+        script.initial[0] = isn;
+        script.at(at).syn();
+    }
+    script.initial[0] = 9000;
+    script
+        .at(40_000)
+        .handshake()
+        .at(41_000)
+        .data(1, 101)
+        .at(80_000)
+        .ack(101);
+    let counts = |streams_by_address| {
+        let options = MeterOptions {
+            streams_by_address,
+            ..MeterOptions::default()
+        };
+        let all = measure(&script, options).all.handshakes;
+        (
+            all.connections,
+            all.never_established,
+            all.without_data,
+            all.problematic,
+        )
+    };
+    assert_eq!(counts(false), (3, 2, 2, 2));
+    assert_eq!(counts(true), (3, 0, 0, 0));
+}
+
+#[test]
 fn connection_shorter_than_half_of_test_is_dropped() {
     let mut all = Script::new();
     // A test from 1 s to 11 s, after which a backlog drains for a minute.
