@@ -295,7 +295,7 @@ fn only_option_limits_runs_but_judges_all_existing() {
         let refused = only(&["seed=2", unmatched]);
         assert_eq!(refused.status.code(), Some(2));
         let message = format!(
-            "--only `{unmatched}` matches no run of this extent; give parts of a name such as "
+            "--only `{unmatched}` matches no run of this scale; give parts of a name such as "
         );
         assert!(stderr(&refused).contains(&message), "{}", stderr(&refused));
     }

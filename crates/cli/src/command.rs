@@ -251,7 +251,7 @@ impl SignalObserver {
         let (socket, peer) = UnixStream::pair()?;
         socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         socket.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-        let process = helper_process::start(c"pillion-witness", peer, |socket| {
+        let process = helper_process::start(c"pillion-signals", peer, |socket| {
             let _ = answer_requests(&socket, signals);
         })?;
         Ok(Self {

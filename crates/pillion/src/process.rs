@@ -186,7 +186,7 @@ impl Drop for CleanupHelper {
 /// until `clean_up` closes them.
 pub fn start_cleanup(clean_up: impl FnOnce()) -> io::Result<CleanupHelper> {
     let this = pidfd_open(getpid(), PidfdFlags::empty())?;
-    let helper = helper_process::spawn_sharing_files(c"pillion-janitor", || {
+    let helper = helper_process::spawn_sharing_files(c"pillion-cleanup", || {
         // A signal to pillion's process group must not kill the helper.
         let _ = setsid();
         drop_capabilities(true, true);

@@ -158,7 +158,7 @@ impl Args {
                 .map_or("", |planned| planned.name.as_str());
             if only.parts().is_empty() || !runs.any(|planned| only.matches(&planned.name)) {
                 return Err(BadInput(format!(
-                    "--only `{only}` matches no run of this extent; give parts of a name such as `{example}`"
+                    "--only `{only}` matches no run of this scale; give parts of a name such as `{example}`"
                 ))
                 .into());
             }

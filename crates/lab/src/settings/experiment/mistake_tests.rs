@@ -371,7 +371,7 @@ baseline = \"kernel=current\"
         ),
         (
             "[reproduction.selection.full]\nrepetitions = 2\n",
-            "the full extent always has all runs",
+            "the full scale always has all runs",
         ),
         (
             "[[reproduction.claim]]\nmeasure = \"rtt_ms p50\"\ndescription = \"a\"\nruns = \"\"\nat-most = 1\n",

@@ -73,7 +73,7 @@ pub fn load(path: &FilePath) -> Result<Experiment, BadInput> {
     load_part(path, RunScale::Full)
 }
 
-/// Loads the runs of an experiment that `[reproduction]` selects for this extent.
+/// Loads the runs of an experiment that `[reproduction]` selects for this scale.
 ///
 /// # Errors
 /// [`BadInput`] with a line for each mistake.

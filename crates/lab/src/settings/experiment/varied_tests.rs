@@ -103,7 +103,7 @@ fn invalid_expression_is_reported_with_position() {
 }
 
 #[test]
-fn selection_limits_runs_of_extent() {
+fn selection_limits_runs_of_scale() {
     let text = "\
 duration = 300
 repetitions = 5

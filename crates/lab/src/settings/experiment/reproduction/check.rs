@@ -26,7 +26,7 @@ pub(in crate::settings::experiment) fn check_selectors(
     let unknown = |runs: &Selector| unknown_runs(runs, names);
     if reproduction.selection.contains_key(&RunScale::Full) {
         let text =
-            "the full extent always has all runs; use `selection.quick` or `selection.default`";
+            "the full scale always has all runs; use `selection.quick` or `selection.default`";
         report("selection", 0, text.to_owned());
     }
     for selection in reproduction.selection.values() {

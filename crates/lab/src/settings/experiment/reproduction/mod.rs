@@ -47,7 +47,7 @@ pub struct Reproduction {
     pub baseline: Selector,
     /// Conditions that may explain a difference from the published result.
     pub causes: Vec<Cause>,
-    /// Runs of the quick and the default extent.
+    /// Runs of the quick and the default scale.
     pub selection: BTreeMap<RunScale, Selection>,
     /// Claims to check.
     #[serde(rename = "claim")]
