@@ -16,7 +16,7 @@ repetitions = 2
 [reproduction]
 source = "a paper"
 baseline = "kernel=current"
-causes = [{ runs = "kernel=published", description = "the path is another one" }]
+causes = [{ runs = "kernel=published", description = "the path is another one", source = "a paper, table 1" }]
 [[reproduction.claim]]
 description = "holds today"
 measure = "ack_latency_ms p50"
