@@ -48,6 +48,8 @@ pub const PUBLISHED: &[PublishedExperiment] = published![
     "application-limited",
     "thin-discrimination",
     "clustering",
+    "greedy-rtt",
+    "retrans-collapse",
     "duration",
     "queue-disciplines",
     "impact",
@@ -185,6 +187,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::settings::experiment::Claim;
 
     #[test]
     fn website_rtts_match_list() {
@@ -202,6 +205,40 @@ mod tests {
                 let mut bundled = run.plan.streams.iter().filter_map(|it| it.bundling);
                 let as_published = bundled.all(|how| how.options.published);
                 assert!(as_published, "{}: {}", published.name, run.name);
+            }
+        }
+    }
+
+    #[test]
+    fn other_cases_of_published_claims_are_run_at_each_scale() {
+        for published in PUBLISHED {
+            // The full scale has all runs.
+            for scale in [RunScale::Quick, RunScale::Default] {
+                let experiment = published.load(scale).unwrap();
+                let reproduction = experiment.reproduction.unwrap();
+                let exists = |runs: &Selector, baseline: &Selector| {
+                    let mut names = experiment.runs.iter().map(|run| &run.name);
+                    names.any(|name| runs.matches(name) && baseline.matches(name))
+                };
+                let all_exist = |claim: &Claim, baseline: &Selector| {
+                    let mut measured = claim.measured();
+                    measured.all(|(runs, _)| exists(&runs, baseline))
+                };
+                let baseline = &reproduction.baseline;
+                for claim in &reproduction.claims {
+                    let (Some(other), Some(against)) = (claim.in_other_case(), &claim.against)
+                    else {
+                        continue;
+                    };
+                    let of_other = baseline.without_keys_of(&against.runs);
+                    assert!(
+                        !all_exist(claim, baseline) || all_exist(&other, &of_other),
+                        "{} at {scale:?}: `{}` needs the runs of its other case, `{}`",
+                        published.name,
+                        claim.description,
+                        against.runs
+                    );
+                }
             }
         }
     }

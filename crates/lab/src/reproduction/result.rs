@@ -6,7 +6,9 @@ use pillion_stats::report::StreamKind;
 use super::fairness;
 use crate::analysis::reproduction::{ExperimentResult, MeasuredRun};
 use crate::run_key::{RunKey, values};
-use crate::settings::experiment::{Curve, Experiment, FigureKind, PlannedRun, Selector, Sketch};
+use crate::settings::experiment::{
+    Cause, Curve, Experiment, FigureKind, PlannedRun, Selector, Sketch,
+};
 
 /// Returns an experiment with these runs.
 ///
@@ -31,6 +33,14 @@ pub fn assemble(
         }
         claim.kind.get_or_insert(filled.kind);
     }
+    // A cause that is made at another scale only is no missing run.
+    let is_planned = |cause: &Cause| {
+        experiment
+            .runs
+            .iter()
+            .any(|planned| cause.runs.matches(&planned.name))
+    };
+    filled.causes.retain(is_planned);
     filled
         .table
         .extend(fairness::table(reproduction, &experiment.runs));
@@ -137,6 +147,20 @@ measure = \"acked_goodput_bit_per_s of slices\"
 x = \"n\"
 series = [{ label = \"now\", runs = \"as=current\" }, { label = \"once\", runs = \"as=old\" }]
 ";
+
+    #[test]
+    fn causes_of_another_scale_are_dropped() {
+        let text = TEXT.replace(
+            "[reproduction]\n",
+            "[reproduction]\nbaseline = \"as=current\"\ncauses = [{ runs = \"as=old\", description = \"old\" }]\n\
+             selection.quick.only = [\"as=current\"]\n",
+        );
+        for (scale, causes) in [(RunScale::Quick, 0), (RunScale::Full, 1)] {
+            let experiment = experiment::of_text("a.toml", &text, scale).unwrap();
+            let result = assemble("a", &experiment, Vec::new()).unwrap();
+            assert_eq!(result.reproduction.causes.len(), causes, "{scale:?}");
+        }
+    }
 
     #[test]
     fn boxes_have_a_curve_per_parameter_value() {

@@ -80,7 +80,7 @@ impl ExperimentResult {
                 (Verdict::Changed | Verdict::Hypothesis, Some(cause)) => &causes[cause].runs,
                 _ => continue,
             };
-            claim.judge_other_case(judged, &self.runs, deciding);
+            claim.judge_other_case(judged, &self.runs, &[deciding, baseline]);
         }
         judged
     }

@@ -77,7 +77,7 @@ pub struct JudgedClaim {
     /// The verdict.
     pub verdict: Verdict,
     /// The measure in the other case (`against`), on the kernel or with the cause that decides the
-    /// verdict; for an order, one estimate per subject.
+    /// verdict, otherwise on the current kernel; for an order, one estimate per subject.
     pub other_case: Vec<Estimate>,
     /// Whether the claim also holds in the other case; `None` if it has no other case, does not hold
     /// in its own, or more runs are needed.
@@ -143,18 +143,22 @@ impl Claim {
         }
     }
 
-    /// Evaluates a claim that holds in its other case as well: there, on the kernel or with the
-    /// cause that decides the verdict.
+    /// Evaluates a claim that holds in its other case as well: there, with the condition that
+    /// decides the verdict, or with the next of `conditions` if that has no runs.
     pub(super) fn judge_other_case(
         &self,
         judged: &mut JudgedClaim,
         runs: &[MeasuredRun],
-        deciding: &Selector,
+        conditions: &[&Selector],
     ) {
         let (Some(other), Some(against)) = (self.in_other_case(), &self.against) else {
             return;
         };
-        judged.other_case = other.estimates(runs, &deciding.without_keys_of(&against.runs));
+        let conditions = conditions.iter();
+        let mut estimates = conditions
+            .map(|condition| other.estimates(runs, &condition.without_keys_of(&against.runs)))
+            .filter(|estimates| !estimates.is_empty());
+        judged.other_case = estimates.next().unwrap_or_default();
         let check = self.holds(&judged.other_case);
         judged.holds_in_other_case = check.and_then(ClaimCheck::as_bool);
         if judged.kind == ClaimKind::Published && judged.holds_in_other_case == Some(true) {

@@ -81,6 +81,12 @@ fn claim_that_holds_in_other_case_is_a_self_check() {
         (Some(false), published),
         "judged with the cause"
     );
+    // The bundled runs exist on the current kernel only.
+    assert_eq!(
+        kind(bundled(), only_old),
+        (Some(false), published),
+        "on the current kernel"
+    );
     let greedy = Against {
         group: "greedy".to_owned(),
         ..Against::default()
