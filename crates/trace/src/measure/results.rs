@@ -83,7 +83,10 @@ pub struct ConnectionResults {
 /// Number of connections by outcome (thesis, table 4.1 and section 3.4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Handshakes {
-    /// All connections.
+    /// All connections; streams, if connections with the same addresses and ports are one stream
+    /// ([`MeterOptions::streams_by_address`]).
+    ///
+    /// [`MeterOptions::streams_by_address`]: super::MeterOptions::streams_by_address
     pub connections: u64,
     /// Handshakes in the trace, completed or not.
     pub tried: u64,
@@ -100,10 +103,7 @@ pub struct Handshakes {
     /// SYNs of the originators.
     pub syns: u64,
     /// Connections that lasted less than half of the trace, or of the test period if given:
-    /// "dropped". This count and the next three are of streams, if connections with the same
-    /// addresses and ports are one stream ([`MeterOptions::streams_by_address`]).
-    ///
-    /// [`MeterOptions::streams_by_address`]: super::MeterOptions::streams_by_address
+    /// "dropped". This count and the next three are of streams, as `connections`.
     pub dropped: u64,
     /// Connections without arrived payload, or without sent payload if no receiver's trace shows
     /// them: "no data".
@@ -171,6 +171,7 @@ impl ClockSummary {
 impl Handshakes {
     /// Adds the connections of one stream: one, or several if it connected again.
     pub(super) fn add_stream(&mut self, connections: &[&ConnectionResults]) {
+        self.connections += 1;
         connections.iter().for_each(|it| self.add(it));
         let was_dropped = connections.iter().all(|it| it.dropped);
         let has_data = connections.iter().any(|it| it.delivered_data());
@@ -184,7 +185,6 @@ impl Handshakes {
 
     fn add(&mut self, connection: &ConnectionResults) {
         let outcome = connection.outcome;
-        self.connections += 1;
         self.tried += u64::from(connection.was_tried());
         self.completed += u64::from(connection.was_established());
         self.refused += u64::from(outcome == ConnectionOutcome::Refused);

@@ -142,7 +142,7 @@ fn reconnected_stream_is_counted_by_addresses_and_ports() {
         )
     };
     assert_eq!(counts(false), (3, 2, 2, 2));
-    assert_eq!(counts(true), (3, 0, 0, 0));
+    assert_eq!(counts(true), (1, 0, 0, 0));
 }
 
 #[test]
