@@ -87,6 +87,7 @@ fn sum(counts: &input::InputCounts) -> u64 {
         + counts.cut
         + counts.damaged
         + counts.filtered
+        + counts.time_out_of_range
 }
 
 /// Bytes that make one packet.

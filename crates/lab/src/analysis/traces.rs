@@ -236,8 +236,8 @@ fn byte_range_text(bytes: i64) -> String {
     }
 }
 
-/// Describes packets that are excluded from the results, one sentence per reason. Packets without
-/// TCP are described only if the trace has no others.
+/// Describes packets that are excluded from the results or doubtful, one sentence per reason.
+/// Packets without TCP are described only if the trace has no others.
 #[must_use]
 pub fn unread_packet_notes(counts: &InputCounts) -> Vec<String> {
     let all = count(counts.packets);
@@ -256,6 +256,14 @@ pub fn unread_packet_notes(counts: &InputCounts) -> Vec<String> {
              missing: capture 128 bytes of each, as with `tcpdump -s 128`",
         ),
         note(counts.damaged, "are damaged, and are not counted"),
+        note(
+            counts.time_out_of_range,
+            "have times before 1677 or after 2262, and are not counted",
+        ),
+        note(
+            counts.before_1970,
+            "have times before 1970: check the clock of the capturing host",
+        ),
         note(
             counts.fragments,
             "are fragments without the TCP header, whose payload is not counted",

@@ -108,6 +108,24 @@ pub enum Problem {
     #[error("packets were recorded without times: 1970 was used")]
     NoTime,
 
+    /// A capture time does not fit into 64 bits of nanoseconds.
+    #[error(
+        "a capture time is before 1677 or after 2262: such packets were skipped; check the \
+         interface's time unit (if_tsresol, if_tsoffset)"
+    )]
+    TimeRange,
+
+    /// The fractions of pcap times have another unit than the magic number.
+    #[error(
+        "fractions of a second exceed their unit, microseconds by the magic number: nanoseconds \
+         were used"
+    )]
+    NanosecondFractions,
+
+    /// A fraction of a pcap time is beyond its second.
+    #[error("a fraction of a second exceeds its unit: the second's end was used for such times")]
+    Fraction,
+
     /// A packet is much older than the previous one.
     #[error(
         "packet {packet} is {back_s} s older than the one before it: the clock was set back, and \
@@ -130,7 +148,10 @@ impl Problem {
     /// unsupported data.
     #[must_use]
     pub fn is_damage(&self) -> bool {
-        !matches!(self, Self::LinkType(_) | Self::NoTime)
+        !matches!(
+            self,
+            Self::LinkType(_) | Self::NoTime | Self::NanosecondFractions
+        )
     }
 }
 

@@ -173,6 +173,7 @@ impl Iterator for Input {
             match self.reader.next(&mut self.window) {
                 Ok(ReadStep::Frame(frame)) => {
                     self.counts.packets += 1;
+                    self.counts.before_1970 += u64::from(frame.at_ns.is_some_and(|ns| ns < 0));
                     update_span(&mut self.span_ns, &frame);
                     if let Some(back_s) = set_back(&mut self.before_ns, &frame) {
                         let packet = self.counts.packets;
@@ -192,8 +193,14 @@ impl Iterator for Input {
                 }
                 Ok(ReadStep::Lost(warning)) => {
                     self.counts.packets += 1;
-                    self.counts.skipped(SkipReason::Damaged);
-                    Self::warn(&mut self.warnings, *warning);
+                    let skip = match warning.problem {
+                        Problem::TimeRange => SkipReason::TimeRange,
+                        _ => SkipReason::Damaged,
+                    };
+                    self.counts.skipped(skip);
+                    if skip == SkipReason::Damaged || self.counts.time_out_of_range == 1 {
+                        Self::warn(&mut self.warnings, *warning);
+                    }
                 }
                 Ok(ReadStep::Note(warning)) => Self::warn(&mut self.warnings, *warning),
                 Ok(ReadStep::End) => self.ended = true,
@@ -284,7 +291,7 @@ impl Filter {
     }
 }
 
-/// A trace's packets by result. All except the last two are disjoint and add up to `packets` once
+/// A trace's packets by result. All except the last three are disjoint and add up to `packets` once
 /// the trace has been read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InputCounts {
@@ -304,12 +311,16 @@ pub struct InputCounts {
     pub cut: u64,
     /// With inconsistent headers or lengths.
     pub damaged: u64,
+    /// Captured at a time that does not fit into 64 bits of nanoseconds.
+    pub time_out_of_range: u64,
     /// Rejected by the filter.
     pub filtered: u64,
     /// Returned packets truncated within the TCP options, which are incomplete.
     pub options_cut: u64,
     /// Returned first fragments; more fragments contain the rest of the payload.
     pub first_fragments: u64,
+    /// Captured before 1970 by their clock.
+    pub before_1970: u64,
 }
 
 impl InputCounts {
@@ -321,6 +332,7 @@ impl InputCounts {
             SkipReason::Fragment => &mut self.fragments,
             SkipReason::Cut => &mut self.cut,
             SkipReason::Damaged => &mut self.damaged,
+            SkipReason::TimeRange => &mut self.time_out_of_range,
             SkipReason::Filtered => &mut self.filtered,
         } += 1;
     }

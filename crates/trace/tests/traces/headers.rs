@@ -30,6 +30,8 @@ const ONE: InputCounts = InputCounts {
     cut: 0,
     damaged: 0,
     filtered: 0,
+    time_out_of_range: 0,
+    before_1970: 0,
     options_cut: 0,
     first_fragments: 0,
 };

@@ -94,6 +94,108 @@ fn pcapng_times_use_all_64_bits() {
     assert_eq!(times(&file.bytes), [AT as i64]);
 }
 
+/// A record of a pcap file with these fields for its time.
+fn record(seconds: u32, ticks: u32) -> Vec<u8> {
+    let frame = segment(b"");
+    let len = frame.len() as u32;
+    let fields = [seconds, ticks, len, len].map(u32::to_le_bytes);
+    [fields.concat(), frame].concat()
+}
+
+fn pcap_with(mut file: Pcap, times: &[(u32, u32)]) -> Vec<u8> {
+    let records = times.iter().map(|&(seconds, ticks)| record(seconds, ticks));
+    file.bytes.extend(records.flatten());
+    file.bytes
+}
+
+#[test]
+fn nanoseconds_under_microsecond_magic_are_read_as_such() {
+    let times = [(7, 0), (7, 50_000_000), (7, 999_999_999), (8, 0), (8, 400)];
+    let file = pcap_with(Pcap::microseconds(Order::Little, ETHERNET), &times);
+    let (packets, input) = read(&file);
+    let expected = times.map(|(s, ns)| i64::from(s) * 1_000_000_000 + i64::from(ns));
+    assert_eq!(
+        packets.iter().map(|it| it.at_ns).collect::<Vec<_>>(),
+        expected
+    );
+    let warnings = warnings(&input);
+    assert!(
+        matches!(&warnings[..], [only] if only.contains("nanoseconds were used")),
+        "{warnings:?}"
+    );
+    assert!(!input.warnings()[0].problem.is_damage());
+}
+
+#[test]
+fn fraction_beyond_its_second_counts_as_its_end() {
+    for (file, largest, end_ns) in [
+        (
+            Pcap::microseconds(Order::Little, ETHERNET),
+            999_999,
+            999_999_000,
+        ),
+        (
+            Pcap::nanoseconds(Order::Little, ETHERNET),
+            999_999_999,
+            999_999_999,
+        ),
+    ] {
+        let times = [
+            (7, 1),
+            (7, 20),
+            (7, largest),
+            (7, largest + 1),
+            (7, u32::MAX),
+            (8, 5),
+        ];
+        let (packets, input) = read(&pcap_with(file, &times));
+        let late: Vec<_> = packets[2..5]
+            .iter()
+            .map(|it| it.at_ns - 7_000_000_000)
+            .collect();
+        assert_eq!(late, [end_ns; 3]);
+        let warnings = warnings(&input);
+        assert!(
+            matches!(&warnings[..], [only] if only.contains("exceeds its unit")),
+            "{warnings:?}"
+        );
+    }
+}
+
+#[test]
+fn times_before_1970_are_read_and_counted() {
+    let file = PcapNg::new(Order::Little).interface(ETHERNET, 0);
+    let file = file.enhanced(0, (-3_i64).cast_unsigned(), &segment(b""), 54);
+    let (packets, input) = read(&file.enhanced(0, 5, &segment(b""), 54).bytes);
+    assert_eq!(
+        packets.iter().map(|it| it.at_ns).collect::<Vec<_>>(),
+        [-3000, 5000]
+    );
+    assert_eq!((input.counts().before_1970, input.warnings().len()), (1, 0));
+}
+
+#[test]
+fn times_beyond_64_bits_are_skipped_counted_and_reported() {
+    let file = PcapNg::new(Order::Little).interface(ETHERNET, 0);
+    let file = file.enhanced(0, 5, &segment(b""), 54);
+    // Nanoseconds, although the unit is microseconds.
+    let file = file.enhanced(0, 1_700_000_000_000_000_000, &segment(b""), 54);
+    let file = file.obsolete(0, i64::MIN.cast_unsigned(), &segment(b""), 54);
+    let (packets, input) = read(&file.bytes);
+    assert_eq!(packets.len(), 1);
+    let counts = input.counts();
+    assert_eq!(
+        (counts.packets, counts.time_out_of_range, counts.damaged),
+        (3, 2, 0)
+    );
+    let warnings = warnings(&input);
+    assert!(
+        matches!(&warnings[..], [only] if only.contains("if_tsresol")),
+        "{warnings:?}"
+    );
+    assert!(input.warnings()[0].problem.is_damage());
+}
+
 #[test]
 fn pcapng_reads_obsolete_and_simple_packet_blocks() {
     for order in ORDERS {

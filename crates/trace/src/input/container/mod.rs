@@ -208,11 +208,17 @@ impl fmt::Display for Format {
     }
 }
 
+const MICROSECONDS_PER_S: u32 = 1_000_000;
+const NANOSECONDS_PER_S: u32 = 1_000_000_000;
+
 const HEADER: usize = 24;
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
 /// Kuznetsov's libpcap of the 1990s: eight more bytes in each record header.
 const LONG_RECORDS: u32 = 0xa1b2_cd34;
+
+/// Bytes of the first records that show the unit of the fractions.
+const UNIT_BYTES: usize = 64 << 10;
 
 /// pcap (draft-ietf-opsawg-pcap): a header, then records.
 pub(crate) struct Pcap {
@@ -220,6 +226,9 @@ pub(crate) struct Pcap {
     ns_per_tick: u32,
     record_header: usize,
     link: LinkType,
+    /// A problem to report before the next record.
+    note: Option<Problem>,
+    warned_fraction: bool,
 }
 
 impl Pcap {
@@ -228,12 +237,53 @@ impl Pcap {
         let (order, (ns_per_tick, record_header)) = [ByteOrder::Little, ByteOrder::Big]
             .into_iter()
             .find_map(|order| Some((order, variant(order.u32(magic))?)))?;
-        Some(read_header(window, order).map(|link| Self {
-            order,
-            ns_per_tick,
-            record_header,
-            link,
+        Some(read_header(window, order).map(|link| {
+            let mut pcap = Self {
+                order,
+                ns_per_tick,
+                record_header,
+                link,
+                note: None,
+                warned_fraction: false,
+            };
+            if ns_per_tick > 1 && pcap.has_nanoseconds(window) {
+                pcap.ns_per_tick = 1;
+                pcap.note = Some(Problem::NanosecondFractions);
+            }
+            pcap
         }))
+    }
+
+    /// Whether the first fractions are nanoseconds, although the magic number means microseconds:
+    /// more of them exceed a second of microseconds than lie within it. Zeros fit both.
+    fn has_nanoseconds(&self, window: &mut Window) -> bool {
+        // A failure to read is reported with the record.
+        let _ = window.fill_to(UNIT_BYTES);
+        let mut rest = window.bytes();
+        let (mut within, mut beyond) = (0, 0);
+        while let Some([_, ticks, captured, _]) = FieldReader::new(rest, self.order).four_u32() {
+            match ticks {
+                0 => {}
+                ..MICROSECONDS_PER_S => within += 1,
+                ..NANOSECONDS_PER_S => beyond += 1,
+                _ => return false,
+            }
+            let record = self.record_header.saturating_add(captured as usize);
+            rest = rest.get(record..).unwrap_or_default();
+        }
+        beyond > within
+    }
+
+    /// The fraction of a second in nanoseconds. One beyond the second is damaged, and counts as the
+    /// second's end.
+    #[inline]
+    fn fraction_ns(&self, ticks: u32) -> (i64, bool) {
+        let per_second = NANOSECONDS_PER_S / self.ns_per_tick;
+        let valid = ticks.min(per_second - 1);
+        (
+            i64::from(valid) * i64::from(self.ns_per_tick),
+            valid == ticks,
+        )
     }
 
     pub fn container(&self) -> Container {
@@ -245,6 +295,9 @@ impl Pcap {
     #[inline]
     pub fn next<'w>(&mut self, window: &'w mut Window) -> Result<ReadStep<'w>, Box<Warning>> {
         let offset = window.offset();
+        if let Some(note) = self.note.take() {
+            return Ok(ReadStep::Note(note.at(offset)));
+        }
         if !has_record(window, self.record_header, offset)? {
             return Ok(ReadStep::End);
         }
@@ -258,11 +311,14 @@ impl Pcap {
         }
         let record = self.record_header + captured as usize;
         require(window, record, offset)?;
+        let (fraction_ns, valid) = self.fraction_ns(ticks);
+        if !valid && !self.warned_fraction {
+            self.warned_fraction = true;
+            return Ok(ReadStep::Note(Problem::Fraction.at(offset)));
+        }
         let bytes = window.take(record);
         Ok(ReadStep::Frame(Frame {
-            at_ns: Some(
-                i64::from(seconds) * 1_000_000_000 + i64::from(ticks) * i64::from(self.ns_per_tick),
-            ),
+            at_ns: Some(i64::from(seconds) * i64::from(NANOSECONDS_PER_S) + fraction_ns),
             link: self.link,
             interface: 0,
             bytes: bytes.get(self.record_header..).unwrap_or_default(),

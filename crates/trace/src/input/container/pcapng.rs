@@ -175,8 +175,9 @@ impl PcapNg {
         let Some([high, low, captured, len]) = fields.four_u32() else {
             return Err(Problem::Overlong);
         };
+        let ticks = u64::from(high) << 32 | u64::from(low);
         Ok(Frame {
-            at_ns: Some(interface.clock.ns(u64::from(high) << 32 | u64::from(low))),
+            at_ns: Some(interface.clock.ns(ticks).ok_or(Problem::TimeRange)?),
             link: interface.link,
             interface: index,
             bytes: fields.bytes(captured as usize).ok_or(Problem::Overlong)?,
@@ -299,16 +300,21 @@ impl InterfaceClock {
         self.offset_s = seconds;
     }
 
-    /// Nanoseconds since 1970, saturated to 64 bits.
+    /// Nanoseconds since 1970; `None` beyond 64 bits. Some programs write a time before 1970 as a
+    /// negative number of ticks, which read without sign is beyond 64 bits.
     #[inline]
-    pub fn ns(&self, ticks: u64) -> i64 {
-        let ns = match self.tick {
-            Tick::Ns(ns) => i64::try_from(ticks.saturating_mul(ns)).unwrap_or(i64::MAX),
-            Tick::PerSecond(n) => {
-                i64::try_from(u128::from(ticks) * NS_PER_S / n).unwrap_or(i64::MAX)
-            }
+    pub fn ns(&self, ticks: u64) -> Option<i64> {
+        let since_1970 = |ticks: i128| {
+            let ns = match self.tick {
+                Tick::Ns(ns) => ticks * i128::from(ns),
+                Tick::PerSecond(n) => (ticks * NS_PER_S as i128)
+                    .checked_div_euclid(i128::try_from(n).unwrap_or(i128::MAX))?,
+            };
+            let ns = i64::try_from(ns + i128::from(self.offset_s) * NS_PER_S as i128).ok()?;
+            // The limits mean a trace without start and without end.
+            (i64::MIN < ns && ns < i64::MAX).then_some(ns)
         };
-        ns.saturating_add(self.offset_s.saturating_mul(NS_PER_S as i64))
+        since_1970(ticks.into()).or_else(|| since_1970(ticks.cast_signed().into()))
     }
 }
 
@@ -316,7 +322,7 @@ impl InterfaceClock {
 mod tests {
     use super::*;
 
-    fn ns(resolution: u8, offset_s: i64, ticks: u64) -> i64 {
+    fn ns(resolution: u8, offset_s: i64, ticks: u64) -> Option<i64> {
         let mut clock = InterfaceClock::default();
         clock.set_resolution(resolution);
         clock.set_offset(offset_s);
@@ -325,23 +331,24 @@ mod tests {
 
     #[test]
     fn pcapng_ticks_default_to_microseconds() {
-        assert_eq!(InterfaceClock::default().ns(3), 3000);
+        assert_eq!(InterfaceClock::default().ns(3), Some(3000));
     }
 
     #[test]
     fn pcapng_decimal_and_binary_resolutions_convert() {
-        assert_eq!(ns(0, 0, 5), 5_000_000_000);
-        assert_eq!(ns(3, 0, 5), 5_000_000);
-        assert_eq!(ns(9, 0, 5), 5);
-        assert_eq!(ns(12, 0, 5_999), 5);
-        assert_eq!(ns(0x80 | 10, 0, 1536), 1_500_000_000);
-        assert_eq!(ns(0x80 | 32, 0, 3 << 31), 1_500_000_000);
+        assert_eq!(ns(0, 0, 5), Some(5_000_000_000));
+        assert_eq!(ns(3, 0, 5), Some(5_000_000));
+        assert_eq!(ns(9, 0, 5), Some(5));
+        assert_eq!(ns(12, 0, 5_999), Some(5));
+        assert_eq!(ns(0x80 | 10, 0, 1536), Some(1_500_000_000));
+        assert_eq!(ns(0x80 | 32, 0, 3 << 31), Some(1_500_000_000));
+        assert_eq!(ns(0x80 | 32, 0, 3 << 62), Some(3_221_225_472_000_000_000));
     }
 
     #[test]
     fn pcapng_time_offset_is_added() {
-        assert_eq!(ns(9, 2, 5), 2_000_000_005);
-        assert_eq!(ns(9, -2, 5), -1_999_999_995);
+        assert_eq!(ns(9, 2, 5), Some(2_000_000_005));
+        assert_eq!(ns(9, -2, 5), Some(-1_999_999_995));
     }
 
     #[test]
@@ -353,7 +360,23 @@ mod tests {
                 }
             }
         }
-        assert_eq!(ns(0, 0, u64::MAX), i64::MAX);
-        assert_eq!(ns(0x7f, 0, u64::MAX), 0);
+        assert_eq!(ns(0, 0, i64::MAX as u64), None);
+        assert_eq!(ns(9, 1, i64::MAX as u64), None);
+        assert_eq!(ns(0x7f, 0, u64::MAX), Some(0));
+    }
+
+    #[test]
+    fn negative_pcapng_times_are_before_1970() {
+        let ticks = |ticks: i64| ticks.cast_unsigned();
+        for resolution in [0, 3, 6, 9] {
+            assert_eq!(
+                ns(resolution, 0, ticks(-10_i64.pow(resolution.into()))),
+                Some(-1_000_000_000),
+                "{resolution}"
+            );
+        }
+        assert_eq!(ns(9, 0, ticks(i64::MIN)), None);
+        // Nanoseconds of 2023 under a unit of microseconds.
+        assert_eq!(ns(6, 0, 1_700_000_000_000_000_000), None);
     }
 }

@@ -19,6 +19,7 @@ pub(super) enum SkipReason {
     Fragment,
     Cut,
     Damaged,
+    TimeRange,
     Filtered,
 }
 
