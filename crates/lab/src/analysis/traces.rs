@@ -276,7 +276,7 @@ pub fn unread_packet_notes(counts: &InputCounts) -> Vec<String> {
 /// Describes the packets of a trace without TCP.
 fn non_tcp_note(counts: &InputCounts) -> Option<String> {
     let kinds = [
-        (counts.not_ip, "are not IP, as in MPLS and PPPoE"),
+        (counts.not_ip, "are not IP, as in MPLS"),
         (counts.not_tcp, "are not TCP, as in tunnels"),
         (counts.other_link, "have an unsupported link type"),
     ];
@@ -357,10 +357,7 @@ mod tests {
         };
         assert_eq!(
             unread_packet_notes(&counts),
-            [
-                "none of 3 packets is TCP: 1 are not IP, as in MPLS and PPPoE, 2 are not TCP, as \
-                 in tunnels"
-            ]
+            ["none of 3 packets is TCP: 1 are not IP, as in MPLS, 2 are not TCP, as in tunnels"]
         );
         assert!(unread_packet_notes(&InputCounts::default()).is_empty());
     }

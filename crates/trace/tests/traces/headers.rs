@@ -67,6 +67,10 @@ fn all_link_layers_give_the_same_segment() {
     let (v4, v6) = (ipv4(&tcp(b"hello")), ipv6(&tcp(b"hello")));
     let tag = |kind: u16, inner: u16| [kind.to_be_bytes(), [0, 7], inner.to_be_bytes()].concat();
     let sll = |protocol: u16| [&[0; 14][..], &protocol.to_be_bytes()].concat();
+    let pppoe = |protocol: u8, packet: &[u8]| {
+        let len = packet.len() as u16 + 2;
+        [&[0x11, 0, 0, 7][..], &len.to_be_bytes(), &[0, protocol]].concat()
+    };
     let sll2 = |protocol: u16| [&protocol.to_be_bytes()[..], &[0; 18]].concat();
     for (link, header, packet) in [
         (ETHERNET, ethernet(IPV4, &[]), &v4),
@@ -96,6 +100,21 @@ fn all_link_layers_give_the_same_segment() {
         (101, vec![], &v6),
         (12, vec![], &v4),
         (14, vec![], &v6),
+        (9, vec![0, 0x21], &v4),
+        (9, vec![0, 0x57], &v6),
+        (9, vec![0x21], &v4),
+        (9, vec![0xff, 3, 0, 0x21], &v4),
+        (50, vec![0xff, 3, 0x57], &v6),
+        (50, vec![0x0f, 0, 8, 0], &v4),
+        (51, pppoe(0x57, &v6), &v6),
+        (204, vec![0, 0xff, 3, 0, 0x21], &v4),
+        (166, vec![1, 0x21], &v4),
+        (ETHERNET, ethernet(0x8864, &pppoe(0x21, &v4)), &v4),
+        (
+            ETHERNET,
+            [&[2; 12][..], &tag(0x8100, 0x8864), &pppoe(0x57, &v6)].concat(),
+            &v6,
+        ),
         (228, vec![], &v4),
         (229, vec![], &v6),
     ] {

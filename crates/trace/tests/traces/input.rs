@@ -245,7 +245,7 @@ fn packets_of_unsupported_link_type_are_counted() {
     assert_eq!(
         warnings(&input),
         [
-            "at byte 28: an interface has link type 105, which is not supported: its packets were skipped"
+            "at byte 28: an interface has link type 105 (IEEE802_11), which is not supported: its packets were skipped"
         ]
     );
 }
@@ -301,7 +301,7 @@ fn invalid_trace_gives_specific_error() {
         ),
         (
             &one(127, &[]),
-            "test: has link type 127, which is not supported: capture at the Ethernet or IP layer, as with `tcpdump -i any`",
+            "test: has link type 127 (IEEE802_11_RADIO), which is not supported: capture at the Ethernet or IP layer, as with `tcpdump -i any`",
         ),
     ] {
         let error = open(bytes).err().expect("an error");
