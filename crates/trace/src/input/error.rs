@@ -34,6 +34,10 @@ pub enum InputErrorKind {
     )]
     NotATrace(String),
 
+    /// The file is compressed with an unsupported program.
+    #[error("is compressed with {0}, which is not supported: decompress it, as with `{1} FILE`")]
+    Compression(&'static str, &'static str),
+
     /// The file ends within the header of the format.
     #[error("ends after {0} bytes, within its header: copy or capture it again")]
     Short(usize),

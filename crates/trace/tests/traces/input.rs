@@ -292,6 +292,18 @@ fn invalid_trace_gives_specific_error() {
             "test: is not a packet trace: starts with 7f 45 4c 46; expected pcap or pcapng, plain or compressed with gzip or zstd, as from `tcpdump -w FILE`",
         ),
         (
+            b"\xfd7zXZ\0\0\x04",
+            "test: is compressed with xz, which is not supported: decompress it, as with `xz -d FILE`",
+        ),
+        (
+            b"\x04\x22\x4d\x18\x64",
+            "test: is compressed with lz4, which is not supported: decompress it, as with `lz4 -d FILE`",
+        ),
+        (
+            b"BZh91AY&SY",
+            "test: is compressed with bzip2, which is not supported: decompress it, as with `bzip2 -d FILE`",
+        ),
+        (
             &pcap[..23],
             "test: ends after 23 bytes, within its header: copy or capture it again",
         ),

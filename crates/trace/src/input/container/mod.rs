@@ -81,7 +81,11 @@ impl Reader {
         }
         match Pcap::new(window, magic) {
             Some(pcap) => pcap.map(Self::Pcap),
-            None => Err(InputErrorKind::NotATrace(hex(&magic))),
+            None => {
+                // A shorter file cannot start with a longer magic number.
+                let _ = window.fill_to(6);
+                Err(not_a_trace(window.bytes(), &magic))
+            }
         }
     }
 
@@ -99,6 +103,28 @@ impl Reader {
             Self::Pcap(pcap) => pcap.next(window),
             Self::PcapNg(pcapng) => pcapng.next(window),
         }
+    }
+}
+
+/// First bytes of compressed files, the program, and the command that decompresses one.
+const COMPRESSED: [(&[u8], &str, &str); 9] = [
+    (b"\xfd7zXZ\0", "xz", "xz -d"),
+    (&[0x04, 0x22, 0x4d, 0x18], "lz4", "lz4 -d"),
+    (&[0x02, 0x21, 0x4c, 0x18], "lz4", "lz4 -d"),
+    (b"BZh", "bzip2", "bzip2 -d"),
+    (&[0x1f, 0x9d], "compress", "gzip -d"),
+    (b"LZIP", "lzip", "lzip -d"),
+    (&[0x89, b'L', b'Z', b'O'], "lzop", "lzop -d"),
+    (&[0x5d, 0, 0], "lzma", "xz -d"),
+    (b"PK\x03\x04", "zip", "unzip"),
+];
+
+/// The error for a file with these first bytes.
+fn not_a_trace(start: &[u8], magic: &[u8]) -> InputErrorKind {
+    let mut compressed = COMPRESSED.iter().filter(|it| start.starts_with(it.0));
+    match compressed.next() {
+        Some((_, program, command)) => InputErrorKind::Compression(program, command),
+        None => InputErrorKind::NotATrace(hex(magic)),
     }
 }
 
