@@ -1,5 +1,6 @@
 //! One direction of a connection, and its probes.
 
+use std::mem;
 use std::ops::AddAssign;
 
 use serde::Serialize;
@@ -26,6 +27,8 @@ pub struct HalfConnection {
     /// When the last payload of this direction was seen.
     pub last_data_ns: Option<i64>,
     pub(crate) numbering: Option<Numbering>,
+    /// Earlier SYN-ACKs with other initial sequence numbers, until the peer's ACK chooses one.
+    pub(super) other_syns: Vec<InitialSyn>,
     pub(crate) tracker: Option<Tracker>,
     /// The last window that this direction's sender advertised, unscaled.
     pub(crate) window: Option<u16>,
@@ -38,6 +41,17 @@ pub struct HalfConnection {
     /// Transit of its packets between the traces; only with a receiver's trace.
     pub(crate) link: Option<Box<Link>>,
 }
+
+/// A SYN-ACK that the peer may take.
+#[derive(Debug)]
+pub(super) struct InitialSyn {
+    numbering: Numbering,
+    mss: Option<u16>,
+    window_scale: Option<u8>,
+}
+
+/// Maximum number of SYN-ACKs that wait for the peer's choice.
+const MAX_SYNS: usize = 4;
 
 /// Packets and bytes that one direction sent, counted in the trace at its sender. Bytes are payload
 /// unless named otherwise.
@@ -111,6 +125,7 @@ impl HalfConnection {
             first_data_ns: None,
             last_data_ns: None,
             numbering: None,
+            other_syns: Vec::new(),
             tracker: None,
             window: None,
             pending_probe: None,
@@ -137,6 +152,46 @@ impl HalfConnection {
     #[must_use]
     pub fn sequence_number(&self, position: i64) -> Option<u32> {
         Some(self.numbering?.number(position))
+    }
+
+    /// Learns from a SYN. Of several with different initial sequence numbers, the last one counts
+    /// until the peer chooses. An established connection ignores them (RFC 9293, section 3.10.7.4).
+    pub(super) fn learn_syn(&mut self, packet: &Packet, is_established: bool) {
+        let numbering = Numbering::new(packet.seq);
+        if self.numbering != Some(numbering) {
+            let is_fresh = self.tracker.as_ref().is_none_or(Tracker::is_fresh);
+            if !is_fresh || is_established {
+                return;
+            }
+            if let Some(numbering) = self.numbering
+                && packet.ack.is_some()
+                && self.other_syns.len() < MAX_SYNS
+            {
+                self.other_syns.push(InitialSyn {
+                    numbering,
+                    mss: self.mss.take(),
+                    window_scale: self.window_scale.take(),
+                });
+            }
+            self.set_numbering(numbering);
+        }
+        self.mss = packet.mss.or(self.mss);
+        self.window_scale = packet.window_scale.or(self.window_scale);
+    }
+
+    /// Chooses the SYN-ACK that precedes this sequence number, which the peer acknowledged or this
+    /// end used (RFC 9293, section 3.10.7.3).
+    #[cold]
+    pub(super) fn choose_syn(&mut self, number: u32) {
+        let distance = |it: Numbering| number.wrapping_sub(it.initial()).wrapping_sub(1);
+        let others = mem::take(&mut self.other_syns).into_iter();
+        if let Some(closest) = others.min_by_key(|it| distance(it.numbering))
+            && let Some(numbering) = self.numbering
+            && distance(closest.numbering) < distance(numbering)
+        {
+            self.set_numbering(closest.numbering);
+            (self.mss, self.window_scale) = (closest.mss, closest.window_scale);
+        }
     }
 
     /// Sets the start of its sequence numbers.

@@ -31,6 +31,7 @@ impl Connection {
             refused: false,
             reset: false,
             closed: false,
+            early_ack: None,
             reversed: None,
             seen: Visibility::default(),
             strays: [None, None],
@@ -67,7 +68,10 @@ impl Connection {
         };
         if packet.flags.syn {
             let fresh = half.tracker.as_ref().is_none_or(Tracker::is_fresh);
-            return packet.ack.is_some() && fresh || numbering.initial() == packet.seq;
+            // Another answer to the same SYN belongs to its connection.
+            let syn = self.half_connection(direction.reverse()).numbering;
+            let answered = |ack: u32| fresh || syn.is_some_and(|syn| syn.number(1) == ack);
+            return packet.ack.is_some_and(answered) || numbering.initial() == packet.seq;
         }
         let next = half.tracker.as_ref().map_or(0, Tracker::next);
         let distance = numbering.position(next, packet.seq).abs_diff(next);

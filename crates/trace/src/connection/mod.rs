@@ -37,6 +37,8 @@ pub struct Connection {
     refused: bool,
     reset: bool,
     closed: bool,
+    /// The originator's acknowledgement number before any SYN-ACK.
+    early_ack: Option<u32>,
     /// Whether the originator is at the receiver's trace, once decided.
     pub(crate) reversed: Option<bool>,
     pub(crate) seen: Visibility,

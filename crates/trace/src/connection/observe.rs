@@ -6,30 +6,30 @@ use crate::event::Direction;
 use crate::event::{Class, ReceivedAck, SentPacket};
 use crate::packet::Packet;
 use crate::packet::{MAX_WINDOW, Numbering};
-use crate::ranges::{CopyKind, Tracker};
+use crate::ranges::CopyKind;
 
 impl Connection {
     /// Learns the initial sequence numbers from a packet.
     #[inline]
     pub(crate) fn learn_numbering(&mut self, direction: Direction, packet: &Packet) {
+        let is_established = self.handshake.completed_ns.is_some();
         let half = self.half_connection_mut(direction);
         if packet.flags.syn {
-            half.mss = packet.mss.or(half.mss);
-            half.window_scale = packet.window_scale.or(half.window_scale);
-            let initial = half.numbering.map(Numbering::initial);
-            if initial != Some(packet.seq) && half.tracker.as_ref().is_none_or(Tracker::is_fresh) {
-                half.set_numbering(Numbering::new(packet.seq));
-            }
+            half.learn_syn(packet, is_established);
         } else if packet.flags.rst {
             return;
         } else if half.numbering.is_none() {
             half.set_numbering(Numbering::new(packet.seq.wrapping_sub(1)));
+        } else if !half.other_syns.is_empty() {
+            half.choose_syn(packet.seq);
         }
         let other = self.half_connection_mut(direction.reverse());
-        if let Some(ack) = packet.ack
-            && other.numbering.is_none()
-        {
-            other.set_numbering(Numbering::new(ack.wrapping_sub(1)));
+        if let Some(ack) = packet.ack {
+            if other.numbering.is_none() {
+                other.set_numbering(Numbering::new(ack.wrapping_sub(1)));
+            } else if !other.other_syns.is_empty() && !packet.flags.syn {
+                other.choose_syn(ack);
+            }
         }
     }
 
@@ -51,6 +51,12 @@ impl Connection {
             (Some(_), _) => {
                 handshake.syn_acks = handshake.syn_acks.saturating_add(1);
                 handshake.syn_ack_ns.get_or_insert(packet.at_ns);
+                // Captures on several processors may show the ACK first.
+                let is_acked =
+                    |ack: u32| (1..MAX_WINDOW).contains(&ack.wrapping_sub(packet.seq).into());
+                if direction == Direction::Backward && self.early_ack.is_some_and(is_acked) {
+                    handshake.completed_ns.get_or_insert(packet.at_ns);
+                }
             }
             (None, Direction::Forward) => {
                 self.start = Start::Syn;
@@ -66,6 +72,9 @@ impl Connection {
 
     #[inline]
     fn handle_handshake_ack(&mut self, direction: Direction, packet: &Packet) {
+        if self.handshake.syn_acks == 0 && direction == Direction::Forward {
+            self.early_ack = packet.ack;
+        }
         let expected = self.handshake.syn_acks > 0
             && self.handshake.completed_ns.is_none()
             && (direction == Direction::Forward || self.handshake.simultaneous);
@@ -109,6 +118,10 @@ impl Connection {
         let (Some(numbering), Some(tracker)) = (half.numbering, half.tracker.as_mut()) else {
             return Some(sent);
         };
+        if packet.flags.syn && packet.seq != numbering.initial() {
+            // A SYN-ACK that the peer did not take, or may not take.
+            return Some(sent);
+        }
         let at = numbering.position(tracker.next(), packet.seq);
         sent.start = at + i64::from(packet.flags.syn);
         sent.end = sent.start + i64::from(packet.payload_len);

@@ -1,7 +1,7 @@
 mod ranges;
 
 use crate::Direction::{Backward, Forward};
-use crate::script::{MS, Record, Script, endpoint};
+use crate::script::{MS, Record, Script, analyse_both, carry, endpoint};
 use crate::{Analysis, Class, ConnectionOutcome, Start};
 
 fn established() -> Script {
@@ -103,6 +103,61 @@ fn simultaneous_open_completes() {
     assert!(record.only().handshake.simultaneous);
     assert_eq!(record.only().outcome, ConnectionOutcome::Completed);
     assert_eq!(record.summary(), [(1, 101, 1, Some(60))]);
+}
+
+/// RFC 9293, section 3.10.7.3: the ACK of the SYN's sender decides.
+#[test]
+fn ack_chooses_among_syn_acks() {
+    const OTHER: u32 = 3_000_000_000;
+    for (taken, late) in [(0, false), (1, false), (0, true)] {
+        let mut script = Script::new();
+        let first = script.initial[1];
+        script.syn();
+        script.at(50).syn_ack().mss = Some(1000);
+        if late {
+            script.at(60).packet(Forward, 1, 0);
+        }
+        script.initial[1] = OTHER;
+        script.at(51).syn_ack().mss = Some(1200);
+        script.initial[1] = [first, OTHER][taken];
+        script.at(60).packet(Forward, 1, 0);
+        script.at(70).data(1, 101).at(110).ack(101);
+        script.at(120).packet(Backward, 1, 200);
+        script.at(130).packet(Backward, 201, 200);
+        // Once more, after data was sent.
+        script.initial[1] = OTHER.wrapping_add(9);
+        let ack = script.initial[0] + 1;
+        script.at(140).syn_ack().ack = Some(ack);
+        script.initial[1] = [first, OTHER][taken];
+        script.at(150).packet(Backward, 401, 200);
+        let record = script.analyse();
+        let connection = record.only();
+        assert_eq!(connection.outcome, ConnectionOutcome::Completed);
+        assert_eq!(connection.handshake.completed_ns, Some(60 * MS));
+        let sent = connection.backward;
+        assert_eq!((sent.new_bytes, sent.retransmitted_packets), (600, 0));
+        assert_eq!((sent.syns, sent.stray_packets), (3, 0));
+        let (here, there) = carry(&script, 20 * MS, 0, &[]);
+        let record = analyse_both(&here, &there).0;
+        let arrived = record.only().delivery_stats[1];
+        assert_eq!((arrived.delivered_bytes, arrived.lost_packets), (600, 0));
+    }
+}
+
+#[test]
+fn ack_captured_before_its_syn_ack_completes_handshake() {
+    let mut script = Script::new();
+    script.syn();
+    script.at(50).packet(Forward, 1, 0);
+    script.at(51).syn_ack();
+    script.at(200).packet(Backward, 1, 10);
+    script.at(201).packet(Forward, 1, 0);
+    let record = script.analyse();
+    assert_eq!(record.only().handshake.completed_ns, Some(51 * MS));
+    // Not the ACK of another answer.
+    script.packets[1].ack = Some(5);
+    let record = script.analyse();
+    assert_eq!(record.only().handshake.completed_ns, Some(201 * MS));
 }
 
 #[test]
