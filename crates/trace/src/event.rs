@@ -202,6 +202,9 @@ pub enum Arrival {
         /// Bytes sent before that the receiver did not have: repaired by the bundle or
         /// retransmission.
         repaired_bytes: u64,
+        /// An equal packet was in transit, so that it may have arrived instead: the delay is
+        /// unknown.
+        is_ambiguous: bool,
     },
     /// The packet arrived at an unknown time. Its bytes were acknowledged, no other packet carried
     /// them, and the receiver's trace does not show it.
@@ -216,11 +219,16 @@ pub enum Arrival {
 
 impl Disposition {
     /// Transit time by two unsynchronised clocks, in nanoseconds. [`Clock`](crate::pair::Clock)
-    /// converts it to a delay.
+    /// converts it to a delay. `None` if it did not arrive, or an equal packet may have arrived
+    /// instead.
     #[must_use]
     pub fn raw_delay_ns(&self) -> Option<i64> {
         match self.arrival {
-            Arrival::Delivered { at_ns, .. } => Some(at_ns.saturating_sub(self.sent_ns)),
+            Arrival::Delivered {
+                at_ns,
+                is_ambiguous: false,
+                ..
+            } => Some(at_ns.saturating_sub(self.sent_ns)),
             _ => None,
         }
     }

@@ -45,6 +45,15 @@ pub struct Packet {
     pub window_scale: Option<u8>,
 }
 
+impl Packet {
+    /// Whether its IP identification tells it from other packets of its connection. 0 does not (RFC
+    /// 6864, section 4.1).
+    #[inline]
+    pub(crate) fn has_ip_id(&self) -> bool {
+        self.ip_id.is_some_and(|id| id != 0)
+    }
+}
+
 /// Address and port, IPv4 as `::ffff:a.b.c.d`.
 #[derive(Clone, Copy, Eq, PartialOrd, Ord)]
 pub struct Endpoint {

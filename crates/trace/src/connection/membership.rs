@@ -200,7 +200,7 @@ impl RepeatDetector {
 impl RecentPackets {
     #[inline]
     fn is_repeat(&mut self, packet: &Packet, fingerprint: u64, shows_all_twice: bool) -> bool {
-        let identified = packet.ip_id.is_some_and(|id| id != 0);
+        let identified = packet.has_ip_id();
         if !identified && packet.payload_len == 0 && !packet.flags.syn && !packet.flags.fin {
             // Equal ACKs without identification are normal: duplicate ACKs.
             return false;

@@ -43,6 +43,17 @@ impl Fingerprints {
         self.fingerprints.get(index)
     }
 
+    /// The indices from `from` on with a fingerprint.
+    pub(crate) fn all(&self, from: usize, fingerprint: u64) -> Vec<usize> {
+        let mut all = Vec::new();
+        let (mut from, end) = (from, self.fingerprints.len());
+        while let Some(index) = find(&self.fingerprints, from..end, fingerprint) {
+            all.push(index);
+            from = index + 1;
+        }
+        all
+    }
+
     fn first_unsearched(&self) -> usize {
         (self.unsearched).map_or(0, |unsearched| {
             self.fingerprints.len().saturating_sub(unsearched)

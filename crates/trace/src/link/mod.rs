@@ -5,7 +5,7 @@ pub(crate) mod hull;
 
 use std::collections::VecDeque;
 
-use crate::event::{Arrival, DeliveryStats, Disposition};
+use crate::event::{Arrival, Class, DeliveryStats, Disposition};
 use crate::prefetch;
 use fingerprints::Fingerprints;
 use hull::{DelayPoint, Hull};
@@ -40,6 +40,10 @@ struct PendingPacket {
     disposition: Disposition,
     /// Whether it may have arrived unseen: its bytes arrived in some packet.
     doubtful: bool,
+    /// Whether another packet had the same fingerprint.
+    has_equal: bool,
+    /// Whether an equal packet arrived that may have been this one.
+    is_ambiguous: bool,
 }
 
 /// Events of the receiver's trace not yet processed, in order.
@@ -68,6 +72,23 @@ pub(crate) enum ResolvedEvent {
     Ack(u32),
 }
 
+/// The departures that are known when an arrival is identified.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownDepartures {
+    /// All up to this time, by the estimated clock of the arrival side.
+    pub(crate) now_ns: i64,
+    /// All up to this time, whatever the clock's error.
+    pub(crate) complete_until_ns: i64,
+    /// Offset of the departure side's clock.
+    pub(crate) offset_ns: i64,
+}
+
+impl KnownDepartures {
+    fn departure_ns(self, arrival_ns: i64) -> i64 {
+        arrival_ns.saturating_add(self.offset_ns)
+    }
+}
+
 /// Identity of an arriving packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Identity {
@@ -80,13 +101,62 @@ pub(crate) enum Identity {
 }
 
 impl Link {
+    /// Adds a sent packet. `is_identified`: no other packet has its fingerprint.
     #[inline]
-    pub(crate) fn depart(&mut self, fingerprint: u64, disposition: Disposition) {
+    pub(crate) fn depart(
+        &mut self,
+        fingerprint: u64,
+        disposition: Disposition,
+        is_identified: bool,
+    ) {
+        let has_equal = !is_identified && self.find_equal(fingerprint, disposition.class);
         self.sent.push_back(PendingPacket {
             disposition,
             doubtful: false,
+            has_equal,
+            is_ambiguous: false,
         });
         self.fingerprints.push(fingerprint);
+    }
+
+    /// Marks packets with this fingerprint as equal to another. Equal payload is a retransmission;
+    /// equal ACKs follow each other.
+    fn find_equal(&mut self, fingerprint: u64, class: Class) -> bool {
+        let recent = match class {
+            Class::New | Class::Bundled => return false,
+            Class::Retransmission { .. } => self.sent.len(),
+            _ => RECENT_PACKETS,
+        };
+        let from = self.sent.len().saturating_sub(recent);
+        let equal = self.fingerprints.all(from, fingerprint);
+        for &index in &equal {
+            self.sent[index].has_equal = true;
+        }
+        !equal.is_empty()
+    }
+
+    /// The sent packet that arrived at `arrived_ns` by the sender's clock, and whether it may have
+    /// been an equal one: the first of those sent before.
+    #[inline]
+    pub(crate) fn choose(&mut self, index: usize, arrived_ns: i64) -> (usize, bool) {
+        match self.sent.get(index) {
+            Some(entry) if entry.has_equal => self.choose_among_equals(index, arrived_ns),
+            _ => (index, false),
+        }
+    }
+
+    #[cold]
+    fn choose_among_equals(&mut self, index: usize, arrived_ns: i64) -> (usize, bool) {
+        let fingerprint = self.fingerprints.get(index).copied().unwrap_or_default();
+        let mut equal = self.fingerprints.all(0, fingerprint);
+        equal.retain(|&index| self.sent[index].disposition.sent_ns <= arrived_ns);
+        let chosen = equal.first().copied().unwrap_or(index);
+        if equal.len() > 1 {
+            for index in equal {
+                self.sent[index].is_ambiguous = true;
+            }
+        }
+        (chosen, self.sent[chosen].is_ambiguous)
     }
 
     /// The packet after the last match, if it has this fingerprint and no arrival is pending.
@@ -125,9 +195,9 @@ impl Link {
         self.receiver_events.push_back(ReceiverEvent::Ack(ack));
     }
 
-    /// The next event of the receiver's trace, if it is identified. Order is preserved. All packets
-    /// sent before `complete_until_ns` are known.
-    pub(crate) fn next_resolved(&mut self, complete_until_ns: i64) -> Option<ResolvedEvent> {
+    /// The next event of the receiver's trace, if it is identified. Order is preserved. Departures
+    /// are known as far as `known` describes.
+    pub(crate) fn next_resolved(&mut self, known: KnownDepartures) -> Option<ResolvedEvent> {
         let pending = match *self.receiver_events.front()? {
             ReceiverEvent::Arrival(pending) => pending,
             ReceiverEvent::Ack(ack) => {
@@ -135,11 +205,20 @@ impl Link {
                 return Some(ResolvedEvent::Ack(ack));
             }
         };
-        let identity = if let Some(index) = self.fingerprints.find(pending.fingerprint) {
-            Identity::SentPacket(index)
-        } else if self.matched.contains(&pending.fingerprint) {
+        let found = self.fingerprints.find(pending.fingerprint);
+        let is_copy = self.matched.contains(&pending.fingerprint);
+        let identity = if let Some(index) = found {
+            // An equal packet that was sent later did not arrive yet.
+            let arrived_ns = known.departure_ns(pending.at_ns);
+            let (first, _) = self.choose(index, arrived_ns);
+            if is_copy && self.sent[first].disposition.sent_ns > arrived_ns {
+                Identity::Duplicate
+            } else {
+                Identity::SentPacket(index)
+            }
+        } else if is_copy && pending.at_ns < known.now_ns {
             Identity::Duplicate
-        } else if pending.at_ns < complete_until_ns {
+        } else if !is_copy && pending.at_ns < known.complete_until_ns {
             Identity::Unknown
         } else {
             self.fingerprints.searched();
@@ -247,6 +326,7 @@ impl Link {
         let Some(PendingPacket {
             disposition,
             doubtful,
+            ..
         }) = self.sent.front_mut()
         else {
             return;

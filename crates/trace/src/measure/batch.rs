@@ -96,7 +96,7 @@ pub(super) struct TransitSample {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransitResult {
     Delivered {
-        raw_delay_ns: i64,
+        raw_delay_ns: Option<i64>,
     },
     /// The packet arrived at an unknown time.
     Unseen,
@@ -141,8 +141,8 @@ impl TransitSample {
             bytes: disposition.start.abs_diff(disposition.end),
             old_bytes: disposition.old_bytes,
             outcome: match disposition.arrival {
-                Arrival::Delivered { at_ns, .. } => TransitResult::Delivered {
-                    raw_delay_ns: at_ns.saturating_sub(disposition.sent_ns),
+                Arrival::Delivered { .. } => TransitResult::Delivered {
+                    raw_delay_ns: disposition.raw_delay_ns(),
                 },
                 Arrival::Unseen => TransitResult::Unseen,
                 Arrival::Lost => TransitResult::Lost,

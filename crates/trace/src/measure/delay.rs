@@ -38,6 +38,9 @@ pub struct Delay {
 pub struct UnknownDelays {
     /// Packets with payload that arrived before they left, although one clock took both traces.
     pub negative_delays: u64,
+    /// Packets with payload that arrived while an equal packet was in transit: either may have
+    /// arrived.
+    pub ambiguous_packets: u64,
     /// Byte ranges that arrived before they were sent. With two clocks: ranges whose first
     /// transmission is missing in the sender's trace.
     pub negative_latencies: u64,
@@ -90,6 +93,10 @@ impl Delay {
     #[inline]
     pub(super) fn disposition(&mut self, disposition: &TransitSample) {
         let TransitResult::Delivered { raw_delay_ns } = disposition.outcome else {
+            return;
+        };
+        let Some(raw_delay_ns) = raw_delay_ns else {
+            self.unknown_delays.ambiguous_packets += 1;
             return;
         };
         match &mut self.unadjusted {
@@ -206,6 +213,7 @@ impl Delay {
 impl UnknownDelays {
     fn add(&mut self, other: &Self) {
         self.negative_delays += other.negative_delays;
+        self.ambiguous_packets += other.ambiguous_packets;
         self.negative_latencies += other.negative_latencies;
         self.packets_without_clock += other.packets_without_clock;
         self.bytes_read_unseen += other.bytes_read_unseen;

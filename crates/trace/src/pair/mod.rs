@@ -3,8 +3,8 @@
 //! Packets are matched by all header fields that the network leaves unchanged; the k-th of equal
 //! packets matches the k-th. This shows which packets were lost, their transit times, which copy of
 //! a byte arrived first, and what it waited for. Copies are indistinguishable without
-//! IP identification (IPv6 or identification 0) and timestamps. If one of several equal packets is
-//! lost, the number of losses is right, but which one was lost is then a guess.
+//! IP identification (IPv6 or identification 0) and timestamps. If several equal packets were in
+//! transit, the number of losses is right, but which one was lost is a guess, and no delay counts.
 
 mod clock;
 mod engine;

@@ -3,6 +3,7 @@ use std::mem;
 use super::clock::Clock;
 use crate::event::ClockOffset;
 use crate::event::Side;
+use crate::link::KnownDepartures;
 use crate::link::hull::{DelayPoint, Minima};
 use crate::packet::Packet;
 
@@ -152,11 +153,22 @@ impl PairState {
         }
     }
 
-    /// All departures from the other side are known up to this time, by the clock of the arrival
-    /// side.
+    /// The known departures from a side; all, once the traces have ended.
     #[inline]
-    pub(crate) fn complete_until_ns(&self, departure: Side) -> i64 {
-        self.now_ns[departure.other() as usize].saturating_sub(SLACK_NS)
+    pub(crate) fn known_departures(&self, departure: Side, ended: bool) -> KnownDepartures {
+        let now_ns = match ended {
+            true => i64::MAX,
+            false => self.now_ns[departure.other() as usize],
+        };
+        KnownDepartures {
+            now_ns,
+            complete_until_ns: if ended {
+                i64::MAX
+            } else {
+                now_ns.saturating_sub(SLACK_NS)
+            },
+            offset_ns: self.by_clock_of(departure, 0),
+        }
     }
 
     /// All arrivals at the other side are known up to this time, by the clock of the departure

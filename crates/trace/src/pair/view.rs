@@ -76,7 +76,7 @@ impl<O: Observer> ConnectionView<'_, O> {
         };
         self.connection
             .link_mut(direction)
-            .depart(fingerprint, disposition);
+            .depart(fingerprint, disposition, packet.has_ip_id());
     }
 
     #[inline]
@@ -119,16 +119,8 @@ impl<O: Observer> ConnectionView<'_, O> {
 
     fn resolve_arrivals(&mut self, direction: Direction) {
         let side = self.departure_side(direction);
-        let complete_until_ns = if self.ended {
-            i64::MAX
-        } else {
-            self.pair_state.complete_until_ns(side)
-        };
-        while let Some(event) = self
-            .connection
-            .link_mut(direction)
-            .next_resolved(complete_until_ns)
-        {
+        let known = self.pair_state.known_departures(side, self.ended);
+        while let Some(event) = self.connection.link_mut(direction).next_resolved(known) {
             match event {
                 ResolvedEvent::Arrival(pending, Identity::SentPacket(index)) => {
                     self.delivered(direction, &pending, index, side);
@@ -202,6 +194,8 @@ impl<O: Observer> ConnectionView<'_, O> {
         let Some(link) = half.link.as_deref_mut() else {
             return;
         };
+        let arrived_ns = self.pair_state.by_clock_of(side, pending.at_ns);
+        let (index, is_ambiguous) = link.choose(index, arrived_ns);
         let Some(&disposition) = link.disposition(index) else {
             return;
         };
@@ -217,7 +211,8 @@ impl<O: Observer> ConnectionView<'_, O> {
                     .saturating_add_unsigned(disposition.old_bytes)
                     .min(disposition.end),
             };
-            let (at_ns, packet) = (pending.at_ns, Some(disposition.packet));
+            let packet = (!is_ambiguous).then_some(disposition.packet);
+            let at_ns = pending.at_ns;
             if disposition.start < old_end {
                 repaired = tracker.delivered(disposition.start, old_end, at_ns, packet);
             }
@@ -230,10 +225,13 @@ impl<O: Observer> ConnectionView<'_, O> {
             at_ns: pending.at_ns,
             packet: pending.packet,
             repaired_bytes: repaired.unsigned_abs(),
+            is_ambiguous,
         };
         link.set_arrival(index, arrival);
-        self.pair_state
-            .matched(side, disposition.sent_ns, pending.at_ns);
+        if !is_ambiguous {
+            self.pair_state
+                .matched(side, disposition.sent_ns, pending.at_ns);
+        }
     }
 
     fn delivered_unmatched(&mut self, direction: Direction, pending: &PendingArrival) {

@@ -50,6 +50,91 @@ fn equal_packets_match_one_to_one() {
     assert!(delays.all(|delay| delay == Some(ONE_WAY)));
 }
 
+/// Which of two equal packets arrived is unknown; how many were lost is not.
+#[test]
+fn equal_packets_in_transit_have_no_delay() {
+    for lost in [4, 5] {
+        let mut script = established();
+        for at in [1000, 3000] {
+            script.at(at).data(1, 101);
+            script.last().ip_id = Some(0);
+        }
+        script.at(3150).ack(101);
+        for message in 1..20 {
+            let (at, start) = (3000 + message * 200, message * 100 + 1);
+            script.at(at).data(start, start + 100);
+            script.at(at + 150).ack(start + 100);
+        }
+        let (here, mut there) = carry(&script, ONE_WAY, 0, &[lost]);
+        if lost == 4 {
+            // The second copy arrives, long after the first one was sent.
+            let data = there.iter().position(|it| it.payload_len > 0).unwrap();
+            assert_eq!(there[data].at_ns, 3000 * MS + ONE_WAY);
+        } else {
+            // The first copy arrives late, after the second one was sent.
+            let data = there.iter_mut().find(|it| it.payload_len > 0).unwrap();
+            data.at_ns = 3000 * MS + ONE_WAY;
+            there.sort_by_key(|packet| packet.at_ns);
+        }
+        let (record, _) = analyse_both(&here, &there);
+        let stats = record.only().delivery_stats[0];
+        assert_eq!((stats.lost_packets, stats.duplicated_packets), (1, 0));
+        let raw = record
+            .dispositions
+            .iter()
+            .filter_map(Disposition::raw_delay_ns);
+        assert!(raw.filter(|raw| *raw > 0).all(|raw| raw == ONE_WAY));
+        assert_eq!(record.deliveries()[0].1.unwrap().1, None, "copy");
+    }
+}
+
+/// A trace against itself: all delays are 0, and the receiver's packets follow the sender's.
+#[test]
+fn trace_against_itself_loses_and_duplicates_nothing() {
+    for (opened_by_client, ids) in [(true, true), (true, false), (false, true), (false, false)] {
+        let mut script = established();
+        for message in 0..30 {
+            let (at, start) = (200 + message * 100, message * 100 + 1);
+            script
+                .at(at)
+                .data(start, start + 100)
+                .at(at + 10)
+                .data(start, start + 100);
+            script.packet(Backward, message * 10 + 1, 10);
+            // Equal ACKs, some at one time.
+            script
+                .at(at + 20)
+                .ack(start)
+                .ack(start)
+                .at(at + 21)
+                .ack(start);
+            script.at(at + 50).ack(start + 100);
+        }
+        for packet in &mut script.packets {
+            packet.ip_id = packet.ip_id.filter(|_| ids);
+        }
+        if !opened_by_client {
+            script.packets.drain(..3);
+            script.packets.rotate_left(2);
+            script.packets.sort_by_key(|packet| packet.at_ns);
+        }
+        for (number, packet) in (1..).zip(&mut script.packets) {
+            packet.number = number;
+        }
+        let (record, summary) = analyse_both(&script.packets, &script.packets);
+        for stats in record.only().delivery_stats {
+            let counts = [
+                stats.lost_packets,
+                stats.duplicated_packets,
+                stats.unmatched_packets,
+                stats.unknown_packets,
+            ];
+            assert_eq!(counts, [0; 4], "{opened_by_client} {ids}");
+        }
+        assert_eq!(summary.clock.round_trip_ns(0), Some(0.0));
+    }
+}
+
 #[test]
 fn network_duplicate_is_counted_separately() {
     let script = one_message();

@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 
 use pillion_trace::pair::Clock;
 use pillion_trace::{
-    Arrival, Class, Connection, CopyKind, Direction, Disposition, Endpoint, Observer,
+    Arrival, Class, Connection, CopyKind, Delivery, Direction, Disposition, Endpoint, Observer,
     PathDirection, Range, ReceivedAck, SentPacket,
 };
 use serde::Serialize;
@@ -372,12 +372,26 @@ fn arrivals(range: &Range, dispositions: &[Disposition], times: &RelativeTimes) 
     let first = copy.map(|copy| copy.packet);
     let mut events: Vec<Event> = Vec::new();
     for disposition in dispositions {
-        if let Arrival::Delivered { at_ns, packet, .. } = disposition.arrival {
+        if let Arrival::Delivered {
+            at_ns,
+            packet,
+            is_ambiguous,
+            ..
+        } = disposition.arrival
+        {
+            let is_first = |delivery: Delivery| delivery.at_ns == at_ns;
             events.push(Event {
                 ms: times.receiver_ms(at_ns),
-                kind: EventKind::Arrived {
-                    sent_as: Some(disposition.packet),
-                    first: first == Some(disposition.packet),
+                kind: if is_ambiguous {
+                    EventKind::Arrived {
+                        sent_as: None,
+                        first: delivery.is_some_and(is_first),
+                    }
+                } else {
+                    EventKind::Arrived {
+                        sent_as: Some(disposition.packet),
+                        first: first == Some(disposition.packet),
+                    }
                 },
                 packet: Some(packet),
                 seen_at: TraceSide::Receiver,
@@ -391,7 +405,8 @@ fn arrivals(range: &Range, dispositions: &[Disposition], times: &RelativeTimes) 
         seen_at: TraceSide::Receiver,
     };
     if let Some(delivery) = delivery {
-        if first.is_none() {
+        let is_first = |event: &Event| matches!(event.kind, EventKind::Arrived { first: true, .. });
+        if !events.iter().any(is_first) {
             let kind = EventKind::Arrived {
                 sent_as: None,
                 first: true,
