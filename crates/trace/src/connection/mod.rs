@@ -14,7 +14,6 @@ use crate::ranges::{Range, Tracker};
 
 pub use half::{DirectionCounts, HalfConnection};
 pub(crate) use membership::{DETECTION_PACKETS, RepeatDetector, shows_all_twice};
-pub(crate) use observe::MAX_FRAME;
 pub(crate) use table::{CACHED_CONNECTIONS, ConnectionTable, Lookup};
 
 /// A TCP connection.

@@ -224,7 +224,7 @@ impl Connection {
 }
 
 /// No link in use has larger frames.
-pub(crate) const MAX_FRAME: u32 = 9216;
+const MAX_FRAME: u32 = 9216;
 
 impl HalfConnection {
     /// Counts a packet that does not belong to this connection.

@@ -26,8 +26,30 @@ pub(crate) struct Link {
     matches: usize,
     /// The last acknowledgement number that left the receiver.
     pub(crate) acked: Option<u32>,
-    /// Whether a packet arrived that was split or joined on the path.
-    pub(crate) regrouped: bool,
+    /// Old bytes in packets that were split or joined on the path.
+    old_arrivals: VecDeque<OldArrival>,
+    /// Older ones have been forgotten up to this time.
+    forgotten_until_ns: Option<i64>,
+}
+
+/// Bytes that had been received and acknowledged before they arrived in unmatched packets.
+#[derive(Debug, Clone, Copy)]
+struct OldArrival {
+    start: i64,
+    end: i64,
+    last_ns: i64,
+}
+
+/// Maximum number of stored [`OldArrival`]s.
+const MAX_OLD_ARRIVALS: usize = 1024;
+
+/// Why a packet without a matching arrival may have arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doubt {
+    /// The receiver acknowledged bytes that it and other packets carried.
+    Acked,
+    /// Its bytes were in packets that were split or joined on the path.
+    Regrouped,
 }
 
 const MAX_MATCHED: usize = 64;
@@ -38,8 +60,10 @@ const RECENT_PACKETS: usize = 16;
 #[derive(Debug)]
 struct PendingPacket {
     disposition: Disposition,
-    /// Whether it may have arrived unseen: its bytes arrived in some packet.
-    doubtful: bool,
+    /// Why it may have arrived although no arrival matches.
+    doubt: Option<Doubt>,
+    /// Its bytes before this position were in unmatched packets.
+    seen_until: i64,
     /// Whether another packet had the same fingerprint.
     has_equal: bool,
     /// Whether an equal packet arrived that may have been this one.
@@ -111,8 +135,9 @@ impl Link {
     ) {
         let has_equal = !is_identified && self.find_equal(fingerprint, disposition.class);
         self.sent.push_back(PendingPacket {
+            seen_until: disposition.start,
             disposition,
-            doubtful: false,
+            doubt: None,
             has_equal,
             is_ambiguous: false,
         });
@@ -241,7 +266,7 @@ impl Link {
         for packet in packets {
             let index = self.index_of(packet);
             if let Some(entry) = index.and_then(|index| self.sent.get_mut(index)) {
-                entry.doubtful = true;
+                entry.doubt.get_or_insert(Doubt::Acked);
                 if only && entry.disposition.arrival == Arrival::Unknown {
                     entry.disposition.arrival = Arrival::Unseen;
                 }
@@ -249,14 +274,69 @@ impl Link {
         }
     }
 
-    /// Records that bytes of these packets arrived in an unmatched packet: they may have been
-    /// joined or split on the path.
-    pub(crate) fn arrived_otherwise(&mut self, packets: impl Iterator<Item = u64>) {
-        for packet in packets {
+    /// Records that these bytes arrived in an unmatched packet: one of their copies was joined or
+    /// split on the path. It is the last one that had not arrived, as on a path without reordering.
+    pub(crate) fn arrived_otherwise(
+        &mut self,
+        (start, end): (i64, i64),
+        copies: impl DoubleEndedIterator<Item = u64>,
+    ) {
+        for packet in copies.rev() {
             let index = self.index_of(packet);
-            if let Some(entry) = index.and_then(|index| self.sent.get_mut(index)) {
-                entry.doubtful = true;
+            if let Some(entry) = index.and_then(|index| self.sent.get_mut(index))
+                && entry.disposition.arrival == Arrival::Unknown
+                && entry.seen_until <= start
+            {
+                entry.seen_until = end;
+                entry.doubt = Some(Doubt::Regrouped);
+                return;
             }
+        }
+    }
+
+    /// Records that old bytes arrived in an unmatched packet, by the clock of the packet's sender.
+    pub(crate) fn old_bytes_arrived(&mut self, start: i64, end: i64, at_ns: i64) {
+        match self.old_arrivals.back_mut() {
+            Some(last) if last.end == start => (last.end, last.last_ns) = (end, at_ns),
+            _ => self.old_arrivals.push_back(OldArrival {
+                start,
+                end,
+                last_ns: at_ns,
+            }),
+        }
+        if self.old_arrivals.len() > MAX_OLD_ARRIVALS {
+            let oldest = self.old_arrivals.pop_front();
+            self.forgotten_until_ns = oldest.map(|oldest| oldest.last_ns);
+        }
+    }
+
+    /// Whether a packet without a matching arrival may have arrived as a repetition of old bytes.
+    fn may_be_old(&self, disposition: &Disposition) -> bool {
+        let Disposition {
+            start,
+            end,
+            sent_ns,
+            ..
+        } = *disposition;
+        let overlaps =
+            |old: &OldArrival| old.start < end && start < old.end && old.last_ns >= sent_ns;
+        start < end
+            && (self.forgotten_until_ns.is_some_and(|ns| ns >= sent_ns)
+                || self.old_arrivals.iter().any(overlaps))
+    }
+
+    /// Records that this packet arrived after an ACK of its bytes was captured: no other one did.
+    pub(crate) fn settle_acked(&mut self, index: usize) {
+        let Some(arrived) = self.sent.get(index).filter(|it| it.doubt.is_some()) else {
+            return;
+        };
+        let (start, end) = (arrived.disposition.start, arrived.disposition.end);
+        for other in self.sent.iter_mut().take(index) {
+            let sent = &other.disposition;
+            let overlaps = sent.start < end && start < sent.end;
+            other
+                .doubt
+                .take_if(|doubt| overlaps && *doubt == Doubt::Acked);
         }
     }
 
@@ -321,21 +401,16 @@ impl Link {
     }
 
     /// Marks the oldest packet as lost. Exceptions: it may have arrived unseen, the other trace was
-    /// off, or it was split on the path (segments above the limit).
-    pub(crate) fn declare_lost(&mut self, covered: (i64, i64), segment_limit: u32) {
-        let Some(PendingPacket {
-            disposition,
-            doubtful,
-            ..
-        }) = self.sent.front_mut()
-        else {
+    /// off, or its bytes were in packets that were split or joined on the path.
+    pub(crate) fn declare_lost(&mut self, covered: (i64, i64)) {
+        let Some(first) = self.sent.front() else {
             return;
         };
-        let on = (covered.0..=covered.1).contains(&disposition.sent_ns);
-        let len = disposition.start.abs_diff(disposition.end);
-        let whole = len == 0 || !self.regrouped && len <= u64::from(segment_limit);
-        if disposition.arrival == Arrival::Unknown && on && whole && !*doubtful {
-            disposition.arrival = Arrival::Lost;
+        let sent = &first.disposition;
+        let on = (covered.0..=covered.1).contains(&sent.sent_ns);
+        if sent.arrival == Arrival::Unknown && on && first.doubt.is_none() && !self.may_be_old(sent)
+        {
+            self.sent[0].disposition.arrival = Arrival::Lost;
         }
     }
 

@@ -1,7 +1,7 @@
 //! One connection in two traces: arrivals, and the disposition of its packets and ranges.
 
 use super::pair_state::PairState;
-use crate::connection::{Connection, HalfConnection, MAX_FRAME};
+use crate::connection::{Connection, HalfConnection};
 use crate::event::{Arrival, ArrivedPacket, Class, Direction, Disposition, PathDirection, Side};
 use crate::link::{Identity, PendingArrival, ResolvedEvent};
 use crate::observer::{Observer, PeriodFilter};
@@ -229,39 +229,40 @@ impl<O: Observer> ConnectionView<'_, O> {
         };
         link.set_arrival(index, arrival);
         if !is_ambiguous {
+            link.settle_acked(index);
             self.pair_state
                 .matched(side, disposition.sent_ns, pending.at_ns);
         }
     }
 
     fn delivered_unmatched(&mut self, direction: Direction, pending: &PendingArrival) {
-        let limit = self.segment_limit(direction);
+        let side = self.departure_side(direction);
+        let arrived_ns = self.pair_state.by_clock_of(side, pending.at_ns);
         let counts = (self.observer).has_arrived(self.connection, direction, pending.at_ns);
         let half = self.connection.half_connection_mut(direction);
         let Some(link) = half.link.as_deref_mut() else {
             return;
         };
         link.delivery_stats.unmatched_packets += u64::from(counts);
-        link.regrouped |= pending.payload_len > limit;
         if let (Some(numbering), Some(tracker)) = (half.numbering, half.tracker.as_mut()) {
             let start = numbering.position(tracker.next(), pending.seq);
             let end = start + i64::from(pending.payload_len);
             if tracker.is_near(start) {
                 let bytes = tracker.delivered(start, end, pending.at_ns, None);
-                tracker.delivered_otherwise(start, end, pending.at_ns, |range| {
-                    link.arrived_otherwise(range.copies.iter().map(|copy| copy.packet));
+                let floor = tracker.floor().min(end);
+                if start < floor {
+                    link.old_bytes_arrived(start, floor, arrived_ns);
+                }
+                tracker.each_range(start, end, |range| {
+                    let sent = range.copies.iter().filter(|it| it.at_ns <= arrived_ns);
+                    let bytes = (range.start.max(start), range.end.min(end));
+                    link.arrived_otherwise(bytes, sent.map(|copy| copy.packet));
                 });
                 if counts {
                     link.delivery_stats.delivered_bytes += bytes.unsigned_abs();
                 }
             }
         }
-    }
-
-    /// The largest payload of a segment on the path.
-    pub(super) fn segment_limit(&self, direction: Direction) -> u32 {
-        let mss = self.connection.half_connection(direction.reverse()).mss;
-        mss.map_or(MAX_FRAME, u32::from)
     }
 }
 
@@ -325,7 +326,6 @@ impl<O: Observer> ConnectionView<'_, O> {
         } else {
             self.pair_state.known_ns(side)
         };
-        let limit = self.segment_limit(direction);
         let HalfConnection { tracker, link, .. } = self.connection.half_connection_mut(direction);
         if let (Some(tracker), Some(link)) = (tracker, link) {
             let (start, end) = link.next_payload();
@@ -334,7 +334,7 @@ impl<O: Observer> ConnectionView<'_, O> {
             });
         }
         let link = self.connection.link_mut(direction);
-        link.declare_lost(covered_ns, limit);
+        link.declare_lost(covered_ns);
     }
 
     #[inline]

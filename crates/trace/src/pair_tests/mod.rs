@@ -237,6 +237,93 @@ fn segments_split_on_path_are_not_lost() {
     );
 }
 
+/// Offloaded packets of 2,920 bytes. The path splits them; `joins`: the receiver joins the parts of
+/// two. It loses both parts of the packets in `lost`.
+fn offloaded(joins: bool, lost: &[u64]) -> Record {
+    let mut script = established();
+    let mut position = 1;
+    for message in 0..40 {
+        let at = 200 + message * 200;
+        script.at(at).data(position, position + 2920);
+        if lost.contains(&script.last().number) {
+            script.at(at + 160).data(position, position + 2920);
+        }
+        position += 2920;
+        script.at(at + 320).ack(position);
+    }
+    script.packets.sort_by_key(|packet| packet.at_ns);
+    let (here, there) = carry(&script, ONE_WAY, AHEAD, lost);
+    let mut regrouped: Vec<Packet> = Vec::new();
+    for packet in there {
+        if packet.payload_len == 0 {
+            regrouped.push(packet);
+        } else if joins {
+            let last = regrouped.iter_mut().rfind(|it| it.payload_len == 2920);
+            match last.filter(|last| last.seq.wrapping_add(2920) == packet.seq) {
+                Some(last) => (last.payload_len, last.at_ns) = (5840, packet.at_ns),
+                None => regrouped.push(packet),
+            }
+        } else {
+            let first = Packet {
+                payload_len: 1460,
+                ..packet
+            };
+            let second = Packet {
+                seq: packet.seq.wrapping_add(1460),
+                at_ns: packet.at_ns + 10_000,
+                ..first
+            };
+            regrouped.extend([first, second]);
+        }
+    }
+    regrouped.sort_by_key(|packet| packet.at_ns);
+    analyse_both(&here, &regrouped).0
+}
+
+#[test]
+fn offloaded_packet_without_any_part_is_lost() {
+    for lost in [&[][..], &[14, 45]] {
+        let stats = offloaded(false, lost).only().delivery_stats[0];
+        let all = lost.len() as u64;
+        assert_eq!(
+            (stats.lost_data_packets, stats.lost_bytes),
+            (all, all * 2920)
+        );
+        assert_eq!(stats.unknown_packets, 40);
+    }
+    let stats = offloaded(true, &[]).only().delivery_stats[0];
+    // Of two joined packets, the first was acknowledged before both arrived.
+    let (unknown, unseen) = (stats.unknown_packets, stats.unseen_packets);
+    assert_eq!((stats.lost_packets, unknown, unseen), (0, 20, 20));
+}
+
+/// Captures on several processors may show the ACK of a packet before the packet.
+#[test]
+fn ack_captured_before_its_packet_hides_no_loss() {
+    let mut script = established();
+    script
+        .at(200)
+        .data(1, 101)
+        .at(500)
+        .data(1, 101)
+        .at(650)
+        .ack(101);
+    for message in 1..20 {
+        let (at, start) = (800 + message * 100, message * 100 + 1);
+        script
+            .at(at)
+            .data(start, start + 100)
+            .at(at + 150)
+            .ack(start + 100);
+    }
+    script.packets.sort_by_key(|packet| packet.at_ns);
+    let (here, mut there) = carry(&script, ONE_WAY, 0, &[4]);
+    let data = there.iter().position(|it| it.payload_len > 0).unwrap();
+    there.swap(data, data + 1);
+    let stats = analyse_both(&here, &there).0.only().delivery_stats[0];
+    assert_eq!((stats.lost_packets, stats.unknown_packets), (1, 0));
+}
+
 #[test]
 fn reordered_packets_are_matched() {
     let mut script = established();

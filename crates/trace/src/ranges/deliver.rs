@@ -171,22 +171,11 @@ impl Tracker {
         Some((range.end, range.acked_ns?))
     }
 
-    /// Passes the ranges between these positions that an unmatched packet delivered at this time.
-    pub(crate) fn delivered_otherwise(
-        &self,
-        start: i64,
-        end: i64,
-        at_ns: i64,
-        report: impl FnMut(&Range),
-    ) {
-        let is_it = |delivery: Delivery| {
-            (delivery.first_arrival, delivery.at_ns) == (FirstArrival::Other, at_ns)
-        };
+    /// Passes the ranges with bytes between these positions.
+    pub(crate) fn each_range(&self, start: i64, end: i64, report: impl FnMut(&Range)) {
         let ranges = self.ranges.range(self.index_of(start)..);
         let ranges = ranges.take_while(|range| range.start < end);
-        ranges
-            .filter(|range| range.delivery.is_some_and(is_it))
-            .for_each(report);
+        ranges.for_each(report);
     }
 
     /// Skips bytes without a known arrival, so that later ranges become readable.

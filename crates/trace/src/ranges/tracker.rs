@@ -76,6 +76,11 @@ impl Tracker {
         }
     }
 
+    /// All bytes before this position are finished.
+    pub(crate) fn floor(&self) -> i64 {
+        self.floor
+    }
+
     pub(crate) fn acked(&self) -> i64 {
         self.acked
     }
