@@ -1,5 +1,5 @@
 use crate::connection::{
-    Connection, ConnectionTable, DETECTION_PACKETS, RepeatDetector, shows_all_twice,
+    CaptureContext, Connection, ConnectionTable, DETECTION_PACKETS, DoubledLinks, RepeatDetector,
 };
 use crate::event::{Direction, Side};
 use crate::observer::Observer;
@@ -21,7 +21,7 @@ pub struct Analysis<O> {
     /// Packets captured at this time or later are ignored.
     until_ns: i64,
     superseded: Vec<Connection>,
-    /// The first packets, stored until they show whether the trace has every packet twice.
+    /// The first packets, stored until they show which links have every packet twice.
     lead: Option<Vec<Packet>>,
     repeats: RepeatDetector,
 }
@@ -41,7 +41,7 @@ impl<O: Observer> Analysis<O> {
             until_ns: i64::MAX,
             superseded: Vec::new(),
             lead: Some(Vec::new()),
-            repeats: RepeatDetector::new(false),
+            repeats: RepeatDetector::new(DoubledLinks::default()),
         }
     }
 
@@ -66,7 +66,7 @@ impl<O: Observer> Analysis<O> {
             let start_ns = lead.first().map_or(0, |first| first.at_ns);
             self.observer.start_at(self.period.from_ns(start_ns));
             self.until_ns = self.period.until_ns(start_ns);
-            self.repeats = RepeatDetector::new(shows_all_twice(lead.iter()));
+            self.repeats = RepeatDetector::new(DoubledLinks::new(lead.iter()));
             for packet in &lead {
                 self.process(packet);
             }
@@ -142,8 +142,15 @@ fn process_packet<O: Observer>(
     repeats: &mut RepeatDetector,
     observer: &mut PeriodFilter<O>,
 ) -> bool {
-    let stream = (connection.number, direction);
-    if repeats.is_repeat(stream, packet, fingerprint(packet)) {
+    let context = CaptureContext {
+        stream: (connection.number, direction),
+        at_sender: true,
+        received: connection
+            .half_connection(direction.reverse())
+            .counts
+            .packets,
+    };
+    if repeats.is_repeat(packet, fingerprint(packet), &context) {
         let counts = &mut connection.half_connection_mut(direction).counts;
         counts.repeated_packets += 1;
         return false;

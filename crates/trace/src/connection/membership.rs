@@ -1,7 +1,10 @@
 //! Assigns packets to connections with the same addresses and ports, and detects packets that a
 //! trace shows twice.
 
+use std::collections::{HashMap, HashSet};
 use std::iter;
+
+use foldhash::fast::RandomState;
 
 use super::half::HalfConnection;
 use super::{Connection, Handshake, Start, Visibility};
@@ -139,17 +142,17 @@ fn is_same_connection(stored: &Packet, packet: &Packet) -> bool {
 }
 
 /// The last packets of a trace, to detect those that it shows twice: a capture on all devices sees
-/// a packet on each device that it passes.
+/// a packet on each device that it passes, and a mirror port on each port.
 ///
-/// Two copies on one interface are two packets, unless the whole trace shows every packet twice. A
-/// path that duplicates packets does so only to some.
+/// Two copies on one interface are one packet where it was sent, because no retransmission follows
+/// so soon. Where it arrived, they are two: a path that duplicates packets does so only to some.
+/// Exceptions are links that show every packet twice.
 #[derive(Debug)]
 pub(crate) struct RepeatDetector {
     /// The last packets by hash. Together they exceed what any link carries in the relevant time,
     /// and still fit into a cache.
     buckets: Vec<RecentPackets>,
-    /// Whether the trace shows every packet twice, by [`shows_all_twice`].
-    shows_all_twice: bool,
+    doubled: DoubledLinks,
 }
 
 const BUCKETS: usize = 128;
@@ -158,82 +161,164 @@ const BUCKETS: usize = 128;
 #[derive(Debug, Clone, Default)]
 struct RecentPackets {
     fingerprints: [u64; 8],
-    seen: [(i64, u32); 8],
+    seen: [RecentPacket; 8],
     next: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct RecentPacket {
+    at_ns: i64,
+    interface: u32,
+    /// Number of packets that its connection had received before.
+    received: u32,
 }
 
 /// Two devices of one host show a packet within this time. A retransmission takes longer and has
 /// another IP identification.
 const SAME_PACKET_NS: u64 = 1_000_000;
 
-/// The same without IP identification. No timeout and no thin stream is this fast.
-const SAME_PACKET_WITHOUT_ID_NS: u64 = 100_000;
+/// The same without IP identification, or on one interface. No timeout and no thin stream is this
+/// fast.
+const SAME_PACKET_STRICT_NS: u64 = 100_000;
 
-/// Number of first packets that decide whether a trace shows all packets twice.
+/// Number of first packets that decide which links show all packets twice.
 pub(crate) const DETECTION_PACKETS: usize = 1000;
 
+/// Where a packet was captured, to distinguish copies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CaptureContext {
+    /// The connection's number, and the packet's direction.
+    pub(crate) stream: (u64, Direction),
+    /// At the packet's sender.
+    pub(crate) at_sender: bool,
+    /// Number of packets that the sender had received in this connection before.
+    pub(crate) received: u64,
+}
+
 impl RepeatDetector {
-    /// `shows_all_twice`: result of [`shows_all_twice`] for this trace.
-    pub(crate) fn new(shows_all_twice: bool) -> Self {
+    pub(crate) fn new(doubled: DoubledLinks) -> Self {
         Self {
             buckets: vec![RecentPackets::default(); BUCKETS],
-            shows_all_twice,
+            doubled,
         }
     }
 
-    /// Whether the trace shows a packet with this fingerprint a second time. `number` is its
-    /// connection's.
+    /// Whether the trace shows a packet with this fingerprint a second time.
     #[inline]
     pub(crate) fn is_repeat(
         &mut self,
-        (number, direction): (u64, Direction),
         packet: &Packet,
         fingerprint: u64,
+        context: &CaptureContext,
     ) -> bool {
-        let stream = 2 * number + direction as u64;
-        let fingerprint = fingerprint ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let index = (fingerprint >> 32) as usize % BUCKETS;
-        self.buckets[index].is_repeat(packet, fingerprint, self.shows_all_twice)
-    }
-}
-
-impl RecentPackets {
-    #[inline]
-    fn is_repeat(&mut self, packet: &Packet, fingerprint: u64, shows_all_twice: bool) -> bool {
         let identified = packet.has_ip_id();
-        if !identified && packet.payload_len == 0 && !packet.flags.syn && !packet.flags.fin {
+        let ambiguous = !identified && is_pure_ack(packet);
+        if ambiguous && !self.doubled.contains(packet) {
             // Equal ACKs without identification are normal: duplicate ACKs.
             return false;
         }
-        let limit = if identified {
+        let stream = 2 * context.stream.0 + context.stream.1 as u64;
+        let fingerprint = fingerprint ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let index = (fingerprint >> 32) as usize % BUCKETS;
+        let received = context.received as u32;
+        let doubled = &self.doubled;
+        self.buckets[index].is_repeat(packet, fingerprint, received, |earlier| {
+            earlier.interface != packet.interface
+                || context.at_sender
+                    && packet.at_ns.abs_diff(earlier.at_ns) <= SAME_PACKET_STRICT_NS
+                    && (identified || received == earlier.received)
+                || doubled.contains(packet)
+        })
+    }
+}
+
+fn is_pure_ack(packet: &Packet) -> bool {
+    packet.payload_len == 0 && !packet.flags.syn && !packet.flags.fin
+}
+
+impl RecentPackets {
+    /// Whether an equal packet was seen shortly before, and is the same by `is_same`.
+    #[inline]
+    fn is_repeat(
+        &mut self,
+        packet: &Packet,
+        fingerprint: u64,
+        received: u32,
+        is_same: impl Fn(&RecentPacket) -> bool,
+    ) -> bool {
+        let limit = if packet.has_ip_id() {
             SAME_PACKET_NS
         } else {
-            SAME_PACKET_WITHOUT_ID_NS
+            SAME_PACKET_STRICT_NS
         };
-        let here = |interface: u32| shows_all_twice || interface != packet.interface;
         // There is rarely a match, so a branchless check is faster.
         let known = |found, &other| found | (other == fingerprint);
         let seen = self.fingerprints.iter().fold(false, known)
-            && iter::zip(&self.fingerprints, self.seen).any(|(&other, (at_ns, interface))| {
-                other == fingerprint && packet.at_ns.abs_diff(at_ns) <= limit && here(interface)
+            && iter::zip(&self.fingerprints, &self.seen).any(|(&other, earlier)| {
+                other == fingerprint
+                    && packet.at_ns.abs_diff(earlier.at_ns) <= limit
+                    && is_same(earlier)
             });
         if !seen {
             let index = self.next % self.fingerprints.len();
             self.fingerprints[index] = fingerprint;
-            self.seen[index] = (packet.at_ns, packet.interface);
+            self.seen[index] = RecentPacket {
+                at_ns: packet.at_ns,
+                interface: packet.interface,
+                received,
+            };
             self.next = index + 1;
         }
         seen
     }
 }
 
-/// Whether a trace with these first packets shows every packet twice.
-pub(crate) fn shows_all_twice<'a>(lead: impl Iterator<Item = &'a Packet>) -> bool {
-    let (mut last, mut packets, mut repeats) = (RecentPackets::default(), 0, 0);
-    for packet in lead.take(DETECTION_PACKETS) {
-        packets += 1;
-        repeats += u32::from(last.is_repeat(packet, fingerprint(packet), true));
+/// Links that show every packet twice.
+#[derive(Debug, Default)]
+pub(crate) struct DoubledLinks {
+    /// All links.
+    all: bool,
+    /// Addresses of sender and receiver.
+    some: HashSet<([u8; 16], [u8; 16]), RandomState>,
+}
+
+/// A link with fewer packets is not known to be doubled.
+const MIN_LINK_PACKETS: u32 = 10;
+
+impl DoubledLinks {
+    /// Finds them among a trace's first packets.
+    pub(crate) fn new<'a>(lead: impl Iterator<Item = &'a Packet>) -> Self {
+        let mut recent = vec![RecentPackets::default(); BUCKETS];
+        let mut links: HashMap<_, (u32, u32), RandomState> = HashMap::default();
+        for packet in lead {
+            let fingerprint = fingerprint(packet);
+            let bucket = &mut recent[(fingerprint >> 32) as usize % BUCKETS];
+            let is_repeat = bucket.is_repeat(packet, fingerprint, 0, |_| true);
+            let link = links.entry((packet.from.address, packet.to.address));
+            let (packets, repeats) = link.or_default();
+            *packets += 1;
+            *repeats += u32::from(is_repeat);
+        }
+        // Half of the packets are copies, except those missing in the trace.
+        let is_doubled =
+            |packets: u32, repeats: u32| packets >= MIN_LINK_PACKETS && repeats * 20 >= packets * 9;
+        let sum = |of: fn(&(u32, u32)) -> u32| links.values().map(of).sum();
+        Self {
+            all: is_doubled(sum(|it| it.0), sum(|it| it.1)),
+            some: links
+                .into_iter()
+                .filter(|(_, (packets, repeats))| is_doubled(*packets, *repeats))
+                .map(|(link, _)| link)
+                .collect(),
+        }
     }
-    // Half of the packets are copies, except those missing in the trace.
-    packets >= 10 && repeats * 20 >= packets * 9
+
+    #[inline]
+    fn contains(&self, packet: &Packet) -> bool {
+        self.all
+            || !self.some.is_empty()
+                && self
+                    .some
+                    .contains(&(packet.from.address, packet.to.address))
+    }
 }

@@ -13,7 +13,7 @@ use crate::packet::{Endpoint, Packet};
 use crate::ranges::{Range, Tracker};
 
 pub use half::{DirectionCounts, HalfConnection};
-pub(crate) use membership::{DETECTION_PACKETS, RepeatDetector, shows_all_twice};
+pub(crate) use membership::{CaptureContext, DETECTION_PACKETS, DoubledLinks, RepeatDetector};
 pub(crate) use table::{CACHED_CONNECTIONS, ConnectionTable, Lookup};
 
 /// A TCP connection.

@@ -1,7 +1,8 @@
 //! Byte ranges and their copies.
 
 use super::{classes, established};
-use crate::Direction::Backward;
+use crate::Direction::{Backward, Forward};
+use crate::packet::Packet;
 use crate::script::{MS, Script};
 use crate::{Class, CopyKind};
 
@@ -185,16 +186,82 @@ fn packet_captured_on_two_interfaces_counts_once() {
     );
 }
 
+/// A mirror port shows some packets twice.
 #[test]
-fn packet_repeated_on_one_interface_counts_twice() {
-    let mut script = established();
-    script.at(10).data(1, 101).data(101, 201);
-    let mut again = *script.last();
-    again.at_ns += 20_000;
-    script.packets.push(again);
-    script.at(60).ack(201);
-    let counts = script.analyse().only().forward;
-    assert_eq!((counts.repeated_packets, counts.data_packets), (0, 3));
+fn fast_copy_on_one_interface_counts_once() {
+    for (id, later_ns, acked, repeated) in [
+        (Some(7), 100_000, true, 1),
+        (Some(0), 100_000, false, 1),
+        (None, 100_000, false, 1),
+        (None, 100_000, true, 0),
+        (Some(7), 100_001, false, 0),
+        (None, 100_001, false, 0),
+    ] {
+        let mut script = established();
+        script.at(10).data(1, 101).data(101, 201);
+        script.last().ip_id = id;
+        let mut again = *script.last();
+        if acked {
+            script.ack(101);
+        }
+        again.at_ns += later_ns;
+        script.packets.push(again);
+        script.at(60).ack(201);
+        let counts = script.analyse().only().forward;
+        let expected = (repeated, 1 - repeated, 3 - repeated);
+        let (repeated, retransmitted) = (counts.repeated_packets, counts.retransmitted_packets);
+        assert_eq!(
+            (repeated, retransmitted, counts.data_packets),
+            expected,
+            "{id:?} {later_ns}"
+        );
+    }
+}
+
+/// Without IP identification, only the link shows that its ACKs are not duplicate ACKs.
+#[test]
+fn doubled_direction_has_no_duplicate_acks() {
+    for doubled in [Forward, Backward] {
+        let mut script = established();
+        for message in 0..20 {
+            let (at, start) = (10 + message * 50, message * 100 + 1);
+            script
+                .at(at)
+                .data(start, start + 100)
+                .data(start + 100, start + 200);
+            script.at(at + 40).ack(start + 100);
+        }
+        script.packets.iter_mut().for_each(|it| it.ip_id = None);
+        let counts = |script: &Script| {
+            let record = script.analyse();
+            let (forward, backward) = (record.only().forward, record.only().backward);
+            let repeated = [forward, backward].map(|it| it.repeated_packets);
+            let counts = (forward.retransmitted_packets, backward.duplicate_acks);
+            (counts, repeated)
+        };
+        let (once, _) = counts(&script);
+        let mut packets = Vec::new();
+        for packet in &script.packets {
+            packets.push(*packet);
+            if (packet.from == script.client) == (doubled == Forward) {
+                packets.push(Packet {
+                    at_ns: packet.at_ns + 50_000,
+                    ..*packet
+                });
+            }
+        }
+        packets.sort_by_key(|packet| packet.at_ns);
+        script.packets = packets;
+        let (twice, repeated) = counts(&script);
+        assert_eq!(once, twice, "{doubled:?}");
+        let all = [2 + 40, 1 + 20];
+        let expected = if doubled == Forward {
+            [all[0], 0]
+        } else {
+            [0, all[1]]
+        };
+        assert_eq!(repeated, expected, "{doubled:?}");
+    }
 }
 
 #[test]

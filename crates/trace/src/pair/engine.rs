@@ -3,9 +3,11 @@ use super::hosts::HostSides;
 use super::hosts::Nat;
 use super::pair_state::PairState;
 use super::view::ConnectionView;
-use crate::connection::{Connection, ConnectionTable, Lookup, RepeatDetector};
+use crate::connection::{
+    CaptureContext, Connection, ConnectionTable, DoubledLinks, Lookup, RepeatDetector,
+};
 use crate::event::ClockOffset;
-use crate::event::{Direction, Side};
+use crate::event::{Direction, PathDirection, Side};
 use crate::observer::Observer;
 use crate::observer::PeriodFilter;
 use crate::packet::{self, Packet};
@@ -31,7 +33,7 @@ impl<O: Observer> Engine<O> {
         pair_state: PairState,
         nat: Nat,
         host_sides: HostSides,
-        shows_all_twice: [bool; 2],
+        doubled: [DoubledLinks; 2],
     ) -> Self {
         Self {
             table: ConnectionTable::new(true),
@@ -40,7 +42,7 @@ impl<O: Observer> Engine<O> {
             nat,
             host_sides,
             superseded: Vec::new(),
-            repeats: shows_all_twice.map(RepeatDetector::new),
+            repeats: doubled.map(RepeatDetector::new),
             reported_offset: None,
         }
     }
@@ -151,8 +153,19 @@ impl<O: Observer> Engine<O> {
         if connection.reversed.is_none() {
             assign_sides(connection, &self.host_sides);
         }
-        let stream = (connection.number, direction);
-        if self.repeats[side as usize].is_repeat(stream, packet, fingerprint) {
+        let at_sender = match connection.path_direction(direction) {
+            PathDirection::ToReceiver => side == Side::Sender,
+            PathDirection::ToSender => side == Side::Receiver,
+        };
+        let context = CaptureContext {
+            stream: (connection.number, direction),
+            at_sender,
+            received: connection
+                .half_connection(direction.reverse())
+                .counts
+                .packets,
+        };
+        if self.repeats[side as usize].is_repeat(packet, fingerprint, &context) {
             let counts = &mut connection.half_connection_mut(direction).counts;
             counts.repeated_packets += 1;
             return;

@@ -138,6 +138,9 @@ impl HostSides {
     }
 }
 
+/// An equal packet within this time is the same, captured twice.
+const CAPTURED_TWICE_NS: u64 = 100_000;
+
 /// Number of first packets of each trace that are compared.
 pub(crate) const LEAD_PACKETS: usize = 20_000;
 
@@ -220,7 +223,11 @@ fn common_directions(
     {
         known
             .entry(*fingerprint)
-            .and_modify(|known| *known = None)
+            .and_modify(|known| {
+                let is_copy =
+                    |first: &&Packet| packet.at_ns.abs_diff(first.at_ns) <= CAPTURED_TWICE_NS;
+                *known = known.filter(is_copy);
+            })
             .or_insert(Some(packet));
     }
     let mut directions: HashMap<Endpoints, CommonDirection, RandomState> = HashMap::default();

@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::{mem, thread};
 
-use crate::connection::shows_all_twice;
+use crate::connection::DoubledLinks;
 use crate::event::Side;
 use crate::observer::{Observer, Period, PeriodFilter};
 use crate::packet::{Endpoint, Packet, fingerprint};
@@ -108,9 +108,9 @@ fn merge<O: Observer>(
     let offset_ns = lead.offset_ns.unwrap_or(0);
     let offset_ns = (!options.same_clock).then_some(offset_ns);
     let pair_state = PairState::new(options.max_transit_ns, offset_ns);
-    let shows_all_twice = [&sender, &receiver]
-        .map(|trace| shows_all_twice(trace.lead().iter().map(|entry| &entry.packet)));
-    let mut engine = Engine::new(observer, pair_state, nat, lead.host_sides, shows_all_twice);
+    let doubled = [&sender, &receiver]
+        .map(|trace| DoubledLinks::new(trace.lead().iter().map(|entry| &entry.packet)));
+    let mut engine = Engine::new(observer, pair_state, nat, lead.host_sides, doubled);
     loop {
         sender.fill();
         receiver.fill();

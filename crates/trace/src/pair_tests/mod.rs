@@ -181,6 +181,48 @@ fn capture_duplicate_is_ignored() {
 }
 
 #[test]
+fn link_captured_twice_duplicates_nothing() {
+    for ids in [true, false] {
+        let mut script = established();
+        for message in 0..20 {
+            let (at, start) = (200 + message * 100, message * 100 + 1);
+            script
+                .at(at)
+                .data(start, start + 100)
+                .at(at + 150)
+                .ack(start + 100);
+        }
+        script.packets.sort_by_key(|packet| packet.at_ns);
+        for packet in &mut script.packets {
+            packet.ip_id = packet.ip_id.filter(|_| ids);
+        }
+        let (here, there) = carry(&script, ONE_WAY, AHEAD, &[11]);
+        let client = script.client;
+        let twice = |packets: &[Packet]| -> Vec<Packet> {
+            let doubled = packets.iter().filter(|it| it.from == client);
+            let again = doubled.map(|it| Packet {
+                at_ns: it.at_ns + 60_000,
+                ..*it
+            });
+            let mut all: Vec<_> = packets.iter().copied().chain(again).collect();
+            all.sort_by_key(|packet| packet.at_ns);
+            all
+        };
+        for (here, there) in [
+            (twice(&here), there.clone()),
+            (here.clone(), twice(&there)),
+            (twice(&here), twice(&there)),
+        ] {
+            let record = analyse_both(&here, &there).0;
+            let stats = record.only().delivery_stats;
+            let lost = stats.map(|stats| (stats.lost_packets, stats.duplicated_packets));
+            assert_eq!(lost, [(0, 0), (1, 0)]);
+            assert_eq!(record.only().forward.retransmitted_packets, 0);
+        }
+    }
+}
+
+#[test]
 fn immediate_network_duplicate_is_counted() {
     let script = one_message();
     let (here, mut there) = carry(&script, ONE_WAY, 0, &[]);
