@@ -157,8 +157,12 @@ impl Connection {
     pub(crate) fn acked(&mut self, direction: Direction, packet: &Packet) -> Option<ReceivedAck> {
         let ack = packet.ack.filter(|_| !packet.flags.rst)?;
         let (own, half) = self.halves_mut(direction);
-        let same_window = own.window.replace(packet.window) == Some(packet.window);
+        let last_window = own.window.replace(packet.window);
+        let (is_first, same_window) = (last_window.is_none(), last_window == Some(packet.window));
         let (numbering, tracker) = (half.numbering?, half.tracker.as_mut()?);
+        if is_first && half.counts.syns == 0 {
+            tracker.start_before_trace(numbering.position(tracker.acked(), ack));
+        }
         let before = tracker.acked();
         let position = numbering.position(before, ack);
         if position.abs_diff(before) > MAX_WINDOW.unsigned_abs() {
@@ -194,7 +198,8 @@ impl Connection {
             [] => same_window,
             _ => sacked.bytes > 0 || reports_fin,
         };
-        let duplicate = bare && outstanding && position == before && has_news;
+        let outstanding = outstanding || sacked.bytes > 0;
+        let duplicate = bare && outstanding && position == before && !is_first && has_news;
         own.counts.duplicate_acks += u64::from(duplicate);
         own.counts.dsacks += u64::from(sacked.duplicate.is_some());
         Some(ReceivedAck {

@@ -297,6 +297,51 @@ fn sack_time_precedes_ack_time() {
     assert_eq!(record.only().backward.duplicate_acks, 2);
 }
 
+/// RFC 6675, section 2: SACK reports bytes for the first time, whether or not they were captured.
+#[test]
+fn sack_of_uncaptured_bytes_is_duplicate_ack() {
+    // The trace starts with a hole of 5,000 bytes before its first packet.
+    let mut script = Script::new();
+    script.at(0).data(1, 1001).data(1001, 2001);
+    script.at(50).sack(-4999, &[(1, 1001)]);
+    script.at(51).sack(-4999, &[(1, 2001)]);
+    script.at(60).data(2001, 3001);
+    script
+        .at(110)
+        .sack(-4999, &[(1, 3001)])
+        .sack(-4999, &[(1, 3001)]);
+    script.at(120).data(-4999, -3999).data(-2999, -1999);
+    script.at(170).sack(-3999, &[(1, 3001)]);
+    script.at(171).sack(-3999, &[(-2999, -1999), (1, 3001)]);
+    script.at(172).sack(-3999, &[(-2999, -1999), (1, 3001)]);
+    script.at(200).ack(3001);
+    let record = script.analyse();
+    assert_eq!(record.only().backward.duplicate_acks, 3);
+    assert_eq!(
+        record.acked.iter().map(|it| it.sacked_bytes).sum::<u64>(),
+        4000
+    );
+    // The capture missed packets between others, and above them.
+    let mut script = established();
+    script.at(10).data(1, 101).data(301, 401);
+    script
+        .at(60)
+        .sack(101, &[(201, 401)])
+        .sack(101, &[(201, 401)]);
+    script
+        .at(61)
+        .sack(101, &[(201, 501)])
+        .sack(101, &[(201, 451)]);
+    script.at(80).data(101, 201).at(130).ack(501);
+    let record = script.analyse();
+    assert_eq!(record.only().backward.duplicate_acks, 1);
+    assert_eq!(
+        record.acked.iter().map(|it| it.sacked_bytes).sum::<u64>(),
+        300
+    );
+    assert_eq!(record.only().forward.missing_bytes, 200);
+}
+
 /// RFC 6675, section 2: the reported octets are sequence numbers, and a FIN has one.
 #[test]
 fn sack_of_only_a_fin_is_duplicate_ack() {

@@ -24,7 +24,13 @@ pub(crate) struct Tracker {
     pub(super) in_order: Option<i64>,
     /// The blocks of the last SACK option.
     pub(super) blocks: [(i64, i64); 4],
+    /// Bytes that SACK covered and no range contains, because their transmission is not in the
+    /// trace: disjoint, in order.
+    sacked_gaps: Vec<(i64, i64)>,
 }
+
+/// Maximum number of stored gaps that SACK covered.
+const MAX_GAPS: usize = 256;
 
 /// The bytes of a packet by history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -73,6 +79,15 @@ impl Tracker {
             in_flight: 0,
             in_order: has_receiver.then_some(FIRST),
             blocks: [(0, 0); 4],
+            sacked_gaps: Vec::new(),
+        }
+    }
+
+    /// Starts with an ACK of an earlier byte than the first one in the trace, which is sent but not
+    /// acknowledged as well.
+    pub(crate) fn start_before_trace(&mut self, ack: i64) {
+        if self.acked == FIRST && ack < FIRST {
+            self.acked = ack;
         }
     }
 
@@ -358,6 +373,7 @@ impl Tracker {
         advance.unseen = advance.bytes - covered;
         self.acked = ack;
         self.next = self.next.max(ack);
+        self.sacked_gaps.retain(|&(_, end)| end > ack);
         advance
     }
 
@@ -378,7 +394,7 @@ impl Tracker {
             let inside_second = blocks
                 .get(1)
                 .is_some_and(|&(second, end)| second <= left && right <= end);
-            if right <= left || right > self.next {
+            if right <= left || right > self.next.saturating_add(MAX_WINDOW) {
                 continue;
             }
             if index == 0 && (right <= ack || inside_second) {
@@ -403,11 +419,13 @@ impl Tracker {
     fn mark(&mut self, mut at: i64, right: i64, at_ns: i64) -> i64 {
         let mut bytes = 0;
         let mut index = self.index_of(at);
-        while at < right
-            && let Some(range) = self.ranges.get(index)
-            && range.start < right
-        {
-            at = at.max(range.start);
+        while at < right {
+            let gap_end = self.ranges.get(index).map_or(right, |range| range.start);
+            if gap_end > at {
+                bytes += self.mark_gap(at, gap_end.min(right));
+                at = gap_end;
+                continue;
+            }
             self.isolate(&mut index, at, right);
             let range = &mut self.ranges[index];
             if range.sacked_ns.is_none() && range.acked_ns.is_none() {
@@ -416,6 +434,24 @@ impl Tracker {
             }
             at = range.end;
             index += 1;
+        }
+        bytes
+    }
+
+    /// Records that SACK covered bytes that no range contains. Returns how many for the first time.
+    fn mark_gap(&mut self, left: i64, right: i64) -> i64 {
+        let gaps = &mut self.sacked_gaps;
+        let first = gaps.partition_point(|&(_, end)| end < left);
+        let last = gaps.partition_point(|&(start, _)| start <= right);
+        let known = gaps.drain(first..last);
+        let (mut merged, mut bytes) = ((left, right), right - left);
+        for (start, end) in known {
+            bytes -= (end.min(right) - start.max(left)).max(0);
+            merged = (merged.0.min(start), merged.1.max(end));
+        }
+        gaps.insert(first, merged);
+        if gaps.len() > MAX_GAPS {
+            gaps.remove(0);
         }
         bytes
     }
