@@ -102,6 +102,12 @@ pub struct DirectionCounts {
     pub fins: u64,
     /// Packets with RST.
     pub resets: u64,
+    /// Packets with bytes below others that were captured earlier: retransmissions of bytes that
+    /// were lost before the capture, or reordered.
+    pub hole_filling_packets: u64,
+    /// The shortest time that a hole was open, in nanoseconds.
+    #[serde(skip)]
+    pub shortest_hole_ns: Option<i64>,
     /// Packets with more payload than the peer's MSS. The trace was taken before segmentation or
     /// after coalescing by the kernel or device.
     pub offloaded_packets: u64,
@@ -251,6 +257,9 @@ impl AddAssign for DirectionCounts {
         self.syns += other.syns;
         self.fins += other.fins;
         self.resets += other.resets;
+        self.hole_filling_packets += other.hole_filling_packets;
+        let holes_ns = [self.shortest_hole_ns, other.shortest_hole_ns];
+        self.shortest_hole_ns = holes_ns.into_iter().flatten().min();
         self.offloaded_packets += other.offloaded_packets;
         self.repeated_packets += other.repeated_packets;
         self.stray_packets += other.stray_packets;

@@ -272,6 +272,11 @@ impl HalfConnection {
         counts.missing_bytes = counts
             .missing_bytes
             .saturating_sub(placed.already_acked.unsigned_abs());
+        if let Some(since_ns) = placed.hole_since_ns {
+            counts.hole_filling_packets += 1;
+            let open_ns = packet.at_ns.saturating_sub(since_ns);
+            counts.shortest_hole_ns = counts.shortest_hole_ns.into_iter().chain([open_ns]).min();
+        }
         sent.class = match placed.kind() {
             CopyKind::New => {
                 counts.new_packets += 1;

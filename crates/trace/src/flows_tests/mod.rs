@@ -317,6 +317,7 @@ fn sack_of_uncaptured_bytes_is_duplicate_ack() {
     script.at(200).ack(3001);
     let record = script.analyse();
     assert_eq!(record.only().backward.duplicate_acks, 3);
+    assert_eq!(record.only().forward.missing_bytes, 0);
     assert_eq!(
         record.acked.iter().map(|it| it.sacked_bytes).sum::<u64>(),
         4000

@@ -296,6 +296,27 @@ fn reordered_segment_in_file_is_new() {
     assert_eq!(script.analyse().only().forward.missing_bytes, 0);
 }
 
+/// A receiver's trace lacks lost packets, and shows their retransmissions below later bytes.
+#[test]
+fn packet_below_captured_bytes_fills_a_hole() {
+    let mut script = established();
+    script.at(10).data(1, 101).at(20).data(201, 301);
+    script
+        .at(30)
+        .data(401, 501)
+        .at(52)
+        .data(101, 201)
+        .at(60)
+        .data(301, 401);
+    script.at(70).data(301, 401).at(80).ack(501);
+    let counts = script.analyse().only().forward;
+    assert_eq!(
+        (counts.hole_filling_packets, counts.retransmitted_packets),
+        (2, 1)
+    );
+    assert_eq!(counts.shortest_hole_ns, Some(30 * MS));
+}
+
 #[test]
 fn segment_recorded_after_its_ack_is_new() {
     let mut script = established();

@@ -47,6 +47,8 @@ pub(crate) struct PlacedBytes {
     pub(crate) earlier_copies: usize,
     /// Whether the packet ended above all earlier ones.
     pub(crate) advanced: bool,
+    /// When the first byte above a hole was sent, if the packet filled one.
+    pub(crate) hole_since_ns: Option<i64>,
 }
 
 impl PlacedBytes {
@@ -193,6 +195,11 @@ impl Tracker {
                     ..copy
                 };
                 placed.new += stop - at;
+                let above = self
+                    .ranges
+                    .get(index)
+                    .and_then(|range| range.copies.first());
+                placed.hole_since_ns = placed.hole_since_ns.or(above.map(|above| above.at_ns));
                 self.fill(index, at, stop, copy);
                 at = stop;
             } else {
@@ -370,7 +377,9 @@ impl Tracker {
             };
             index += 1;
         }
-        advance.unseen = advance.bytes - covered;
+        // Bytes from before the trace are not missing in it.
+        let before_trace = (FIRST.min(ack) - self.acked).max(0);
+        advance.unseen = advance.bytes - covered - before_trace;
         self.acked = ack;
         self.next = self.next.max(ack);
         self.sacked_gaps.retain(|&(_, end)| end > ack);

@@ -185,6 +185,35 @@ mod tests {
         meter.finish_pair(&finding.clock)
     }
 
+    /// The receiver answers at once. Each fifth message was lost before the capture, and its
+    /// retransmission comes 30 ms later.
+    #[test]
+    fn note_recognises_receivers_trace_without_handshake() {
+        for lossy in [true, false] {
+            let mut packets = messages(&["198.51.100.1:80"]);
+            for (index, packet) in packets.iter_mut().enumerate() {
+                // The data, its ACK, and the ACK of the next message.
+                packet.at_ns += match index % 10 {
+                    4 | 5 if lossy => 130 * MS,
+                    7 if lossy => 31 * MS,
+                    _ => 0,
+                };
+                packet.at_ns -= if index % 2 == 1 { 39 * MS } else { 0 };
+            }
+            packets.sort_by_key(|packet| packet.at_ns);
+            let mut analysis = pillion_trace::Analysis::new(Meter::new(MeterOptions::default()));
+            packets.iter().for_each(|packet| analysis.packet(packet));
+            let results = analysis.finish().finish();
+            let summary = Summary {
+                results: &results,
+                percentiles: &[50.0],
+                traces: &[],
+            };
+            let is_it = |note: &String| note.contains("taken at the receiver");
+            assert_eq!(summary.notes().iter().any(is_it), lossy);
+        }
+    }
+
     #[test]
     fn note_counts_connections_in_only_one_trace() {
         let (shown, others) = (["198.51.100.1:80"], ["203.0.113.1:80", "203.0.113.2:80"]);

@@ -25,7 +25,7 @@ pub(super) fn notes(summary: &Summary) -> Vec<String> {
     if looks_taken_at_receiver(results) {
         notes.push(
             "the trace was probably taken at the receiver of the data, because ACKs follow much \
-             sooner than handshakes take: latency and RTT are as seen from there. Give the \
+             sooner than a round trip takes: latency and RTT are as seen from there. Give the \
              sender's trace first, and this one with --receiver"
                 .to_owned(),
         );
@@ -58,11 +58,21 @@ pub(super) fn notes(summary: &Summary) -> Vec<String> {
     notes
 }
 
-/// Whether ACKs follow much sooner than handshakes take. At the sender, both take a round trip.
+/// Whether ACKs follow much sooner than a round trip takes: a handshake, the repair of a loss before
+/// the capture, or an ACK in the other direction.
 fn looks_taken_at_receiver(results: &Results) -> bool {
     let first_syns = results.connections.iter().filter(|single| single.syns == 1);
     let handshakes = first_syns.filter_map(|single| single.handshake_ms);
-    let shortest_ms = handshakes.fold(f64::INFINITY, f64::min);
+    let sent = &results.all.main.sent.counts;
+    // At the sender, a capture that misses packets has holes as well, but most stay open.
+    let repairs_ns = sent.shortest_hole_ns.filter(|_| sent.missing_bytes == 0);
+    let acks_back_ns = results.all.back.latency.rtt.min();
+    let others_ms = [
+        repairs_ns.map(|ns| ns as f64),
+        acks_back_ns.map(|ns| ns as f64),
+    ];
+    let others_ms = others_ms.into_iter().flatten().map(|ns| ns / 1e6);
+    let shortest_ms = handshakes.chain(others_ms).fold(f64::INFINITY, f64::min);
     let rtt_ns = results.all.main.latency.rtt.quantile(0.5);
     let is_far_shorter = |ns: u64| (ns as f64 / 1e6) < shortest_ms / 10.0;
     results.clock.is_none() && shortest_ms.is_finite() && rtt_ns.is_some_and(is_far_shorter)

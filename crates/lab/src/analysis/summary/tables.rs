@@ -75,6 +75,9 @@ impl Rows<'_> {
         self.count("retransmitted", |all| {
             all.main.sent.counts.retransmitted_packets
         });
+        self.count_if_any("filled a hole", |all| {
+            all.main.sent.counts.hole_filling_packets
+        });
         self.row("new bytes", |all| {
             number::bytes(all.main.sent.counts.new_bytes as f64)
         });
