@@ -263,6 +263,8 @@ pub struct DeliveryStats {
     pub bundle_hits: u64,
     /// Bundles that arrived although the receiver had all of their redundant bytes.
     pub bundle_misses: u64,
+    /// Retransmitted packets that arrived although the receiver had all of their bytes.
+    pub spurious_retransmissions: u64,
     /// Redundant bytes of bundles that the receiver did not have.
     pub repaired_bytes: u64,
     /// Redundant bytes of arrived bundles that the receiver had.
@@ -295,8 +297,15 @@ impl DeliveryStats {
             }
             Arrival::Unknown => self.unknown_packets += 1,
             Arrival::Unseen => self.unseen_packets += 1,
-            Arrival::Delivered { repaired_bytes, .. } => {
+            Arrival::Delivered {
+                repaired_bytes,
+                is_ambiguous,
+                ..
+            } => {
                 self.delivered_packets += 1;
+                let needless = repaired_bytes == 0 && !is_ambiguous;
+                let retransmitted = matches!(disposition.class, Class::Retransmission { .. });
+                self.spurious_retransmissions += u64::from(retransmitted && needless);
                 if disposition.class == Class::Bundled {
                     self.bundle_hits += u64::from(repaired_bytes > 0);
                     self.bundle_misses += u64::from(repaired_bytes == 0);
@@ -334,6 +343,7 @@ impl AddAssign for DeliveryStats {
         self.unseen_bytes += other.unseen_bytes;
         self.bundle_hits += other.bundle_hits;
         self.bundle_misses += other.bundle_misses;
+        self.spurious_retransmissions += other.spurious_retransmissions;
         self.repaired_bytes += other.repaired_bytes;
         self.needless_bytes += other.needless_bytes;
         for (own, other) in self.loss_runs.iter_mut().zip(other.loss_runs) {

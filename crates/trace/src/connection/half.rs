@@ -1,5 +1,6 @@
 //! One direction of a connection, and its probes.
 
+use std::collections::VecDeque;
 use std::mem;
 use std::ops::AddAssign;
 
@@ -30,6 +31,8 @@ pub struct HalfConnection {
     /// Earlier SYN-ACKs with other initial sequence numbers, until the peer's ACK chooses one.
     pub(super) other_syns: Vec<InitialSyn>,
     pub(crate) tracker: Option<Tracker>,
+    /// The bytes of the last retransmissions that a DSACK may report.
+    retransmissions: VecDeque<(i64, i64)>,
     /// The last window that this direction's sender advertised, unscaled.
     pub(crate) window: Option<u16>,
     /// The last probe of the peer's closed window whose byte may have been accepted.
@@ -49,6 +52,9 @@ pub(super) struct InitialSyn {
     mss: Option<u16>,
     window_scale: Option<u8>,
 }
+
+/// Maximum number of retransmissions that wait for a DSACK.
+const MAX_RETRANSMISSIONS: usize = 64;
 
 /// Maximum number of SYN-ACKs that wait for the peer's choice.
 const MAX_SYNS: usize = 4;
@@ -102,6 +108,11 @@ pub struct DirectionCounts {
     pub fins: u64,
     /// Packets with RST.
     pub resets: u64,
+    /// Retransmitted packets whose bytes had all been acknowledged, by ACK or SACK, or that a DSACK
+    /// reports as received twice (RFC 2883, RFC 3708).
+    pub spurious_retransmissions: u64,
+    /// Packets that close the window: window 0, without SYN, FIN and RST.
+    pub zero_windows: u64,
     /// Packets with bytes below others that were captured earlier: retransmissions of bytes that
     /// were lost before the capture, or reordered.
     pub hole_filling_packets: u64,
@@ -133,6 +144,7 @@ impl HalfConnection {
             numbering: None,
             other_syns: Vec::new(),
             tracker: None,
+            retransmissions: VecDeque::new(),
             window: None,
             pending_probe: None,
             fin: None,
@@ -158,6 +170,39 @@ impl HalfConnection {
     #[must_use]
     pub fn sequence_number(&self, position: i64) -> Option<u32> {
         Some(self.numbering?.number(position))
+    }
+
+    /// Records a retransmission, which may be spurious. `is_reported`: its bytes had been
+    /// acknowledged.
+    #[cold]
+    pub(super) fn retransmitted(&mut self, bytes: (i64, i64), is_reported: bool) {
+        if is_reported {
+            self.counts.spurious_retransmissions += 1;
+            return;
+        }
+        if self.retransmissions.len() == MAX_RETRANSMISSIONS {
+            self.retransmissions.pop_front();
+        }
+        self.retransmissions.push_back(bytes);
+    }
+
+    /// Records a bundle. A DSACK of its bytes does not show that a retransmission was spurious.
+    #[inline]
+    pub(super) fn bundled(&mut self, (start, end): (i64, i64)) {
+        if !self.retransmissions.is_empty() {
+            self.retransmissions
+                .retain(|it| it.1 <= start || end <= it.0);
+        }
+    }
+
+    /// Counts the retransmission that a DSACK reports.
+    #[cold]
+    pub(super) fn received_twice(&mut self, (left, right): (i64, i64)) {
+        let contains = |&(start, end): &(i64, i64)| start <= left && right <= end;
+        if let Some(index) = self.retransmissions.iter().position(contains) {
+            self.retransmissions.remove(index);
+            self.counts.spurious_retransmissions += 1;
+        }
     }
 
     /// Learns from a SYN. Of several with different initial sequence numbers, the last one counts
@@ -257,6 +302,8 @@ impl AddAssign for DirectionCounts {
         self.syns += other.syns;
         self.fins += other.fins;
         self.resets += other.resets;
+        self.spurious_retransmissions += other.spurious_retransmissions;
+        self.zero_windows += other.zero_windows;
         self.hole_filling_packets += other.hole_filling_packets;
         let holes_ns = [self.shortest_hole_ns, other.shortest_hole_ns];
         self.shortest_hole_ns = holes_ns.into_iter().flatten().min();

@@ -140,7 +140,7 @@ impl Connection {
         if let Some(probe) = half.probe(packet, &sent, peer.window_is_closed()) {
             sent.class = probe;
         } else if packet.payload_len > 0 {
-            half.add_payload(packet, &mut sent);
+            half.add_payload(packet, &mut sent, peer.window.is_some());
             half.discard_probe(sent.start, sent.end);
             let too_large = match peer.mss {
                 Some(mss) => packet.payload_len > u32::from(mss),
@@ -201,7 +201,10 @@ impl Connection {
         let outstanding = outstanding || sacked.bytes > 0;
         let duplicate = bare && outstanding && position == before && !is_first && has_news;
         own.counts.duplicate_acks += u64::from(duplicate);
-        own.counts.dsacks += u64::from(sacked.duplicate.is_some());
+        if let Some(bytes) = sacked.duplicate {
+            own.counts.dsacks += 1;
+            half.received_twice(bytes);
+        }
         Some(ReceivedAck {
             direction: direction.reverse(),
             packet: packet.number,
@@ -249,14 +252,18 @@ impl HalfConnection {
             counts.syns += u64::from(flags.syn);
             counts.fins += u64::from(flags.fin);
             counts.resets += u64::from(flags.rst);
+        } else {
+            counts.zero_windows += u64::from(packet.window == 0);
         }
     }
 
     #[inline]
-    fn add_payload(&mut self, packet: &Packet, sent: &mut SentPacket) {
+    fn add_payload(&mut self, packet: &Packet, sent: &mut SentPacket, peer_acked: bool) {
         let Some(tracker) = self.tracker.as_mut() else {
             return;
         };
+        let is_repeated = sent.end <= tracker.next();
+        let is_reported = is_repeated && peer_acked && tracker.is_reported(sent.start, sent.end);
         self.first_data_ns.get_or_insert(packet.at_ns);
         self.last_data_ns = Some(packet.at_ns);
         let placed = tracker.sent(sent.start, sent.end, packet.at_ns, packet.number);
@@ -285,11 +292,15 @@ impl HalfConnection {
             CopyKind::Bundled => {
                 counts.bundled_packets += 1;
                 counts.bundled_bytes += sent.old_bytes;
+                self.bundled((sent.start, sent.end));
                 Class::Bundled
             }
             CopyKind::Retransmission => {
                 counts.retransmitted_packets += 1;
                 counts.retransmitted_bytes += sent.old_bytes;
+                if is_reported || !placed.was_bundled {
+                    self.retransmitted((sent.start, sent.end), is_reported);
+                }
                 Class::Retransmission {
                     nth: u32::try_from(placed.earlier_copies).unwrap_or(u32::MAX),
                 }

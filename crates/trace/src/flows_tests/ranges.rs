@@ -296,6 +296,64 @@ fn reordered_segment_in_file_is_new() {
     assert_eq!(script.analyse().only().forward.missing_bytes, 0);
 }
 
+#[test]
+fn spurious_retransmissions_are_counted() {
+    let mut script = established();
+    script
+        .at(10)
+        .data(1, 101)
+        .data(101, 201)
+        .data(201, 301)
+        .data(301, 401);
+    // Not yet acknowledged, then acknowledged, then covered by SACK, then reported by a DSACK.
+    script.at(40).data(1, 101).at(50).ack(101).data(1, 101);
+    script
+        .at(60)
+        .sack(101, &[(201, 401)])
+        .data(201, 401)
+        .at(70)
+        .data(101, 201);
+    script.at(80).sack(401, &[(1, 101)]).at(90).ack(401);
+    let counts = script.analyse().only().forward;
+    let both = (
+        counts.spurious_retransmissions,
+        counts.retransmitted_packets,
+    );
+    assert_eq!(both, (3, 4));
+}
+
+/// A DSACK of bundled bytes reports the bundle, not a retransmission.
+#[test]
+fn dsack_of_bundle_reports_no_spurious_retransmission() {
+    for bundle_first in [true, false] {
+        let mut script = established();
+        script.at(10).data(1, 101);
+        if bundle_first {
+            script.at(20).data(1, 201).at(30).data(1, 101);
+        } else {
+            script.at(20).data(1, 101).at(30).data(1, 201);
+        }
+        script.at(60).sack(201, &[(1, 101)]);
+        let counts = script.analyse().only().forward;
+        assert_eq!(counts.spurious_retransmissions, 0);
+    }
+}
+
+/// Probes of a closed window are another count.
+#[test]
+fn zero_windows_are_counted() {
+    let mut script = established();
+    script.at(10).data(1, 101).at(50).ack(101).last().window = 0;
+    script.at(250).data(100, 101).at(290).ack(101).last().window = 0;
+    script.at(400).ack(101).at(500);
+    script.packet(Backward, 1, 0).window = 0;
+    script.last().flags.rst = true;
+    let record = script.analyse();
+    let counts = (record.only().forward, record.only().backward);
+    assert_eq!((counts.0.window_probes, counts.0.zero_windows), (1, 0));
+    assert_eq!(counts.1.zero_windows, 2);
+}
+
 /// A receiver's trace lacks lost packets, and shows their retransmissions below later bytes.
 #[test]
 fn packet_below_captured_bytes_fills_a_hole() {

@@ -368,6 +368,7 @@ pub(super) struct LossRow {
     bundle_hit_share: Option<f64>,
     repaired_bytes: u64,
     needless_bytes: u64,
+    spurious_retransmissions: u64,
     longest_loss_run: u32,
 }
 
@@ -403,6 +404,7 @@ impl LossRow {
             bundle_hit_share: loss.bundle_hit_share,
             repaired_bytes: delivery_stats.repaired_bytes,
             needless_bytes: delivery_stats.needless_bytes,
+            spurious_retransmissions: delivery_stats.spurious_retransmissions,
             longest_loss_run: delivery_stats.longest_loss_run,
         }
     }

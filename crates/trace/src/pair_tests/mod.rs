@@ -136,6 +136,18 @@ fn trace_against_itself_loses_and_duplicates_nothing() {
 }
 
 #[test]
+fn needless_retransmission_is_spurious_at_receiver() {
+    for (lost, spurious) in [(&[][..], 1), (&[4], 0)] {
+        let mut script = established();
+        script.at(200).data(1, 101).at(300).data(1, 101).at(460).ack(101);
+        let (here, there) = carry(&script, ONE_WAY, 0, lost);
+        let record = analyse_both(&here, &there).0;
+        let stats = record.only().delivery_stats[0];
+        assert_eq!(stats.spurious_retransmissions, spurious);
+    }
+}
+
+#[test]
 fn network_duplicate_is_counted_separately() {
     let script = one_message();
     let (here, mut there) = carry(&script, ONE_WAY, 0, &[]);

@@ -47,6 +47,8 @@ pub(crate) struct PlacedBytes {
     pub(crate) earlier_copies: usize,
     /// Whether the packet ended above all earlier ones.
     pub(crate) advanced: bool,
+    /// Whether a redundant byte was bundled before.
+    pub(crate) was_bundled: bool,
     /// When the first byte above a hole was sent, if the packet filled one.
     pub(crate) hole_since_ns: Option<i64>,
 }
@@ -118,6 +120,20 @@ impl Tracker {
     /// Whether a position can belong to this stream now.
     pub(crate) fn is_near(&self, position: i64) -> bool {
         position.abs_diff(self.next) <= MAX_WINDOW.unsigned_abs()
+    }
+
+    /// Whether all bytes between these positions are acknowledged, by ACK or SACK.
+    pub(crate) fn is_reported(&self, start: i64, end: i64) -> bool {
+        let mut at = start.max(self.acked);
+        let sacked = self.ranges.range(self.index_of(at)..);
+        let sacked = sacked.take_while(|range| range.start < end && range.sacked_ns.is_some());
+        let sacked = sacked.map(|range| (range.start, range.end));
+        for (start, end) in self.sacked_gaps.iter().copied().chain(sacked) {
+            if start <= at {
+                at = at.max(end);
+            }
+        }
+        at >= end
     }
 
     /// Bytes sent and not acknowledged.
@@ -214,6 +230,7 @@ impl Tracker {
                 } else {
                     placed.redundant += range.end - range.start;
                     placed.earlier_copies = placed.earlier_copies.max(range.copies.len());
+                    placed.was_bundled |= range.bundled() > 0;
                     range.copies.push(copy);
                 }
                 at = range.end;

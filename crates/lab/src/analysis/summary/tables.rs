@@ -75,6 +75,12 @@ impl Rows<'_> {
         self.count("retransmitted", |all| {
             all.main.sent.counts.retransmitted_packets
         });
+        self.count_if_any("retransmitted needlessly", |all| {
+            all.main.sent.counts.spurious_retransmissions
+        });
+        self.count_if_any("zero windows received", |all| {
+            all.back.sent.counts.zero_windows
+        });
         self.count_if_any("filled a hole", |all| {
             all.main.sent.counts.hole_filling_packets
         });
