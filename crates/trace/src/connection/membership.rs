@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use super::half::HalfConnection;
 use super::{Connection, Handshake, Start, Visibility};
 use crate::event::{Direction, PathDirection, Side};
-use crate::packet::{MAX_WINDOW, Packet, fingerprint};
+use crate::packet::{Packet, fingerprint};
 use crate::ranges::Tracker;
 
 /// Maximum distance in bytes between two packets of a connection, or a packet and its ACK. More is
@@ -76,9 +76,41 @@ impl Connection {
             let answered = |ack: u32| fresh || syn.is_some_and(|syn| syn.number(1) == ack);
             return packet.ack.is_some_and(answered) || numbering.initial() == packet.seq;
         }
-        let next = half.tracker.as_ref().map_or(0, Tracker::next);
-        let distance = numbering.position(next, packet.seq).abs_diff(next);
-        packet.payload_len == 0 || packet.flags.rst || distance <= MAX_WINDOW.unsigned_abs()
+        if packet.payload_len == 0 || packet.flags.rst {
+            return true;
+        }
+        let Some(tracker) = &half.tracker else {
+            return true;
+        };
+        let position = numbering.position(tracker.next(), packet.seq);
+        tracker.is_near(position) && position >= tracker.acked() - i64::from(MAX_DISTANCE)
+    }
+
+    /// Whether a packet far outside the windows continues this connection after a gap in the trace:
+    /// it acknowledges the other direction where that ended.
+    pub(super) fn continues_after_gap(&self, packet: &Packet) -> bool {
+        let Some(direction) = self.direction_of(packet) else {
+            return false;
+        };
+        let other = self.half_connection(direction.reverse());
+        let (Some(ack), Some(numbering), Some(tracker)) =
+            (packet.ack, other.numbering, &other.tracker)
+        else {
+            return false;
+        };
+        let distance = numbering.position(tracker.next(), ack) - tracker.next();
+        !self.is_closed() && distance.unsigned_abs() <= MAX_DISTANCE.into()
+    }
+
+    /// Continues with this packet's bytes. Later numbers are larger, by up to 4 GiB.
+    pub(super) fn skip_gap(&mut self, packet: &Packet) {
+        if let Some(direction) = self.direction_of(packet)
+            && let half = self.half_connection_mut(direction)
+            && let (Some(numbering), Some(tracker)) = (half.numbering, &mut half.tracker)
+        {
+            let gap = packet.seq.wrapping_sub(numbering.number(tracker.next()));
+            tracker.skip_to(tracker.next() + i64::from(gap));
+        }
     }
 
     /// Stores a packet that cannot belong to this connection. If another packet matches it, it is

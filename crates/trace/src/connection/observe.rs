@@ -164,8 +164,8 @@ impl Connection {
             tracker.start_before_trace(numbering.position(tracker.acked(), ack));
         }
         let before = tracker.acked();
-        let position = numbering.position(before, ack);
-        if position.abs_diff(before) > MAX_WINDOW.unsigned_abs() {
+        let position = numbering.position(tracker.next(), ack);
+        if !tracker.is_near(position) {
             own.counts.stray_acks += 1;
             return None;
         }

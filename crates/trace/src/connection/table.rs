@@ -209,10 +209,23 @@ impl ConnectionTable {
             })
         });
         let open = tuple_connections.slots.get(current.unwrap_or(0)).copied();
-        let open = open.and_then(|slot| self.slots.get_mut(slot)?.as_deref_mut());
         let mut earlier = None;
-        if let Some(open) = open {
+        if let Some(slot) = open
+            && let Some(Some(open)) = self.slots.get_mut(slot)
+        {
             earlier = open.take_matching_stray(side, packet);
+            if next.is_none()
+                && let Some(first) = earlier.take_if(|first| open.continues_after_gap(first))
+                && let Some((direction, earlier_direction)) =
+                    open.direction_of(packet).zip(open.direction_of(&first))
+            {
+                open.skip_gap(&first);
+                return Some(Lookup {
+                    slot,
+                    direction,
+                    earlier: Some((first, earlier_direction)),
+                });
+            }
             if earlier.is_none() && next.is_none() && !packet.flags.syn {
                 open.store_stray(side, packet);
                 return None;

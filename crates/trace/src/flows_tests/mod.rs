@@ -228,6 +228,38 @@ fn conversation(messages: i64) -> Script {
     script
 }
 
+/// A capture may miss gigabytes. The connection continues, because the other direction does.
+#[test]
+fn gap_of_any_length_splits_no_connection() {
+    for gap in [
+        1_i64 << 29,
+        1 << 30,
+        (1 << 31) + 5,
+        3 << 30,
+        (1 << 32) - (1 << 25),
+    ] {
+        for ack_ms in [40, 300] {
+            let mut script = conversation(20);
+            for message in 0..20 {
+                let (at, start) = (5000 + message * 50, 2001 + gap + message * 100);
+                script.at(at).data(start, start + 100);
+                script.at(at + ack_ms).ack(start + 100);
+            }
+            script.packets.sort_by_key(|packet| packet.at_ns);
+            let record = script.analyse();
+            let counts = record.only().forward;
+            assert_eq!(counts.missing_bytes, gap.unsigned_abs(), "{gap:x}");
+            assert_eq!((counts.new_bytes, counts.retransmitted_packets), (4000, 0));
+            assert_eq!((counts.stray_packets, counts.stray_acks), (0, 0));
+            let acked = record.summary().into_iter().filter_map(|(.., acked)| acked);
+            assert_eq!(acked.count(), 40);
+            let (here, there) = carry(&script, 20 * MS, 0, &[]);
+            let stats = analyse_both(&here, &there).0.only().delivery_stats[0];
+            assert_eq!((stats.delivered_bytes, stats.lost_packets), (4000, 0));
+        }
+    }
+}
+
 /// A wrong or guessed sequence number.
 const FAR: i64 = 0x9000_0000;
 
@@ -255,6 +287,7 @@ fn connection_without_handshake_includes_its_first_packet() {
     // A second packet matches the first, or an ACK does before a second packet.
     for ack_ms in [300, 40] {
         let mut script = conversation(10);
+        script.initial[1] ^= 0x5555_5555;
         for message in 0..10 {
             let (at, start) = (5000 + message * 50, FAR + message * 100);
             script.at(at).data(start, start + 100);

@@ -139,7 +139,13 @@ fn trace_against_itself_loses_and_duplicates_nothing() {
 fn needless_retransmission_is_spurious_at_receiver() {
     for (lost, spurious) in [(&[][..], 1), (&[4], 0)] {
         let mut script = established();
-        script.at(200).data(1, 101).at(300).data(1, 101).at(460).ack(101);
+        script
+            .at(200)
+            .data(1, 101)
+            .at(300)
+            .data(1, 101)
+            .at(460)
+            .ack(101);
         let (here, there) = carry(&script, ONE_WAY, 0, lost);
         let record = analyse_both(&here, &there).0;
         let stats = record.only().delivery_stats[0];

@@ -122,6 +122,11 @@ impl Tracker {
         position.abs_diff(self.next) <= MAX_WINDOW.unsigned_abs()
     }
 
+    /// Skips bytes that the trace does not show.
+    pub(crate) fn skip_to(&mut self, position: i64) {
+        self.next = self.next.max(position);
+    }
+
     /// Whether all bytes between these positions are acknowledged, by ACK or SACK.
     pub(crate) fn is_reported(&self, start: i64, end: i64) -> bool {
         let mut at = start.max(self.acked);
