@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use foldhash::fast::FixedState;
+use ipnet::IpNet;
 
 /// A TCP segment in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +55,8 @@ impl Packet {
     }
 }
 
-/// Address and port, IPv4 as `::ffff:a.b.c.d`.
+/// Address and port, IPv4 as `::ffff:a.b.c.d`. The same address in an IPv6 header belongs to another
+/// connection: its first byte is [`MAPPED_IN_IPV6`] here.
 #[derive(Clone, Copy, Eq, PartialOrd, Ord)]
 pub struct Endpoint {
     /// In network order.
@@ -128,6 +130,42 @@ impl Hash for Endpoint {
     }
 }
 
+/// First byte of an IPv4-mapped address from an IPv6 header, instead of 0. Otherwise it starts
+/// multicast addresses, which TCP does not use.
+const MAPPED_IN_IPV6: u8 = 0xff;
+
+/// Whether an address is of `::ffff:0:0/96`, apart from its first byte.
+#[inline]
+fn is_mapped(address: u128) -> bool {
+    address << 8 >> 40 == 0xffff
+}
+
+/// An address of an IPv6 header, as in [`Endpoint::address`].
+#[inline]
+pub(crate) fn ipv6_address(mut address: [u8; 16]) -> [u8; 16] {
+    if address[0] == 0 && is_mapped(u128::from_be_bytes(address)) {
+        address[0] = MAPPED_IN_IPV6;
+    }
+    address
+}
+
+impl Endpoint {
+    /// Whether a network contains its address. IPv4-mapped addresses and networks are equal to
+    /// those of IPv4.
+    #[must_use]
+    pub fn is_in(&self, network: &IpNet) -> bool {
+        match (SocketAddr::from(*self).ip(), network) {
+            (IpAddr::V4(ip), IpNet::V6(net)) => {
+                net.prefix_len() >= 96 && net.contains(&ip.to_ipv6_mapped())
+            }
+            (IpAddr::V6(ip), IpNet::V4(net)) => {
+                ip.to_ipv4_mapped().is_some_and(|ip| net.contains(&ip))
+            }
+            (ip, network) => network.contains(&ip),
+        }
+    }
+}
+
 impl From<SocketAddr> for Endpoint {
     fn from(address: SocketAddr) -> Self {
         let v6 = match address.ip() {
@@ -143,7 +181,12 @@ impl From<SocketAddr> for Endpoint {
 
 impl From<Endpoint> for SocketAddr {
     fn from(endpoint: Endpoint) -> Self {
-        let address = IpAddr::V6(Ipv6Addr::from(endpoint.address)).to_canonical();
+        let mut address = endpoint.address;
+        if address[0] == MAPPED_IN_IPV6 && is_mapped(u128::from_be_bytes(address)) {
+            address[0] = 0;
+            return Self::new(Ipv6Addr::from(address).into(), endpoint.port);
+        }
+        let address = IpAddr::V6(Ipv6Addr::from(address)).to_canonical();
         Self::new(address, endpoint.port)
     }
 }
@@ -232,6 +275,32 @@ mod tests {
             sack.push(i, i + 1);
         }
         assert_eq!(sack.as_slice(), [(0, 1), (1, 2), (2, 3), (3, 4)]);
+    }
+
+    #[test]
+    fn mapped_address_in_ipv6_header_differs_from_ipv4() {
+        let v4 = Endpoint::from("192.0.2.1:80".parse::<SocketAddr>().unwrap());
+        let mapped = Endpoint {
+            address: ipv6_address(v4.address),
+            ..v4
+        };
+        assert_ne!(v4, mapped);
+        assert_eq!(mapped.to_string(), "[::ffff:192.0.2.1]:80");
+        for (network, contains) in [
+            ("192.0.2.0/24", [true, true]),
+            ("::ffff:192.0.2.0/120", [true, true]),
+            ("::ffff:192.0.3.0/120", [false, false]),
+            ("198.51.100.0/24", [false, false]),
+            ("::/0", [false, true]),
+            ("0.0.0.0/0", [true, true]),
+        ] {
+            let network = network.parse().unwrap();
+            assert_eq!(
+                [v4, mapped].map(|end| end.is_in(&network)),
+                contains,
+                "{network}"
+            );
+        }
     }
 
     #[test]

@@ -29,9 +29,8 @@ impl ConnectionFilter {
             return true;
         }
         let matches_end = |end: Endpoint| {
-            let end = SocketAddr::from(end);
-            let network = |network: &IpNet| network.contains(&end.ip());
-            let port = |ports: &RangeInclusive<u16>| ports.contains(&end.port());
+            let network = |network: &IpNet| end.is_in(network);
+            let port = |ports: &RangeInclusive<u16>| ports.contains(&end.port);
             (
                 self.addresses.is_empty() || self.addresses.iter().any(network),
                 self.ports.is_empty() || self.ports.iter().any(port),

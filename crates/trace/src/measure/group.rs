@@ -81,11 +81,10 @@ impl Group {
 
 impl Condition {
     fn holds(&self, end: Endpoint) -> bool {
-        let end = SocketAddr::from(end);
         let network = self.network.as_ref();
         let ports = self.ports.as_ref();
-        network.is_none_or(|network| network.contains(&end.ip()))
-            && ports.is_none_or(|ports| ports.contains(&end.port()))
+        network.is_none_or(|network| end.is_in(network))
+            && ports.is_none_or(|ports| ports.contains(&end.port))
     }
 }
 

@@ -62,6 +62,22 @@ fn ipv6_is_read_without_ip_id() {
     assert_eq!(packet.ip_id, None);
 }
 
+/// Such addresses on the wire are another connection than the IPv4 addresses in them.
+#[test]
+fn mapped_ipv6_addresses_are_not_ipv4() {
+    let mut frame = ethernet(IPV6, &ipv6(&tcp(b"hello")));
+    for (end, host) in [(14 + 8, 1), (14 + 24, 2)] {
+        frame[end..end + 16]
+            .copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, host]);
+    }
+    let packet = only(ETHERNET, &frame);
+    assert_eq!(packet.from.to_string(), "[::ffff:192.0.2.1]:4000");
+    assert_eq!(packet.to.to_string(), "[::ffff:192.0.2.2]:80");
+    let v4 = only(ETHERNET, &segment(b"hello"));
+    assert_eq!(v4.from.to_string(), "192.0.2.1:4000");
+    assert_ne!(packet.from, v4.from);
+}
+
 #[test]
 fn all_link_layers_give_the_same_segment() {
     let (v4, v6) = (ipv4(&tcp(b"hello")), ipv6(&tcp(b"hello")));

@@ -1,6 +1,7 @@
 //! The headers of IPv4, IPv6 and TCP.
 
 use super::{FrameSlice, SkipReason};
+use crate::packet::ipv6_address;
 use crate::{Flags, SackBlocks, Timestamps};
 
 const TCP: u8 = 6;
@@ -75,8 +76,8 @@ pub(super) fn v6(packet: FrameSlice) -> Result<IpPacket, SkipReason> {
     let before = rest.len;
     let (first_fragment, payload) = extensions(protocol, rest)?;
     Ok(IpPacket {
-        from: *from,
-        to: *to,
+        from: ipv6_address(*from),
+        to: ipv6_address(*to),
         id: None,
         header_len: V6_HEADER + (before - payload.len),
         first_fragment,
