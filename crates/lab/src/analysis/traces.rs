@@ -1,10 +1,10 @@
 //! Reads the packet traces of one or both ends, and describes packets that could not be used.
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pillion_stats::report::number::count;
-use pillion_trace::input::{self, Input, InputCounts, InputError, Progress, Warning};
+use pillion_trace::input::{self, Input, InputCounts, InputError, Overlap, Progress, Warning};
 use pillion_trace::pair::{self, PairOptions, PairSummary};
 use pillion_trace::{Analysis, Endpoint, Observer, Packet, Period};
 use thiserror::Error;
@@ -37,12 +37,13 @@ pub struct Observation<O> {
 }
 
 impl Trace {
-    fn open(path: &Path) -> Result<Self, InputError> {
-        let input = input::open(path)?;
-        let name = if is_standard_input(path) {
-            "standard input".to_owned()
-        } else {
-            path.display().to_string()
+    fn open(files: &[PathBuf]) -> Result<Self, InputError> {
+        let input = input::open_parts(files)?;
+        let name = match files {
+            [only] if is_standard_input(only) => "standard input".to_owned(),
+            [only] => only.display().to_string(),
+            [first, ..] => format!("{} to {}", first.display(), file_name(files.last())),
+            [] => String::new(),
         };
         Ok(Self {
             name,
@@ -65,6 +66,12 @@ impl Trace {
         file.and_then(|file| file.to_str()).unwrap_or(&self.name)
     }
 
+    /// Returns the first two files of the trace whose times overlap.
+    #[must_use]
+    pub fn overlap(&self) -> Option<&Overlap> {
+        self.input.overlap()
+    }
+
     fn damage(&self) -> Option<&Warning> {
         let mut warnings = self.input.warnings().iter();
         warnings.find(|warning| warning.problem.is_damage())
@@ -82,7 +89,8 @@ impl Iterator for Trace {
 }
 
 impl Traces {
-    /// Opens the trace of the sender and that of the receiver; `-` is standard input. `addresses`
+    /// Opens the trace of the sender and that of the receiver; `-` is standard input. Each may have
+    /// several files, as from a ring buffer; the receiver's may have none. `addresses`
     /// are pairs for address translation: the address in the receiver's trace, and in the sender's.
     /// `same_clock` means that one clock took both.
     ///
@@ -90,18 +98,26 @@ impl Traces {
     ///
     /// [`OpenError`], with the file's name.
     pub fn open(
-        sender: &Path,
-        receiver: Option<&Path>,
+        sender: &[PathBuf],
+        receiver: &[PathBuf],
         addresses: Vec<(IpAddr, IpAddr)>,
         period: Period,
         same_clock: bool,
     ) -> Result<Self, OpenError> {
-        if is_standard_input(sender) && receiver.is_some_and(is_standard_input) {
+        let has_input = |files: &[PathBuf]| files.iter().any(|file| is_standard_input(file));
+        if has_input(sender) && has_input(receiver) {
             return Err(OpenError::OneInput);
         }
+        if [sender, receiver]
+            .iter()
+            .any(|it| it.len() > 1 && has_input(it))
+        {
+            return Err(OpenError::InputAmongFiles);
+        }
+        let receiver = (!receiver.is_empty()).then(|| Trace::open(receiver));
         Ok(Self {
             sender: Trace::open(sender)?,
-            receiver: receiver.map(Trace::open).transpose()?,
+            receiver: receiver.transpose()?,
             options: PairOptions {
                 addresses,
                 period,
@@ -118,7 +134,7 @@ impl Traces {
     /// [`InputError`], with the file's name.
     pub fn open_single(path: &Path) -> Result<Self, InputError> {
         Ok(Self {
-            sender: Trace::open(path)?,
+            sender: Trace::open(&[path.to_owned()])?,
             receiver: None,
             options: PairOptions::default(),
         })
@@ -183,12 +199,20 @@ fn is_standard_input(path: &Path) -> bool {
     path == Path::new("-")
 }
 
+fn file_name(file: Option<&PathBuf>) -> String {
+    let name = file.and_then(|file| file.file_name()).unwrap_or_default();
+    name.display().to_string()
+}
+
 /// The reason why traces cannot be read.
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// Both traces would be read from standard input.
     #[error("both traces cannot come from standard input: name a file for one")]
     OneInput,
+    /// Standard input is one of several files.
+    #[error("standard input cannot be one of several files of a trace: name files only")]
+    InputAmongFiles,
     /// A file cannot be read, or has an unknown format.
     #[error(transparent)]
     Input(#[from] InputError),

@@ -197,7 +197,8 @@ impl StoredRun {
         let Some(trace_pair) = self.trace_pair()? else {
             return Ok(());
         };
-        let (sender, receiver) = (&trace_pair.sender, Some(&*trace_pair.receiver));
+        let files = [trace_pair.sender, trace_pair.receiver];
+        let (sender, receiver) = files.split_at(1);
         let traces = Traces::open(sender, receiver, Vec::new(), Period::default(), true)?;
         let repairs = traces
             .observe(RepairCounter::default())

@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::{fmt, io};
 
 use super::LinkType;
@@ -63,6 +64,8 @@ pub enum InputErrorKind {
 /// A problem within a trace. Everything readable has been returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
+    /// The file, if the capture has several.
+    pub file: Option<PathBuf>,
     /// Byte offset of the record, after decompression.
     pub offset: u64,
     /// The problem.
@@ -159,8 +162,21 @@ impl Problem {
     }
 }
 
+impl Warning {
+    pub(super) fn new(offset: u64, problem: Problem) -> Self {
+        Self {
+            file: None,
+            offset,
+            problem,
+        }
+    }
+}
+
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "in {}, ", file.display())?;
+        }
         write!(f, "at byte {}: {}", self.offset, self.problem)
     }
 }

@@ -17,10 +17,12 @@ mod container;
 mod error;
 mod headers;
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
+use std::mem;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,6 +41,13 @@ const MAX_WARNINGS: usize = 100;
 
 /// A trace being read: yields its TCP segments in file order, in bounded memory.
 pub struct Input {
+    /// The file being read.
+    file: PathBuf,
+    /// Later files of the same capture.
+    later: VecDeque<PathBuf>,
+    /// Whether the capture has several files.
+    has_parts: bool,
+    overlap: Option<Overlap>,
     window: Window,
     reader: Reader,
     filter: Filter,
@@ -50,7 +59,22 @@ pub struct Input {
     span_ns: Option<(i64, i64)>,
     /// Time of the previous packet.
     before_ns: i64,
+    /// The file before this one, until its first packet.
+    earlier: Option<PathBuf>,
     ended: bool,
+}
+
+/// Two files of one capture whose times overlap.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} starts before the end of {}: files of one capture follow each other",
+    .later.display(), .earlier.display()
+)]
+pub struct Overlap {
+    /// The file with the earlier start.
+    pub earlier: PathBuf,
+    /// The other file.
+    pub later: PathBuf,
 }
 
 /// Opens a trace; `-` is standard input.
@@ -61,21 +85,47 @@ pub fn open(path: &Path) -> Result<Input, InputError> {
     if path == Path::new("-") {
         return Input::new("standard input", io::stdin());
     }
-    let name = path.display().to_string();
-    match File::open(path) {
-        Ok(file) => {
-            let len = file
-                .metadata()
-                .ok()
-                .filter(std::fs::Metadata::is_file)
-                .map(|metadata| metadata.len());
-            Input::with_len(&name, file, len)
-        }
-        Err(error) => Err(InputError {
-            name,
-            cause: InputErrorKind::Open(error),
-        }),
+    let (file, len) = open_file(path)?;
+    Input::with_progress(path, file, Progress::new(len))
+}
+
+/// Opens the files of one capture, as from a ring buffer (`tcpdump -C`, `-G`, `-W`). They are read
+/// in the order of their first packets.
+///
+/// # Errors
+/// As [`open`], for any of the files.
+pub fn open_parts(paths: &[PathBuf]) -> Result<Input, InputError> {
+    if let [path] = paths {
+        return open(path);
     }
+    let mut parts = Vec::new();
+    let mut total = Some(0);
+    for path in paths {
+        let mut part = open(path)?;
+        total = total.zip(part.progress.len).map(|(sum, len)| sum + len);
+        part.next();
+        let start_ns = part.span_ns.map_or(i64::MAX, |span| span.0);
+        parts.push((start_ns, path));
+    }
+    parts.sort();
+    let mut later: VecDeque<_> = parts.into_iter().map(|(_, path)| path.clone()).collect();
+    let first = later.pop_front().unwrap_or_default();
+    let (file, _) = open_file(&first)?;
+    let input = Input::with_progress(&first, file, Progress::new(total))?;
+    Ok(Input {
+        later,
+        has_parts: true,
+        ..input
+    })
+}
+
+fn open_file(path: &Path) -> Result<(File, Option<u64>), InputError> {
+    let file = File::open(path).map_err(|error| InputError {
+        name: path.display().to_string(),
+        cause: InputErrorKind::Open(error),
+    })?;
+    let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file);
+    Ok((file, metadata.map(|metadata| metadata.len())))
 }
 
 impl Input {
@@ -84,19 +134,18 @@ impl Input {
     /// # Errors
     /// As [`open`].
     pub fn new(name: &str, source: impl Read + Send + 'static) -> Result<Self, InputError> {
-        Self::with_len(name, source, None)
+        Self::with_progress(name.as_ref(), source, Progress::new(None))
     }
 
-    fn with_len(
-        name: &str,
+    fn with_progress(
+        file: &Path,
         source: impl Read + Send + 'static,
-        len: Option<u64>,
+        progress: Progress,
     ) -> Result<Self, InputError> {
         let unreadable = |cause| InputError {
-            name: name.to_owned(),
+            name: file.display().to_string(),
             cause,
         };
-        let progress = Progress::new(len);
         let source = CountingReader::new(source, &progress);
         let (source, compression) =
             unpack(source).map_err(|error| unreadable(InputErrorKind::Read(error)))?;
@@ -104,6 +153,10 @@ impl Input {
         let reader = Reader::new(&mut window).map_err(unreadable)?;
         let format = Format::new(reader.container(), compression);
         Ok(Self {
+            file: file.to_owned(),
+            later: VecDeque::new(),
+            has_parts: false,
+            overlap: None,
             window,
             reader,
             filter: Filter::default(),
@@ -113,6 +166,7 @@ impl Input {
             progress,
             span_ns: None,
             before_ns: i64::MIN,
+            earlier: None,
             ended: false,
         })
     }
@@ -155,10 +209,46 @@ impl Input {
         self.span_ns
     }
 
+    /// The first two files of the capture whose times overlap; reading ends there.
+    #[must_use]
+    pub fn overlap(&self) -> Option<&Overlap> {
+        self.overlap.as_ref()
+    }
+
     #[cold]
     fn warn(warnings: &mut Vec<Warning>, warning: Warning) {
         if warnings.len() < MAX_WARNINGS {
             warnings.push(warning);
+        }
+    }
+
+    /// Ends this file, and opens the next one of the capture.
+    #[cold]
+    fn end_file(&mut self) {
+        if self.has_parts {
+            let unnamed = self.warnings.iter_mut().rev();
+            for warning in unnamed.take_while(|warning| warning.file.is_none()) {
+                warning.file = Some(self.file.clone());
+            }
+        }
+        let Some(path) = self.later.pop_front() else {
+            self.ended = true;
+            return;
+        };
+        let earlier = mem::replace(&mut self.file, path);
+        let next = open_file(&self.file)
+            .and_then(|(source, _)| Self::with_progress(&self.file, source, self.progress.clone()));
+        match next {
+            Ok(next) => {
+                (self.window, self.reader) = (next.window, next.reader);
+                self.before_ns = i64::MIN;
+                self.earlier = Some(earlier);
+            }
+            Err(error) => {
+                let problem = Problem::Read(error.cause.to_string());
+                Self::warn(&mut self.warnings, Warning::new(0, problem));
+                self.end_file();
+            }
         }
     }
 }
@@ -172,13 +262,20 @@ impl Iterator for Input {
             let offset = self.window.offset();
             match self.reader.next(&mut self.window) {
                 Ok(ReadStep::Frame(frame)) => {
+                    if let Some(earlier) = self.earlier.take() {
+                        self.overlap = overlap(earlier, &self.file, self.span_ns, &frame);
+                        self.ended = self.overlap.is_some();
+                        if self.ended {
+                            return None;
+                        }
+                    }
                     self.counts.packets += 1;
                     self.counts.before_1970 += u64::from(frame.at_ns.is_some_and(|ns| ns < 0));
                     update_span(&mut self.span_ns, &frame);
                     if let Some(back_s) = set_back(&mut self.before_ns, &frame) {
                         let packet = self.counts.packets;
                         let problem = Problem::SetBack { packet, back_s };
-                        Self::warn(&mut self.warnings, Warning { offset, problem });
+                        Self::warn(&mut self.warnings, Warning::new(offset, problem));
                     }
                     self.format.add(frame.link);
                     match headers::read(&frame, self.counts.packets, &self.filter) {
@@ -203,10 +300,10 @@ impl Iterator for Input {
                     }
                 }
                 Ok(ReadStep::Note(warning)) => Self::warn(&mut self.warnings, *warning),
-                Ok(ReadStep::End) => self.ended = true,
+                Ok(ReadStep::End) => self.end_file(),
                 Err(warning) => {
                     Self::warn(&mut self.warnings, *warning);
-                    self.ended = true;
+                    self.end_file();
                 }
             }
         }
@@ -226,6 +323,21 @@ fn set_back(before_ns: &mut i64, frame: &Frame) -> Option<u64> {
     let back_ns = before_ns.saturating_sub(at_ns);
     *before_ns = at_ns;
     (back_ns >= SET_BACK_NS).then_some((back_ns / 1_000_000_000) as u64)
+}
+
+/// Whether the first packet of a file precedes the last one of the file before.
+#[cold]
+fn overlap(
+    earlier: PathBuf,
+    later: &Path,
+    span_ns: Option<(i64, i64)>,
+    first: &Frame,
+) -> Option<Overlap> {
+    let end_ns = span_ns?.1.saturating_sub(SET_BACK_NS);
+    (first.at_ns? < end_ns).then(|| Overlap {
+        earlier,
+        later: later.to_owned(),
+    })
 }
 
 #[inline]

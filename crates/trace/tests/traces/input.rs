@@ -333,6 +333,68 @@ fn missing_file_is_named_in_error() {
 }
 
 /// Numbers of the packets that `filter` accepts, of an IPv4 packet at 1 s and an IPv6 one at 2 s.
+/// Files of a capture, in this order on the command line, with these times and names.
+fn parts(files: &[(&str, &[u64])]) -> (tempfile::TempDir, Vec<std::path::PathBuf>) {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = files.iter().map(|(name, times)| {
+        let path = folder.path().join(name);
+        let file = Pcap::microseconds(Order::Little, ETHERNET);
+        let file = times.iter().fold(file, |file, ms| {
+            file.frame(AT + ms * 1_000_000, &segment(b"x"))
+        });
+        std::fs::write(&path, file.bytes).unwrap();
+        path
+    });
+    let paths = paths.collect();
+    (folder, paths)
+}
+
+#[test]
+fn ring_buffer_files_are_one_capture_in_order_of_time() {
+    let (_folder, paths) = parts(&[
+        ("a.pcap0", &[5_000, 6_000]),
+        ("a.pcap1", &[1_000, 2_000]),
+        ("a.pcap2", &[]),
+        ("a.pcap3", &[3_000, 4_500]),
+    ]);
+    let mut input = input::open_parts(&paths).unwrap();
+    let packets: Vec<_> = input.by_ref().collect();
+    let since = |at_ns: i64| (at_ns - AT as i64 / 1000 * 1000) / 1_000_000;
+    let times: Vec<_> = packets.iter().map(|it| since(it.at_ns)).collect();
+    assert_eq!(times, [1_000, 2_000, 3_000, 4_500, 5_000, 6_000]);
+    assert!((1..).zip(&packets).all(|(number, it)| it.number == number));
+    assert_eq!((input.counts().tcp, input.overlap()), (6, None));
+    let progress = input.progress();
+    assert_eq!(Some(progress.read()), progress.total());
+}
+
+#[test]
+fn damage_in_one_file_names_it_and_ends_only_this_file() {
+    let (_folder, paths) = parts(&[("a.pcap0", &[1, 2]), ("a.pcap1", &[3, 4])]);
+    let whole = std::fs::read(&paths[0]).unwrap();
+    std::fs::write(&paths[0], &whole[..whole.len() - 1]).unwrap();
+    let mut input = input::open_parts(&paths).unwrap();
+    assert_eq!(input.by_ref().count(), 3);
+    let warnings = warnings(&input);
+    assert!(
+        matches!(&warnings[..], [only] if only.contains("a.pcap0, at byte")),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn files_with_overlapping_times_are_not_one_capture() {
+    let (_folder, paths) = parts(&[("r.pcap", &[20, 4_000]), ("s.pcap", &[0, 5_000])]);
+    let mut input = input::open_parts(&paths).unwrap();
+    assert_eq!(input.by_ref().count(), 2);
+    let overlap = input.overlap().unwrap();
+    let expected = input::Overlap {
+        earlier: paths[1].clone(),
+        later: paths[0].clone(),
+    };
+    assert_eq!(*overlap, expected);
+}
+
 fn taken(filter: Filter) -> Vec<u64> {
     let file = Pcap::nanoseconds(Order::Big, ETHERNET)
         .frame(1_000_000_000, &segment(b"x"))

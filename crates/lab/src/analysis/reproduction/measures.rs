@@ -67,7 +67,8 @@ impl RunMeasures {
         duration_s: f64,
     ) -> Result<Self, OpenError> {
         let period = Period::default();
-        let traces = Traces::open(sender, Some(receiver), Vec::new(), period, true)?;
+        let [sender, receiver] = [sender, receiver].map(|file| [file.to_owned()]);
+        let traces = Traces::open(&sender, &receiver, Vec::new(), period, true)?;
         let groups = groups.iter().cloned();
         let ended_ns = started_ns.saturating_add((duration_s * 1e9) as i64);
         let options = MeterOptions {

@@ -1,14 +1,14 @@
 //! Traces to analyse, and the period of interest.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::UNIX_EPOCH;
 
 use anyhow::Result;
 use pillion_cli::exit;
 use pillion_cli::settings::BadInput;
-use pillion_lab::analysis::{Observation, OpenError, Traces, unread_packet_notes};
+use pillion_lab::analysis::{Observation, OpenError, Trace, Traces, unread_packet_notes};
 use pillion_lab::store::{RunState, StoredRun};
 use pillion_trace::input::Progress;
 use pillion_trace::measure::Group;
@@ -21,13 +21,17 @@ use crate::commands::progress;
 pub struct TraceArgs {
     /// Trace taken at the sender of the data; `-` for standard input; or the folder of a run
     ///
-    /// For a run of the lab, both traces are read, with one clock, and the run's groups are shown.
-    #[arg(value_name = "SENDER|RUN")]
-    sender: PathBuf,
+    /// Several files are one capture, as from the ring buffer of `tcpdump -C`. They are read in the
+    /// order of their first packets. For a run of the lab, both traces are read, with one clock,
+    /// and the run's groups are shown.
+    #[arg(value_name = "SENDER|RUN", required = true)]
+    sender: Vec<PathBuf>,
 
     /// Trace of the same connections taken at their receiver; its clock may differ
+    ///
+    /// Repeat the option for each file of a capture with several files.
     #[arg(long, value_name = "RECEIVER")]
-    receiver: Option<PathBuf>,
+    receiver: Vec<PathBuf>,
 
     /// Address that the network translates: as in the receiver's trace, and as in the sender's; may
     /// be repeated. Most are found automatically
@@ -48,60 +52,63 @@ pub struct OpenedTraces {
 
 impl TraceArgs {
     pub fn open(self, period: Period) -> Result<OpenedTraces> {
-        if self.sender.is_dir() {
-            return self.open_run(period);
+        if let [folder] = &self.sender[..]
+            && folder.is_dir()
+        {
+            return open_run(folder, &self.receiver, period);
         }
-        let receiver = self.receiver.as_deref();
-        let traces = Traces::open(&self.sender, receiver, self.nat, period, self.same_clock);
+        let (sender, receiver) = (&self.sender, &self.receiver);
+        if let Some(folder) = sender.iter().chain(receiver).find(|file| file.is_dir()) {
+            let reason = format!(
+                "{} is a folder: give the folder of one run, or files",
+                folder.display()
+            );
+            return Err(BadInput(reason).into());
+        }
+        let traces = Traces::open(sender, receiver, self.nat, period, self.same_clock);
         let traces = traces.map_err(open_error)?;
         Ok(OpenedTraces {
             traces,
             groups: Vec::new(),
         })
     }
+}
 
-    /// Opens the traces of a run, which have one clock and known groups.
-    fn open_run(self, period: Period) -> Result<OpenedTraces> {
-        let folder = self.sender.display();
-        if self.receiver.is_some() {
-            let reason =
-                format!("{folder} is a folder: both traces of a run are read; remove --receiver");
-            return Err(BadInput(reason).into());
-        }
-        let Some(run) = StoredRun::read(&self.sender)? else {
-            let reason = format!(
-                "{folder} is a folder, but not of a run; give a trace, or the folder of a run"
-            );
-            return Err(BadInput(reason).into());
-        };
-        if run.state != RunState::Complete {
-            let reason = format!("the run in {folder} is incomplete; give one of its traces");
-            return Err(BadInput(reason).into());
-        }
-        let Some(trace_pair) = run.trace_pair()? else {
-            let reason = format!(
-                "the run in {folder} was made without traces; set `traces` in its [measure]"
-            );
-            return Err(BadInput(reason).into());
-        };
-        let traces = Traces::open(
-            &trace_pair.sender,
-            Some(&trace_pair.receiver),
-            Vec::new(),
-            period,
-            true,
-        );
-        let groups = trace_pair.groups.into_iter();
-        Ok(OpenedTraces {
-            traces: traces.map_err(open_error)?,
-            groups: groups.map(|(name, to)| Group::to(name, to)).collect(),
-        })
+/// Opens the traces of a run, which have one clock and known groups.
+fn open_run(run: &Path, receiver: &[PathBuf], period: Period) -> Result<OpenedTraces> {
+    let folder = run.display();
+    if !receiver.is_empty() {
+        let reason =
+            format!("{folder} is a folder: both traces of a run are read; remove --receiver");
+        return Err(BadInput(reason).into());
     }
+    let Some(run) = StoredRun::read(run)? else {
+        let reason =
+            format!("{folder} is a folder, but not of a run; give a trace, or the folder of a run");
+        return Err(BadInput(reason).into());
+    };
+    if run.state != RunState::Complete {
+        let reason = format!("the run in {folder} is incomplete; give one of its traces");
+        return Err(BadInput(reason).into());
+    }
+    let Some(trace_pair) = run.trace_pair()? else {
+        let reason =
+            format!("the run in {folder} was made without traces; set `traces` in its [measure]");
+        return Err(BadInput(reason).into());
+    };
+    let files = [trace_pair.sender, trace_pair.receiver];
+    let (sender, receiver) = files.split_at(1);
+    let traces = Traces::open(sender, receiver, Vec::new(), period, true);
+    let groups = trace_pair.groups.into_iter();
+    Ok(OpenedTraces {
+        traces: traces.map_err(open_error)?,
+        groups: groups.map(|(name, to)| Group::to(name, to)).collect(),
+    })
 }
 
 fn open_error(error: OpenError) -> anyhow::Error {
     match error {
-        OpenError::OneInput => BadInput(error.to_string()).into(),
+        OpenError::OneInput | OpenError::InputAmongFiles => BadInput(error.to_string()).into(),
         OpenError::Input(error) => error.into(),
         OpenError::Damaged { .. } => error.into(),
     }
@@ -127,12 +134,19 @@ pub fn observe<O: Observer>(traces: Traces, observer: O) -> Observation<O> {
 }
 
 /// Returns the exit status for complete or damaged traces.
-pub fn exit_code<O>(observed: &Observation<O>) -> ExitCode {
-    if observed.is_damaged() {
+///
+/// # Errors
+/// [`BadInput`] if the files of a trace are not of one capture.
+pub fn exit_code<O>(observed: &Observation<O>) -> Result<ExitCode, BadInput> {
+    if let Some(overlap) = observed.traces.iter().find_map(Trace::overlap) {
+        let remedy = "give each file of the receiver's trace with --receiver";
+        return Err(BadInput(format!("{overlap}; {remedy}")));
+    }
+    Ok(if observed.is_damaged() {
         ExitCode::from(exit::INCOMPLETE)
     } else {
         ExitCode::SUCCESS
-    }
+    })
 }
 
 fn parse_nat(text: &str) -> Result<(IpAddr, IpAddr), String> {

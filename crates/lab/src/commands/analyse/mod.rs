@@ -108,7 +108,7 @@ impl Args {
 /// Prints the timeline of one byte range.
 pub fn explain(traces: Traces, target: Target, json: bool) -> Result<ExitCode> {
     let observed = observe(traces, ByteObserver::new(target));
-    let exit_code = exit_code(&observed);
+    let exit_code = exit_code(&observed)?;
     let clock = observed.finding.as_ref().map(|finding| finding.clock);
     let start_ns: Vec<i64> = observed.traces.iter().map(Trace::start_ns).collect();
     let timeline = observed.observer.timeline(clock.as_ref(), &start_ns);
@@ -126,8 +126,8 @@ pub fn list(traces: Traces, choice: ConnectionFilter, json: bool) -> Result<Exit
         traces,
         FilteredObserver::new(choice, ConnectionList::default()),
     );
+    let exit_code = exit_code(&observed)?;
     check_connections(&observed.observer)?;
-    let exit_code = exit_code(&observed);
     let start_ns = observed.traces.first().map_or(0, Trace::start_ns);
     let connections = observed.observer.observer.finish(start_ns);
     if json {
@@ -205,8 +205,8 @@ impl Analysis {
         }
         let chosen = FilteredObserver::new(self.choice, Meter::new(self.options));
         let observed = observe(traces, chosen);
+        let exit_code = exit_code(&observed)?;
         check_connections(&observed.observer)?;
-        let exit_code = exit_code(&observed);
         let meter = observed.observer.observer;
         let results = match &observed.finding {
             Some(finding) => meter.finish_pair(&finding.clock),

@@ -135,10 +135,7 @@ fn hex(bytes: &[u8]) -> String {
 
 impl Problem {
     fn at(self, offset: u64) -> Box<Warning> {
-        Box::new(Warning {
-            offset,
-            problem: self,
-        })
+        Box::new(Warning::new(offset, self))
     }
 }
 
