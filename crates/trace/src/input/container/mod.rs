@@ -287,8 +287,8 @@ impl Pcap {
         while let Some([_, ticks, captured, _]) = FieldReader::new(rest, self.order).four_u32() {
             match ticks {
                 0 => {}
-                ..MICROSECONDS_PER_S => within += 1,
-                ..NANOSECONDS_PER_S => beyond += 1,
+                1..MICROSECONDS_PER_S => within += 1,
+                MICROSECONDS_PER_S..NANOSECONDS_PER_S => beyond += 1,
                 _ => return false,
             }
             let record = self.record_header.saturating_add(captured as usize);
