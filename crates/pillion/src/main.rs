@@ -29,7 +29,7 @@ use pillion_cli::help::{CompletionsArgs, ManArgs};
 use pillion_cli::settings::BadInput;
 use pillion_cli::{VERSION, exit, help, log as logger};
 
-use crate::process::{refuse_if_setuid, with_caller_privileges};
+use crate::process::{refuse_file_capabilities, refuse_if_setuid, with_caller_privileges};
 use crate::trial::StateError;
 
 /// `lab` and the subcommands of `pillion-lab`, for a hint to users who type them here.
@@ -77,10 +77,14 @@ enum Command {
 }
 
 impl Command {
-    fn check_setuid(&self) -> Result<(), BadInput> {
+    fn check_privileges(&self) -> Result<(), BadInput> {
         match self {
             Self::Run(_) => Ok(()),
             _ => refuse_if_setuid("commands other than `pillion run`"),
+        }?;
+        match self {
+            Self::Completions(_) | Self::Man(_) | Self::Config(_) => Ok(()),
+            _ => refuse_file_capabilities(),
         }
     }
 
@@ -107,7 +111,7 @@ fn main() -> ExitCode {
         Ok(Cli { command }) => command,
         Err(refusal) => return explain(&refusal),
     };
-    let result = match command.check_setuid() {
+    let result = match command.check_privileges() {
         Ok(()) => command.execute(),
         Err(refusal) => Err(refusal.into()),
     };

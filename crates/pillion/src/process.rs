@@ -1,6 +1,6 @@
 //! This process: signals, file descriptors, privileges, and the helper that cleans up after it.
 
-use std::io;
+use std::{io, ptr};
 
 use anyhow::{Context, Result};
 use caps::{CapSet, Capability, CapsHashSet};
@@ -105,6 +105,25 @@ pub fn refuse_if_setuid(what: &str) -> Result<(), BadInput> {
         return Err(BadInput(format!(
             "{what}: not allowed for a setuid pillion; {remedy}"
         )));
+    }
+    Ok(())
+}
+
+/// Refuses a binary with file capabilities: every user who may execute it would have them, and could
+/// write any file with `--stats`.
+///
+/// # Errors
+/// [`BadInput`] with the remedy, unless root runs it.
+pub fn refuse_file_capabilities() -> Result<(), BadInput> {
+    let (file, name) = (c"/proc/self/exe", c"security.capability");
+    // SAFETY: both strings end with a zero byte, and a size of 0 reads no value.
+    let size = unsafe { libc::getxattr(file.as_ptr(), name.as_ptr(), ptr::null_mut(), 0) };
+    if size > 0 && !Uid::current().is_root() {
+        return Err(
+            "the binary has file capabilities, which every user would share; remove them \
+                    (setcap -r FILE), and run pillion as root, with sudo or as a service"
+                .into(),
+        );
     }
     Ok(())
 }

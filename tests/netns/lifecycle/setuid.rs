@@ -1,9 +1,11 @@
-//! pillion with the setuid bit.
+//! pillion with the setuid bit or with file capabilities.
 
-use std::fs;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::{fs, io};
 
 use tempfile::TempDir;
 
@@ -82,4 +84,44 @@ fn setuid_mode_rejects_all_other_commands_and_options() {
         );
     }
     assert!(!fs::exists(stats).expect("a folder"));
+}
+
+/// Gives a file CAP_DAC_OVERRIDE, as `setcap cap_dac_override+ep` does.
+fn set_file_capability(file: &Path) {
+    // struct vfs_cap_data of Linux, version 2: the effective flag, then the permitted set.
+    let mut value = [0u8; 20];
+    (value[0], value[3], value[4]) = (1, 2, 1 << 1);
+    let file = CString::new(file.as_os_str().as_bytes()).expect("no zero byte");
+    let name = c"security.capability";
+    // SAFETY: both strings end with a zero byte, and the length is that of the value.
+    let set = unsafe { libc::setxattr(file.as_ptr(), name.as_ptr(), value.as_ptr().cast(), 20, 0) };
+    assert_eq!(set, 0, "{}", io::Error::last_os_error());
+}
+
+#[test]
+fn file_capabilities_are_refused_for_other_users_than_root() {
+    needs_root!();
+    let install = SetuidInstall::install();
+    let program = install.program();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("chmod");
+    set_file_capability(&program);
+    let stats = install.folder.path().join("stats.json");
+    let stats = stats.to_str().expect("UTF-8");
+    for words in [
+        &["run", "--dev", "lo", "--stats", stats, "--", "id"][..],
+        &["attach", "--dev", "lo", "--stats", stats],
+        &["status"],
+    ] {
+        let call = install.call(words);
+        assert_eq!(call.status.code(), Some(2), "{words:?}");
+        assert_eq!(
+            stderr(&call),
+            "pillion: error: the binary has file capabilities, which every user would share; remove \
+             them (setcap -r FILE), and run pillion as root, with sudo or as a service\n"
+        );
+    }
+    assert!(!fs::exists(stats).expect("a folder"));
+    let mut by_root = namespace_with_loopback().command(program.to_str().expect("UTF-8"));
+    by_root.args(["run", "--dev", "lo", "--", "true"]);
+    assert!(by_root.status().expect("it runs").success());
 }

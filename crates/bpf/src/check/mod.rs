@@ -160,8 +160,7 @@ fn privilege() -> CheckResult {
         "privilege",
         Severity::Missing,
         format!("without {}", missing.join(", ")),
-        "run as root, or give the binary the capabilities: \
-         setcap cap_bpf,cap_perfmon,cap_net_admin,cap_dac_override+ep pillion",
+        "run as root, with sudo, or as a service",
     )
 }
 
