@@ -24,6 +24,9 @@ pub(crate) struct Link {
     /// Fingerprints of the last matches, to detect duplicates.
     matched: Vec<u64>,
     matches: usize,
+    /// Fingerprints of the last packets that the sender's trace shows twice, and so perhaps the
+    /// receiver's.
+    repeated: VecDeque<u64>,
     /// The last acknowledgement number that left the receiver.
     pub(crate) acked: Option<u32>,
     /// Old bytes in packets that were split or joined on the path.
@@ -120,6 +123,8 @@ pub(crate) enum Identity {
     SentPacket(usize),
     /// A copy of a packet that had arrived.
     Duplicate,
+    /// A copy that the sender's trace shows as well: it is of the capture, not of the path.
+    Repeat,
     /// Not a sent packet, even though the other trace has been read well beyond it.
     Unknown,
 }
@@ -237,12 +242,12 @@ impl Link {
             let arrived_ns = known.departure_ns(pending.at_ns);
             let (first, _) = self.choose(index, arrived_ns);
             if is_copy && self.sent[first].disposition.sent_ns > arrived_ns {
-                Identity::Duplicate
+                self.copy(pending.fingerprint)
             } else {
                 Identity::SentPacket(index)
             }
         } else if is_copy && pending.at_ns < known.now_ns {
-            Identity::Duplicate
+            self.copy(pending.fingerprint)
         } else if !is_copy && pending.at_ns < known.complete_until_ns {
             Identity::Unknown
         } else {
@@ -252,6 +257,27 @@ impl Link {
         self.receiver_events.pop_front();
         self.fingerprints.restart_search();
         Some(ResolvedEvent::Arrival(pending, identity))
+    }
+
+    /// Records that the sender's trace shows a packet a second time.
+    #[cold]
+    pub(crate) fn departs_again(&mut self, fingerprint: u64) {
+        if self.repeated.len() == MAX_MATCHED {
+            self.repeated.pop_front();
+        }
+        self.repeated.push_back(fingerprint);
+    }
+
+    /// The identity of a copy of a packet that had arrived.
+    #[cold]
+    fn copy(&mut self, fingerprint: u64) -> Identity {
+        match self.repeated.iter().position(|it| *it == fingerprint) {
+            Some(index) => {
+                self.repeated.remove(index);
+                Identity::Repeat
+            }
+            None => Identity::Duplicate,
+        }
     }
 
     #[inline]

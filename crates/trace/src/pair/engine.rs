@@ -166,8 +166,11 @@ impl<O: Observer> Engine<O> {
                 .packets,
         };
         if self.repeats[side as usize].is_repeat(packet, fingerprint, &context) {
-            let counts = &mut connection.half_connection_mut(direction).counts;
-            counts.repeated_packets += 1;
+            let half = connection.half_connection_mut(direction);
+            half.counts.repeated_packets += 1;
+            if at_sender {
+                connection.link_mut(direction).departs_again(fingerprint);
+            }
             return;
         }
         let mut view = ConnectionView {

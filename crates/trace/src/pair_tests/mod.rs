@@ -101,6 +101,11 @@ fn trace_against_itself_loses_and_duplicates_nothing() {
                 .at(at + 10)
                 .data(start, start + 100);
             script.packet(Backward, message * 10 + 1, 10);
+            if message % 7 == 3 {
+                // Captured twice, on a link that is not doubled.
+                let copy = *script.last();
+                script.packets.push(copy);
+            }
             // Equal ACKs, some at one time.
             script
                 .at(at + 20)

@@ -88,6 +88,7 @@ fn limitation_notes(results: &Results) -> Vec<String> {
         single_trace_note(results),
         clock,
         negative_delay_note(unknown_delays),
+        ambiguous_note(unknown_delays),
         unseen_note(main),
         survivors(main),
         merged_note(main.loss.as_deref()),
@@ -154,6 +155,16 @@ fn negative_delay_note(unknown_delays: &UnknownDelays) -> Option<String> {
     })
 }
 
+fn ambiguous_note(unknown_delays: &UnknownDelays) -> Option<String> {
+    (unknown_delays.ambiguous_packets > 0).then(|| {
+        format!(
+            "{} packets arrived while an equal packet was in transit, without IP identification: \
+             which one arrived is unknown. They are excluded from delays",
+            number::count(unknown_delays.ambiguous_packets)
+        )
+    })
+}
+
 fn unseen_note(main: &Measures) -> Option<String> {
     let bytes = main.loss.as_ref()?.delivery_stats.unseen_bytes;
     (bytes > 0).then(|| {
@@ -189,7 +200,7 @@ fn merged_note(loss: Option<&Loss>) -> Option<String> {
         return None;
     }
     Some(format!(
-        "packets were joined or split between the traces: the arrival of {} packets with payload \
+        "packets were joined or split between the traces, or equal ones were in transit: the arrival of {} packets with payload \
          is unknown, and the delivering copy of {} byte ranges",
         number::count(loss.unknown_data_packets),
         number::count(loss.unattributed_ranges)

@@ -222,7 +222,7 @@ fn sentence(event: &Event, timeline: &Timeline) -> String {
         }
         EventKind::Arrived { sent_as, first } => {
             let which = sent_as.map_or_else(
-                || "in a packet that differs from all sent ones".to_owned(),
+                || "in a packet that differs from all sent ones, or equals several".to_owned(),
                 |packet| format!("as packet {packet} of the sender"),
             );
             if first {
