@@ -44,6 +44,28 @@ fn analyse_json(files: &[String], options: &[&str]) -> Value {
 }
 
 #[test]
+fn json_has_distributions_of_connections_only_by_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = trace_arguments(folder.path());
+    let short = analyse_json(&files, &[]);
+    let whole = analyse_json(&files, &["--distributions"]);
+    assert_eq!(short["all"], whole["all"]);
+    let main = |results: &Value, name: &str| results["connections"][0]["main"].get(name).cloned();
+    for name in ["ack_latency_ms", "slices"] {
+        assert_eq!(main(&short, name), None);
+        assert_eq!(main(&whole, name).as_ref(), whole["all"]["main"].get(name));
+    }
+    for name in ["sent", "loss", "unknown_delays"] {
+        assert_eq!(main(&short, name), main(&whole, name));
+    }
+    assert!(
+        short["connections"].to_string().len() < 5000,
+        "{}",
+        short["connections"]
+    );
+}
+
+#[test]
 fn list_shows_endpoints_times_and_counts_per_direction() {
     let folder = tempfile::tempdir().unwrap();
     let files = trace_arguments(folder.path());

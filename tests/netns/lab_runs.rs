@@ -299,7 +299,7 @@ fn emulator_applies_configured_losses_jitter_and_rtts() {
     assert!(all.len() as f64 / runs as f64 > 1.4, "{runs} of {all:?}");
 
     let trace = run_folder.join("sender.pcap").display().to_string();
-    let output = lab(&["analyse", &trace, "--json"]);
+    let output = lab(&["analyse", &trace, "--json", "--distributions"]);
     let analysed: Value = serde_json::from_slice(&output.stdout).unwrap();
     for (stream, rtt_ms) in [40.0, 40.0, 100.0, 180.0].iter().enumerate() {
         let sender = format!("10.77.1.{}:{}", 1 + stream / 2, 20_000 + stream);

@@ -17,7 +17,11 @@ use pillion_lab::analysis::{
     ListedDirection, Summary, Target, Trace, Traces, outcome, report,
 };
 use pillion_stats::report::{Column, Table, number};
-use pillion_trace::measure::{Meter, MeterOptions, write_tables};
+use pillion_trace::measure::{
+    ClockSummary, GroupResults, Meter, MeterOptions, Results, write_tables,
+};
+use serde::Serialize;
+use serde_json::Value;
 
 use files::{OpenedTraces, PeriodArgs, TraceArgs, exit_code};
 use measure_args::{MeasureArgs, timeline_text};
@@ -56,6 +60,11 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    /// With --json: also print the distributions, time slices and blocked ranges of each connection;
+    /// distributions and slices of groups are always printed
+    #[arg(long, requires = "json", conflicts_with_all = ["list", "explain"])]
+    distributions: bool,
 
     /// Also write all measures to FOLDER, as CSV files
     #[arg(long, value_name = "FOLDER")]
@@ -98,6 +107,7 @@ impl Args {
             percentiles: self.measure_args.percentiles(),
             choice: self.choice.into(),
             json: self.json,
+            distributions: self.distributions,
             csv_dir: self.csv_dir,
             html: self.html,
         }
@@ -189,6 +199,8 @@ pub struct Analysis {
     pub percentiles: Vec<f64>,
     pub choice: ConnectionFilter,
     pub json: bool,
+    /// Whether JSON has the distributions and slices of each connection.
+    pub distributions: bool,
     pub csv_dir: Option<PathBuf>,
     pub html: Option<PathBuf>,
 }
@@ -226,12 +238,56 @@ impl Analysis {
             file.write(&report::page(&summary).to_html())?;
             outputs += &format!("report: {}\n", file.name().display());
         }
-        if self.json {
-            print_json(&results)?;
-        } else {
-            print(&(summary.text() + &outputs))?;
+        match self.json {
+            true if self.distributions => print_json(&results)?,
+            true => print_json(&ShortResults::new(&results)?)?,
+            false => print(&(summary.text() + &outputs))?,
         }
         Ok(exit_code)
+    }
+}
+
+/// [`Results`] without the distributions and time slices of connections.
+#[derive(Serialize)]
+struct ShortResults<'a> {
+    start_ns: i64,
+    duration_s: f64,
+    slice_s: f64,
+    clock: &'a Option<ClockSummary>,
+    all: &'a GroupResults,
+    groups: &'a [GroupResults],
+    connections: Vec<Value>,
+}
+
+impl<'a> ShortResults<'a> {
+    fn new(results: &'a Results) -> Result<Self, serde_json::Error> {
+        let connections = results.connections.iter().map(|connection| {
+            let mut value = serde_json::to_value(connection)?;
+            remove_distributions(&mut value);
+            Ok(value)
+        });
+        Ok(Self {
+            start_ns: results.start_ns,
+            duration_s: results.duration_s,
+            slice_s: results.slice_s,
+            clock: &results.clock,
+            all: &results.all,
+            groups: &results.groups,
+            connections: connections.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// Lists of a connection, which are as long as the trace.
+const LISTS: [&str; 2] = ["slices", "blocks"];
+
+/// Removes distributions, which have quantiles, and lists from an object and the objects in it.
+fn remove_distributions(value: &mut Value) {
+    if let Value::Object(fields) = value {
+        let is_short =
+            |name: &str, field: &Value| !LISTS.contains(&name) && field.get("p50").is_none();
+        fields.retain(|name, field| is_short(name, field));
+        fields.values_mut().for_each(remove_distributions);
     }
 }
 
