@@ -151,11 +151,27 @@ impl Connection {
         Some(sent)
     }
 
+    /// Whether an ACK answers the SYN of this direction with another number, as a half-open
+    /// connection does (RFC 9293, section 3.10.7.3).
+    #[inline]
+    pub(crate) fn is_unacceptable(&self, direction: Direction, ack: u32) -> bool {
+        let half = self.half_connection(direction);
+        let answered = self.half_connection(direction.reverse()).counts.syns > 0;
+        half.counts.syns > 0
+            && !answered
+            && half.counts.data_packets == 0
+            && half.numbering.is_some_and(|it| it.number(1) != ack)
+    }
+
     /// Applies an ACK in the trace at the sender of the acknowledged data. `direction` is the ACK's
     /// own.
     #[inline]
     pub(crate) fn acked(&mut self, direction: Direction, packet: &Packet) -> Option<ReceivedAck> {
         let ack = packet.ack.filter(|_| !packet.flags.rst)?;
+        if self.is_unacceptable(direction.reverse(), ack) {
+            self.half_connection_mut(direction).counts.stray_acks += 1;
+            return None;
+        }
         let (own, half) = self.halves_mut(direction);
         let last_window = own.window.replace(packet.window);
         let (is_first, same_window) = (last_window.is_none(), last_window == Some(packet.window));

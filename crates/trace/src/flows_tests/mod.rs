@@ -144,6 +144,29 @@ fn ack_chooses_among_syn_acks() {
     }
 }
 
+/// A half-open connection answers a SYN with an ACK, which RST answers.
+#[test]
+fn unacceptable_ack_of_syn_is_stray() {
+    for far in [0x3000_0000, 0x9000_0000] {
+        let mut script = Script::new();
+        script.syn();
+        script.at(50).packet(Backward, 5000, 0).ack = Some(far);
+        script.at(60).packet(Forward, far.into(), 0).flags.rst = true;
+        script.at(3000).syn();
+        script.at(3050).syn_ack();
+        script.at(3060).packet(Forward, 1, 0);
+        script.messages(5, (3100, 50), 40, 1);
+        let (here, there) = carry(&script, 20 * MS, 0, &[]);
+        for record in [script.analyse(), analyse_both(&here, &there).0] {
+            let counts = record.only().forward;
+            assert_eq!((counts.new_bytes, counts.missing_bytes), (500, 0));
+            assert_eq!(record.only().outcome, ConnectionOutcome::Completed);
+            let acked = record.summary().into_iter().filter_map(|(.., acked)| acked);
+            assert_eq!(acked.count(), 5);
+        }
+    }
+}
+
 #[test]
 fn ack_captured_before_its_syn_ack_completes_handshake() {
     let mut script = Script::new();

@@ -166,6 +166,9 @@ impl<O: Observer> ConnectionView<'_, O> {
     /// shows it.
     #[inline]
     fn received(&mut self, direction: Direction, ack: u32) {
+        if self.connection.is_unacceptable(direction, ack) {
+            return;
+        }
         let half = self.connection.half_connection_mut(direction);
         if let (Some(numbering), Some(tracker)) = (half.numbering, half.tracker.as_ref()) {
             let position = numbering.position(tracker.next(), ack);

@@ -122,6 +122,7 @@ fn all_link_layers_give_the_same_segment() {
         (9, vec![0xff, 3, 0, 0x21], &v4),
         (50, vec![0xff, 3, 0x57], &v6),
         (50, vec![0x0f, 0, 8, 0], &v4),
+        (104, vec![0x8f, 0, 8, 0], &v4),
         (51, pppoe(0x57, &v6), &v6),
         (204, vec![0, 0xff, 3, 0, 0x21], &v4),
         (166, vec![1, 0x21], &v4),

@@ -159,7 +159,9 @@ pub struct LinkType(pub u16);
 const NULL: u16 = 0;
 const ETHERNET: u16 = 1;
 /// PPP, with or without the header of HDLC framing (RFC 1662).
-const PPP: [u16; 2] = [9, 50];
+/// Cisco HDLC shares the framing.
+const PPP: [u16; 3] = [9, 50, C_HDLC];
+const C_HDLC: u16 = 104;
 const PPPOE: u16 = 51;
 /// PPP after a byte for the direction; pppd writes both.
 const PPP_WITH_DIRECTION: [u16; 2] = [166, 204];
@@ -180,7 +182,7 @@ const ETHERTYPE_PPPOE: u16 = 0x8864;
 const UNSUPPORTED: &str = "\
     2 EXP_ETHERNET, 3 AX25, 4 PRONET, 5 CHAOS, 6 IEEE802_5, 7 ARCNET, 8 SLIP, 10 FDDI, \
     11 ATM_RFC1483, 99 SYMANTEC_FIREWALL, 100 ATM_RFC1483, 102 SLIP_BSDOS, 103 PPP_BSDOS, \
-    104 C_HDLC, 105 IEEE802_11, 106 ATM_CLIP, 107 FRELAY, 109 ENC, 110 LANE8023, 111 HIPPI, \
+    105 IEEE802_11, 106 ATM_CLIP, 107 FRELAY, 109 ENC, 110 LANE8023, 111 HIPPI, \
     112 HDLC, 114 LTALK, 115 ECONET, 116 IPFILTER, 117 PFLOG, 118 CISCO_IOS, 119 PRISM_HEADER, \
     120 AIRONET_HEADER, 122 IP_OVER_FC, 123 SUNATM, 127 IEEE802_11_RADIO, 128 TZSP, \
     129 ARCNET_LINUX, 130 JUNIPER_MLPPP, 131 JUNIPER_MLFR, 132 JUNIPER_ES, 133 JUNIPER_GGSN, \
@@ -227,6 +229,7 @@ impl LinkType {
             NULL => "BSD loopback",
             ETHERNET => "Ethernet",
             PPPOE => "PPPoE",
+            C_HDLC => "Cisco HDLC",
             n if PPP.contains(&n) || PPP_WITH_DIRECTION.contains(&n) => "PPP",
             RAW => "raw IP",
             n if RAW_BSD.contains(&n) => "raw IP",
