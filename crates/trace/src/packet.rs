@@ -47,8 +47,8 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Whether its IP identification tells it from other packets of its connection. 0 does not (RFC
-    /// 6864, section 4.1).
+    /// Whether its IP identification distinguishes it from other packets of its connection. 0 does
+    /// not (RFC 6864, section 4.1).
     #[inline]
     pub(crate) fn has_ip_id(&self) -> bool {
         self.ip_id.is_some_and(|id| id != 0)
