@@ -9,8 +9,8 @@ use std::time::Duration;
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::TcpCongestion;
 use pillion_bpf::{
-    Attachment, Counters, Device, Flow, Hook, Namespaces, Observation, Outcome, Policy, Programs,
-    Scope, Selection, Totals, cgroup2_mount,
+    AttachTargets, Attachment, Counters, Device, Flow, Hook, Namespaces, Observation, Outcome,
+    Policy, Programs, Scope, Totals, cgroup2_mount,
 };
 
 use crate::peer::{LISTENING_PORT, Peer};
@@ -252,10 +252,10 @@ impl Wire {
     /// times.
     pub fn keep_attached(&mut self, times: u32) {
         let none = Namespaces::default();
-        let selection = Selection::new(&[tap::TAP], &none, Hook::of_this_kernel());
-        let mut selection = selection.expect("the device is there");
+        let targets = AttachTargets::new(&[tap::TAP], &none, Hook::of_this_kernel());
+        let mut targets = targets.expect("the device is there");
         for _ in 0..times {
-            self.attachments[0].reattach(&mut selection);
+            self.attachments[0].reattach(&mut targets);
             thread::sleep(Duration::from_secs(1));
         }
     }

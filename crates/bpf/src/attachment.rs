@@ -5,16 +5,16 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::sys::stat::fstat;
 
+use crate::attach_targets::Step;
 use crate::contract::types;
 use crate::device_attachments::DeviceAttachments;
 use crate::governor::Governor;
 use crate::link::{self, CgroupLinks, Target};
 use crate::policy::bytes;
 use crate::quota::Capacity;
-use crate::selection::Step;
 use crate::{
-    Change, Device, Error, FlowReader, Namespace, Observation, Policy, Programs, Requests,
-    Selection, Totals, TotalsReader, open_cgroup2,
+    AttachTargets, Change, Device, Error, FlowReader, Namespace, Observation, Policy, Programs,
+    Requests, Totals, TotalsReader, open_cgroup2,
 };
 
 /// How long following may take at a time: signals wait meanwhile.
@@ -50,22 +50,22 @@ impl Attachment {
         Self::on(programs, cgroup, devices)
     }
 
-    /// Bundles the connections of a cgroup (and those below it) on the selection's current devices.
+    /// Bundles the connections of a cgroup (and those below it) on the targets' current devices.
     /// If `timeout` expires first, [`Attachment::follow`] attaches to the rest. Returns failures
     /// that are retried as well.
     ///
     /// # Errors
     ///
-    /// As [`Attachment::new`], [`Error::TooManyDevices`], and as [`Selection::devices`]: if a named
+    /// As [`Attachment::new`], [`Error::TooManyDevices`], and as [`AttachTargets::devices`]: if a named
     /// device, or every unnamed one, cannot be attached to.
     pub fn start(
         programs: Programs,
         cgroup: BorrowedFd,
-        selection: &mut Selection,
+        targets: &mut AttachTargets,
         timeout: Option<Duration>,
     ) -> Result<(Self, Vec<Change>), Error> {
         let mut changes = Vec::new();
-        let devices = DeviceAttachments::start(&programs, selection, timeout, &mut changes)?;
+        let devices = DeviceAttachments::start(&programs, targets, timeout, &mut changes)?;
         Ok((Self::on(programs, cgroup, devices)?, changes))
     }
 
@@ -75,11 +75,11 @@ impl Attachment {
     /// As [`Attachment::start`], [`open_cgroup2`] and [`Attachment::review`].
     pub fn start_everywhere(
         programs: Programs,
-        selection: &mut Selection,
+        targets: &mut AttachTargets,
         timeout: Option<Duration>,
     ) -> Result<(Self, Vec<Change>), Error> {
         let cgroup = open_cgroup2()?;
-        let (attachment, changes) = Self::start(programs, cgroup.as_fd(), selection, timeout)?;
+        let (attachment, changes) = Self::start(programs, cgroup.as_fd(), targets, timeout)?;
         attachment.review()?;
         Ok((attachment, changes))
     }
@@ -104,35 +104,35 @@ impl Attachment {
     }
 
     /// Detaches from removed devices and named network namespaces, and attaches to new ones of the
-    /// selection. Failures are retried; long work continues with the next call.
-    pub fn follow(&mut self, selection: &mut Selection) -> Vec<Change> {
+    /// targets. Failures are retried; long work continues with the next call.
+    pub fn follow(&mut self, targets: &mut AttachTargets) -> Vec<Change> {
         let mut changes = Vec::new();
-        let listed = selection.refresh(|device| self.devices.has(device), &mut changes);
-        self.devices.detach_gone(selection, &listed, &mut changes);
-        selection.forget_retries_of_gone();
-        self.serve(selection, &mut changes);
+        let listed = targets.refresh(|device| self.devices.has(device), &mut changes);
+        self.devices.detach_gone(targets, &listed, &mut changes);
+        targets.forget_retries_of_gone();
+        self.update_namespaces(targets, &mut changes);
         let timeout = Some(FOLLOW_TIMEOUT);
         let more = self
             .devices
-            .attach(&self.programs, selection, timeout, &mut changes);
-        selection.set_timer(more);
+            .attach(&self.programs, targets, timeout, &mut changes);
+        targets.set_timer(more);
         changes
     }
 
-    /// Switches to another selection, and releases the connections of network namespaces that it
-    /// lacks. Failures are retried by [`Attachment::follow`].
+    /// Switches to other targets, and releases the connections of network namespaces that they
+    /// lack. Failures are retried by [`Attachment::follow`].
     ///
     /// # Errors
     ///
     /// [`Error::System`] if connections could not be released: they remain bundled.
     pub fn change(
         &mut self,
-        selection: &mut Selection,
-        other: Selection,
+        targets: &mut AttachTargets,
+        new_targets: AttachTargets,
     ) -> Result<Vec<Change>, Error> {
-        *selection = other;
-        self.devices.share_limit(&self.programs, selection);
-        let changes = self.follow(selection);
+        *targets = new_targets;
+        self.devices.share_limit(&self.programs, targets);
+        let changes = self.follow(targets);
         self.release_unserved()?;
         Ok(changes)
     }
@@ -147,9 +147,9 @@ impl Attachment {
         Ok(())
     }
 
-    /// Takes in the connections of the selection's namespaces, and of no others.
-    fn serve(&mut self, selection: &mut Selection, changes: &mut Vec<Change>) {
-        let namespaces = selection.namespaces();
+    /// Covers the connections of the targets' namespaces, and of no others. Failures are retried.
+    fn update_namespaces(&mut self, targets: &mut AttachTargets, changes: &mut Vec<Change>) {
+        let namespaces = targets.namespaces();
         self.unserved
             .extend(self.programs.served.retain(&namespaces));
         // Failures are retried with the next call.
@@ -158,19 +158,19 @@ impl Attachment {
         for namespace in namespaces {
             let step = Step::ServeNamespace(namespace.id());
             let is_served = self.programs.served.namespaces().contains(&namespace);
-            if !is_served && selection.retries.is_due(&step) {
+            if !is_served && targets.retries.is_due(&step) {
                 let added = self.programs.served.add(&namespace);
-                let added = selection.retries.record(step, added, changes);
+                let added = targets.retries.record(step, added, changes);
                 self.unreviewed.extend(added.map(|()| namespace));
             }
         }
         for namespace in std::mem::take(&mut self.unreviewed) {
             let step = Step::Review(namespace.id());
-            let reviewed = selection.retries.is_due(&step).then(|| {
+            let reviewed = targets.retries.is_due(&step).then(|| {
                 // None of its connections has been checked against the rules yet.
                 let all = types::set_on::SET_ON_ALL;
                 let reviewed = self.review_in(std::slice::from_ref(&namespace), all);
-                selection.retries.record(step, reviewed, changes)
+                targets.retries.record(step, reviewed, changes)
             });
             if reviewed.flatten().is_none() {
                 self.unreviewed.push(namespace);
@@ -197,9 +197,9 @@ impl Attachment {
     }
 
     /// Reviews all network namespaces with [`Attachment::follow`], which tries again what fails.
-    pub fn review_until_done(&mut self, selection: &mut Selection) -> Vec<Change> {
+    pub fn review_until_done(&mut self, targets: &mut AttachTargets) -> Vec<Change> {
         self.unreviewed = self.programs.served.namespaces().to_vec();
-        self.follow(selection)
+        self.follow(targets)
     }
 
     /// As [`Attachment::review`], but a connection that its rule covered before keeps values that
@@ -242,33 +242,27 @@ impl Attachment {
 
     /// Reattaches programs that others have detached. Call it about once a second; returns the
     /// changes to report.
-    pub fn reattach(&mut self, selection: &mut Selection) -> Vec<Change> {
+    pub fn reattach(&mut self, targets: &mut AttachTargets) -> Vec<Change> {
         let mut changes = Vec::new();
         if let Some(governor) = &self.governor {
             let governed = governor.take_error();
-            selection
-                .retries
-                .record(Step::Govern, governed, &mut changes);
+            targets.retries.record(Step::Govern, governed, &mut changes);
         }
         if self.links.drop_detached() {
-            let failure = selection
-                .retries
-                .failed(Step::StayAttached, Error::Detached);
+            let failure = targets.retries.failed(Step::StayAttached, Error::Detached);
             changes.extend(failure.map(Change::Failed));
         }
-        if selection.retries.has(&Step::StayAttached)
-            && selection.retries.is_due(&Step::StayAttached)
-        {
+        if targets.retries.has(&Step::StayAttached) && targets.retries.is_due(&Step::StayAttached) {
             let attached = self.links.attach_missing(&self.programs);
-            let attached = selection
+            let attached = targets
                 .retries
                 .record(Step::StayAttached, attached, &mut changes);
             changes.extend(attached.map(|()| Change::Reattached));
         }
         let detached = self.devices.namespaces_to_reattach();
         if !detached.is_empty() {
-            selection.mark_changed(&detached);
-            changes.extend(self.follow(selection));
+            targets.mark_changed(&detached);
+            changes.extend(self.follow(targets));
         }
         changes
     }
@@ -276,11 +270,11 @@ impl Attachment {
     /// Handles connections without a slot because of [`Policy::max_connections`]: counts the taken
     /// slots, and adds connections that now get one. Call it about once a second; returns the
     /// changes to report.
-    pub fn recount(&mut self, selection: &mut Selection) -> Vec<Change> {
+    pub fn recount(&mut self, targets: &mut AttachTargets) -> Vec<Change> {
         let mut changes = Vec::new();
-        if selection.retries.is_due(&Step::CountSlots) {
+        if targets.retries.is_due(&Step::CountSlots) {
             let counted = self.count();
-            let counted = selection
+            let counted = targets
                 .retries
                 .record(Step::CountSlots, counted, &mut changes);
             changes.extend(counted.flatten());

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit};
 
+use crate::attach_targets::{AttachTargets, Step};
 use crate::clsact::Clsact;
 use crate::link::{self, Target};
-use crate::selection::{Selection, Step};
 use crate::{Change, Device, Error, Hook, Namespace, Programs};
 
 /// All devices with attached programs, and their links.
@@ -35,25 +35,25 @@ impl DeviceAttachments {
         })
     }
 
-    /// Attaches the programs to as many of a selection's devices as `timeout` suffices for, one at
-    /// least.
+    /// Attaches the programs to as many of the targets' devices as `timeout` suffices for, at least
+    /// one.
     pub(crate) fn start(
         programs: &Programs,
-        selection: &mut Selection,
+        targets: &mut AttachTargets,
         timeout: Option<Duration>,
         changes: &mut Vec<Change>,
     ) -> Result<Self, Error> {
         let mut attached = Self {
             all: Vec::new(),
-            limits: DeviceLimits::for_process(programs.hook, selection.namespace_count(), 0),
+            limits: DeviceLimits::for_process(programs.hook, targets.namespace_count(), 0),
             pending: Vec::new(),
         };
         let mut failures = Vec::new();
-        selection.refresh(|_| false, &mut failures);
-        let more = attached.attach(programs, selection, timeout, &mut failures);
+        targets.refresh(|_| false, &mut failures);
+        let more = attached.attach(programs, targets, timeout, &mut failures);
         // Initial attachments are not reported.
         failures.retain(|change| matches!(change, Change::Failed(_)));
-        let is_named = !selection.names.is_empty();
+        let is_named = !targets.names.is_empty();
         // Unparsed devices are not among the named ones.
         let is_relevant = |change: &Change| match change {
             Change::Failed(error) => !matches!(error, Error::Unreadable { .. }),
@@ -66,26 +66,25 @@ impl DeviceAttachments {
             return Err(error);
         }
         if attached.all.is_empty() {
-            selection.devices()?;
-            if !selection.may_be_empty() {
+            targets.devices()?;
+            if !targets.may_be_empty() {
                 return Err(Error::NoDevice);
             }
         }
         changes.append(&mut failures);
-        for namespace in selection.namespaces() {
-            let mut pending = selection.devices_of(&namespace).to_vec();
-            pending.retain(|device| {
-                !attached.has(device) && !selection.retries.has(&attach_to(device))
-            });
+        for namespace in targets.namespaces() {
+            let mut pending = targets.devices_of(&namespace).to_vec();
+            pending
+                .retain(|device| !attached.has(device) && !targets.retries.has(&attach_to(device)));
             attached.pending.extend(pending.iter().map(identity));
         }
-        selection.set_timer(more);
+        targets.set_timer(more);
         Ok(attached)
     }
 
-    /// Shares what room there is among the namespaces of another selection.
-    pub(crate) fn share_limit(&mut self, programs: &Programs, selection: &Selection) {
-        let namespaces = selection.namespace_count();
+    /// Recalculates the device limits for the namespaces of other targets.
+    pub(crate) fn share_limit(&mut self, programs: &Programs, targets: &AttachTargets) {
+        let namespaces = targets.namespace_count();
         self.limits = DeviceLimits::for_process(programs.hook, namespaces, self.all.len());
     }
 
@@ -113,11 +112,11 @@ impl DeviceAttachments {
     /// as they are now.
     pub(crate) fn detach_gone(
         &mut self,
-        selection: &mut Selection,
+        targets: &mut AttachTargets,
         listed: &[Namespace],
         changes: &mut Vec<Change>,
     ) {
-        let namespaces = selection.namespaces();
+        let namespaces = targets.namespaces();
         for mut attached in std::mem::take(&mut self.all) {
             let namespace = &attached.device.namespace;
             if !namespaces.contains(namespace) {
@@ -129,7 +128,7 @@ impl DeviceAttachments {
                 self.all.push(attached);
                 continue;
             }
-            let mut devices_of = selection.devices_of(namespace).iter();
+            let mut devices_of = targets.devices_of(namespace).iter();
             match devices_of
                 .find(|device| device.is_same(&attached.device))
                 .cloned()
@@ -143,7 +142,7 @@ impl DeviceAttachments {
                         device: device.to_string(),
                     };
                     let step = attach_to(&device);
-                    let failure = selection.retries.failed(step, filters_removed);
+                    let failure = targets.retries.failed(step, filters_removed);
                     changes.extend(failure.map(Change::Failed));
                     attached.detach();
                 }
@@ -160,19 +159,19 @@ impl DeviceAttachments {
     pub(crate) fn attach(
         &mut self,
         programs: &Programs,
-        selection: &mut Selection,
+        targets: &mut AttachTargets,
         timeout: Option<Duration>,
         changes: &mut Vec<Change>,
     ) -> bool {
         let started = Instant::now();
-        for (number, device) in self.to_attach(selection, changes).into_iter().enumerate() {
+        for (number, device) in self.to_attach(targets, changes).into_iter().enumerate() {
             if number > 0 && timeout.is_some_and(|timeout| started.elapsed() >= timeout) {
                 return true;
             }
             let attached = match DeviceAttachment::attach(programs, &device) {
                 // News of its end is on the way.
                 Err(Error::System { source, .. }) if is_device_gone(&source) => continue,
-                attached => selection
+                attached => targets
                     .retries
                     .record(attach_to(&device), attached, changes),
             };
@@ -189,22 +188,20 @@ impl DeviceAttachments {
     }
 
     /// Devices that are to be attached to, as many as there is room for, of each namespace in turn.
-    fn to_attach(&self, selection: &mut Selection, changes: &mut Vec<Change>) -> Vec<Device> {
+    fn to_attach(&self, targets: &mut AttachTargets, changes: &mut Vec<Change>) -> Vec<Device> {
         let mut queue = Vec::new();
-        for namespace in selection.namespaces() {
+        for namespace in targets.namespaces() {
             let id = namespace.id();
             let here = self.devices().filter(|it| it.namespace == namespace);
             let room = self.limits.each().saturating_sub(here.count());
-            let devices_of = selection.devices_of(&namespace).to_vec();
+            let devices_of = targets.devices_of(&namespace).to_vec();
             let missing: Vec<_> = devices_of.into_iter().filter(|it| !self.has(it)).collect();
             let fits = match missing.len() <= room {
                 true => Ok(()),
                 false => Err(self.limits.error(namespace.name())),
             };
-            selection
-                .retries
-                .record(Step::FitDevices(id), fits, changes);
-            let is_due = |device: &Device| selection.retries.is_due(&attach_to(device));
+            targets.retries.record(Step::FitDevices(id), fits, changes);
+            let is_due = |device: &Device| targets.retries.is_due(&attach_to(device));
             let due = missing.into_iter().filter(is_due).take(room);
             queue.extend(due.enumerate());
         }

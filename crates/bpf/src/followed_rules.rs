@@ -1,6 +1,8 @@
 //! The rules in force, while cgroups and containers that they name come and go.
 
-use crate::{Attachment, CgroupName, Cgroups, Container, Error, Policy, Rule, Scope, Selection};
+use crate::{
+    AttachTargets, Attachment, CgroupName, Cgroups, Container, Error, Policy, Rule, Scope,
+};
 
 /// The rules, and the cgroups that existed before they were activated. The next call sees later
 /// changes.
@@ -41,9 +43,13 @@ impl FollowedRules {
     ///
     /// As [`Policy::cgroups`], [`Attachment::replace_rules`] and [`Attachment::review_changed`];
     /// the next call retries.
-    pub fn follow(&mut self, attachment: &Attachment, selection: &Selection) -> Result<(), Error> {
-        if self.policy.running != selection.containers() {
-            self.policy.running = selection.containers().to_vec();
+    pub fn follow(
+        &mut self,
+        attachment: &Attachment,
+        targets: &AttachTargets,
+    ) -> Result<(), Error> {
+        if self.policy.running != targets.containers() {
+            self.policy.running = targets.containers().to_vec();
         }
         let now = self.policy.cgroups()?;
         if now != self.cgroups {
@@ -92,7 +98,7 @@ fn unidentifiable<'a>(
     rule: &'a Rule,
     containers: &'a [Container],
 ) -> impl Iterator<Item = String> + 'a {
-    let chosen = containers.iter().filter(|it| rule.containers.has(it));
+    let chosen = containers.iter().filter(|it| rule.containers.matches(it));
     chosen.map(|it| {
         format!(
             "container {it} has only cgroups of version 1, which do not identify its sockets: \
@@ -115,7 +121,7 @@ fn describe_unmatched(rule: &Rule) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::ContainerChoice;
+    use crate::ContainerSelector;
 
     use super::*;
 
@@ -128,7 +134,7 @@ mod tests {
             ..Rule::default()
         };
         let chosen = Rule {
-            containers: ContainerChoice {
+            containers: ContainerSelector {
                 names: vec!["no-such".parse().unwrap()],
                 labels: Vec::new(),
             },

@@ -4,6 +4,7 @@
 //! everything ends with the process. Results are in [`Totals`], [`list_flows`] and, for repeated
 //! reads, [`FlowReader`].
 
+mod attach_targets;
 mod attachment;
 mod cgroup;
 mod cgroup_hierarchy;
@@ -34,7 +35,6 @@ mod quota;
 mod requests;
 mod retry_state;
 mod rule;
-mod selection;
 mod socket_iter;
 mod tcp_options;
 mod thin_test;
@@ -60,7 +60,8 @@ mod contract {
     };
 }
 
-pub use crate::host::{Container, ContainerChoice, ContainerLabel, ContainerName, Containers};
+pub use crate::host::{Container, ContainerLabel, ContainerName, ContainerSelector, Containers};
+pub use attach_targets::AttachTargets;
 pub use attachment::Attachment;
 pub use cgroup::{Cgroup, open_cgroup2};
 pub use cgroup_hierarchy::{
@@ -93,6 +94,5 @@ pub use programs::{KillCleanup, Programs};
 pub use requests::Requests;
 pub use retry_state::Change;
 pub use rule::{Direction, HELPER_PORTS, Mode, Rule};
-pub use selection::Selection;
 pub use tcp_options::{TcpOption, TcpOptions};
 pub use thin_test::{ThinTest, ThinTestError};

@@ -289,8 +289,8 @@ impl<'a> LoadedPrograms<'a> {
 
 /// A descriptor of a program or a map that outlives the programs' object.
 pub(crate) fn duplicate_fd(object: &impl AsFd) -> Result<OwnedFd, Error> {
-    let socket_entries = object.as_fd().try_clone_to_owned();
-    socket_entries.map_err(|error| Error::system("keep a program", error))
+    let duplicate = object.as_fd().try_clone_to_owned();
+    duplicate.map_err(|error| Error::system("keep a program", error))
 }
 
 fn iterator_error(error: io::Error) -> Error {

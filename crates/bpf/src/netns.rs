@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 
-use crate::host::{Container, ContainerChoice, Containers, network_namespace};
+use crate::host::{Container, ContainerSelector, Containers, network_namespace};
 use crate::{Error, NamespaceName, cgroup1_mount, cgroup2_mount};
 
 /// A network namespace of this host: the calling thread's, or one that stays alive as long as this
@@ -95,14 +95,14 @@ pub struct Namespaces {
     /// The named ones; if empty, the calling thread's.
     pub named: Vec<NamespaceName>,
     /// Additionally, those of these containers.
-    pub container_choices: Vec<ContainerChoice>,
+    pub container_selectors: Vec<ContainerSelector>,
 }
 
 impl Namespaces {
     /// True if only the calling thread's namespace is requested.
     #[must_use]
     pub fn is_own_only(&self) -> bool {
-        self.named.is_empty() && self.container_choices.is_empty()
+        self.named.is_empty() && self.container_selectors.is_empty()
     }
 
     /// The same, with no number that stands for a process.
@@ -111,13 +111,13 @@ impl Namespaces {
         let named = self.named.iter().cloned();
         Self {
             named: named.map(NamespaceName::without_process).collect(),
-            container_choices: self.container_choices.clone(),
+            container_selectors: self.container_selectors.clone(),
         }
     }
 
     /// True if some may come that are not there yet.
     pub(crate) fn may_grow(&self) -> bool {
-        self.patterns().next().is_some() || !self.container_choices.is_empty()
+        self.patterns().next().is_some() || !self.container_selectors.is_empty()
     }
 
     /// Names that have to be there.
@@ -140,7 +140,7 @@ impl Namespaces {
 
     /// Finds the running containers, if any are requested.
     pub(crate) fn find_containers(&self, containers: &mut Containers) {
-        if !self.container_choices.is_empty()
+        if !self.container_selectors.is_empty()
             && let Ok(mount) = cgroup2_mount()
         {
             containers.refresh(&mount, cgroup1_mount().as_deref());
@@ -153,8 +153,8 @@ impl Namespaces {
         running: &'a [Container],
     ) -> impl Iterator<Item = &'a Container> {
         let is_chosen = |it: &&Container| {
-            let mut choices = self.container_choices.iter();
-            choices.any(|choice| choice.has(it))
+            let mut selectors = self.container_selectors.iter();
+            selectors.any(|selector| selector.matches(it))
         };
         running.iter().filter(is_chosen)
     }
@@ -162,11 +162,11 @@ impl Namespaces {
     /// The current names that match patterns, and those of containers.
     pub(crate) fn matched(&self, running: &[Container]) -> Vec<NamespaceName> {
         let matched = self.patterns().flat_map(NamespaceName::expand);
-        let container_choices = self.chosen(running).filter_map(NamespaceName::of_container);
+        let container_names = self.chosen(running).filter_map(NamespaceName::of_container);
         let own = self.named.is_empty().then(|| identity(OWN_NETNS)).flatten();
         // The host's is a container's that was given it.
         let is_other = |it: &NamespaceName| own.is_none() || identity(it.path()) != own;
-        matched.chain(container_choices.filter(is_other)).collect()
+        matched.chain(container_names.filter(is_other)).collect()
     }
 
     /// All names that there are now.

@@ -5,7 +5,9 @@ use std::mem::offset_of;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::contract::types;
-use crate::{Container, ContainerChoice, Error, Mode, Observing, Options, Rule, Scope, Selection};
+use crate::{
+    AttachTargets, Container, ContainerSelector, Error, Mode, Observing, Options, Rule, Scope,
+};
 
 /// The rules for bundling. The default has no rules, and bundles on request of the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,19 +56,21 @@ impl Policy {
     /// The default of [`Policy::max_connections`].
     pub const MAX_CONNECTIONS: u32 = 65_536;
 
-    /// The containers that rules ask for, whose network namespaces are to be served as well.
+    /// The container conditions of the rules; the network namespaces of these containers are in
+    /// scope as well.
     #[must_use]
-    pub fn containers(&self) -> Vec<ContainerChoice> {
+    pub fn container_selectors(&self) -> Vec<ContainerSelector> {
         let requested = self.rules.iter().map(|rule| &rule.containers);
         requested.filter(|it| !it.is_empty()).cloned().collect()
     }
 
-    /// Sets the network namespaces and running containers from a selection.
+    /// Copies the network namespaces and the running containers from the targets. The policy then
+    /// keeps these namespaces open.
     #[must_use]
-    pub fn at(self, selection: &Selection) -> Self {
+    pub fn with_targets(self, targets: &AttachTargets) -> Self {
         Self {
-            running: selection.containers().to_vec(),
-            scope: selection.scope(),
+            running: targets.containers().to_vec(),
+            scope: targets.scope(),
             ..self
         }
     }
@@ -84,12 +88,12 @@ impl Policy {
         let named = self.rules.iter().map(|it| it.cgroup_ids(&self.running));
         let named: Vec<Option<Vec<u64>>> = named.collect::<Result<_, _>>()?;
         let counts = named.iter().map(|it| it.as_ref().map_or(0, Vec::len));
-        let share_cgroups = share_cgroups(&counts.collect::<Vec<_>>(), Self::MAX_CGROUPS);
-        let named = named.into_iter().zip(share_cgroups).map(|(ids, share)| {
+        let limits = share_cgroups(&counts.collect::<Vec<_>>(), Self::MAX_CGROUPS);
+        let named = named.into_iter().zip(limits).map(|(ids, limit)| {
             ids.map(|mut ids| {
                 ids.sort_unstable();
                 let named = ids.len();
-                ids.truncate(share);
+                ids.truncate(limit);
                 Cgroups {
                     named,
                     covered: ids,
@@ -185,26 +189,26 @@ impl Tables {
             .map_err(failed)
     }
 
-    /// Has a table name these cgroups, and no others.
+    /// Replaces the cgroups of one of the two tables.
     fn store_cgroups(&self, table: u32, cgroups: &BTreeMap<u64, u64>) -> Result<(), Error> {
         let key = |id| types::rule_cgroup {
             id,
             table,
             ..types::rule_cgroup::default()
         };
-        let requested: BTreeMap<_, _> = cgroups
+        let new_entries: BTreeMap<_, _> = cgroups
             .iter()
             .map(|(id, bits)| (bytes(&key(*id)).to_vec(), bits.to_ne_bytes()))
             .collect();
-        let slot = bytes(&key(0))[size_of::<u64>()..].to_vec();
-        let known: Vec<_> = self.cgroups.keys().collect();
-        for old in known
+        let table_suffix = bytes(&key(0))[size_of::<u64>()..].to_vec();
+        let old_keys: Vec<_> = self.cgroups.keys().collect();
+        for old in old_keys
             .iter()
-            .filter(|it| it.ends_with(&slot) && !requested.contains_key(*it))
+            .filter(|it| it.ends_with(&table_suffix) && !new_entries.contains_key(*it))
         {
             self.cgroups.delete(old).map_err(failed)?;
         }
-        for (key, bits) in requested {
+        for (key, bits) in new_entries {
             self.cgroups
                 .update(&key, &bits, MapFlags::ANY)
                 .map_err(failed)?;

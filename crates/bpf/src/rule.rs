@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::types::{self, helper_port, helper_port_bits};
-use crate::{CgroupName, Container, ContainerChoice, Error, Options, TcpOptions};
+use crate::{CgroupName, Container, ContainerSelector, Error, Options, TcpOptions};
 
 /// The side that opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ pub struct Rule {
     /// The socket's cgroup, or one above it. A name that no cgroup has matches nothing.
     pub cgroups: Vec<CgroupName>,
     /// The containers of the socket, by their cgroups. Not combined with `cgroups`.
-    pub containers: ContainerChoice,
+    pub containers: ContainerSelector,
     /// The user whose the socket is.
     pub uid: Option<u32>,
     /// The side that opened the connection. It is unknown for connections older than the programs:
@@ -78,7 +78,7 @@ impl Rule {
             remote_ports: Vec::new(),
             peers: Vec::new(),
             cgroups: Vec::new(),
-            containers: ContainerChoice::default(),
+            containers: ContainerSelector::default(),
             uid: None,
             direction: None,
             mode: Mode::Bundle(options),
@@ -111,7 +111,7 @@ impl Rule {
             .iter()
             .map(CgroupName::ids)
             .collect::<Result<_, _>>()?;
-        let chosen = running.iter().filter(|it| self.containers.has(it));
+        let chosen = running.iter().filter(|it| self.containers.matches(it));
         let ids = named.into_iter().flatten();
         Ok(Some(ids.chain(chosen.map(|it| it.cgroup)).collect()))
     }

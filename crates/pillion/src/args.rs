@@ -1,4 +1,4 @@
-//! Options that several commands share: bundling, and the selection of connections.
+//! Options that several commands share: bundling, and conditions of connections.
 
 use std::ffi::OsString;
 
@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use pillion_bpf::{
-    CgroupName, ContainerChoice, ContainerLabel, ContainerName, EXPERIMENTAL, Error, Hook,
-    NamespaceName, Namespaces, Options, Policy, Programs, Rule, Selection,
+    AttachTargets, CgroupName, ContainerLabel, ContainerName, ContainerSelector, EXPERIMENTAL,
+    Error, Hook, NamespaceName, Namespaces, Options, Policy, Programs, Rule,
 };
 use pillion_cli::settings::policy::{Peer, Ports};
 use pillion_cli::settings::{BadInput, Bundling, refuse_unsafe, unused_option};
@@ -106,14 +106,14 @@ impl BundlingArgs {
         Ok(options.collect::<Vec<_>>().join(" "))
     }
 
-    /// Selects the devices of these network namespaces.
+    /// Finds the devices of these network namespaces.
     ///
     /// # Errors
     /// If no device is found.
-    pub fn selection(&self, namespaces: &Namespaces) -> Result<Selection, Error> {
-        let selection = Selection::new(&self.devices, namespaces, self.hook())?;
-        selection.devices()?;
-        Ok(selection)
+    pub fn targets(&self, namespaces: &Namespaces) -> Result<AttachTargets, Error> {
+        let targets = AttachTargets::new(&self.devices, namespaces, self.hook())?;
+        targets.devices()?;
+        Ok(targets)
     }
 
     /// Returns the attachment point.
@@ -122,11 +122,11 @@ impl BundlingArgs {
     }
 }
 
-// Selection of connections on the command line.
+// Conditions of connections and namespaces on the command line.
 
 /// Conditions of connections.
 #[derive(clap::Args)]
-pub struct ChoiceArgs {
+pub struct ConnectionMatchArgs {
     /// Connections with this local or remote port, or a range such as 8000-8100; repeatable
     #[arg(long = "port", value_name = "PORTS")]
     ports: Vec<Ports>,
@@ -166,7 +166,7 @@ pub struct NamespaceArgs {
     pub named: Vec<NamespaceName>,
 }
 
-impl ChoiceArgs {
+impl ConnectionMatchArgs {
     /// Returns true without any condition.
     pub fn is_empty(&self) -> bool {
         let no_address = self.ports.is_empty() && self.peers.is_empty();
@@ -174,8 +174,8 @@ impl ChoiceArgs {
     }
 
     /// Returns the conditions on containers.
-    pub fn containers(&self) -> ContainerChoice {
-        ContainerChoice {
+    pub fn containers(&self) -> ContainerSelector {
+        ContainerSelector {
             names: self.containers.clone(),
             labels: self.labels.clone(),
         }

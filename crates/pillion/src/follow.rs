@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags};
 use pillion_bpf::host::interruption::poll;
 use pillion_bpf::{
-    Attachment, Change, Error, FollowedRules, Policy, Selection, cgroup2_mount, is_full_hierarchy,
+    AttachTargets, Attachment, Change, Error, FollowedRules, Policy, cgroup2_mount,
+    is_full_hierarchy,
 };
 
 /// Interval of checks: connections without a slot, programs that others detached, and due work.
@@ -18,7 +19,7 @@ pub trait Watcher {
     fn report(&mut self, change: &Change);
 
     /// Does periodic work, about once per second.
-    fn update(&mut self, _attachment: &Attachment, _selection: &Selection) {}
+    fn update(&mut self, _attachment: &Attachment, _targets: &AttachTargets) {}
 }
 
 /// Logs a change. Failures, which are retried, and the connection limit are warnings.
@@ -35,10 +36,10 @@ pub fn log_change(change: &Change) {
 pub fn until_readable(
     signals: &impl AsFd,
     attachment: &mut Attachment,
-    selection: &mut Selection,
+    targets: &mut AttachTargets,
     watcher: &mut impl Watcher,
 ) -> nix::Result<()> {
-    until_readable_or(signals, attachment, selection, None, watcher).map(drop)
+    until_readable_or(signals, attachment, targets, None, watcher).map(drop)
 }
 
 /// Follows devices and connections until `signals` is readable, or until `end`; returns true if
@@ -46,14 +47,14 @@ pub fn until_readable(
 pub fn until_readable_or(
     signals: &impl AsFd,
     attachment: &mut Attachment,
-    selection: &mut Selection,
+    targets: &mut AttachTargets,
     end: Option<Instant>,
     watcher: &mut impl Watcher,
 ) -> nix::Result<bool> {
     loop {
         let mut fds = [
             PollFd::new(signals.as_fd(), PollFlags::POLLIN),
-            PollFd::new(selection.as_fd(), PollFlags::POLLIN),
+            PollFd::new(targets.as_fd(), PollFlags::POLLIN),
         ];
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         let timeout = left.map_or(CHECK_INTERVAL, |left| left.min(CHECK_INTERVAL));
@@ -61,14 +62,14 @@ pub fn until_readable_or(
         let is_ready = |fd: &PollFd| fd.any().unwrap_or(false);
         let (signal, devices) = (is_ready(&fds[0]), is_ready(&fds[1]));
         if devices {
-            let changes = attachment.follow(selection);
+            let changes = attachment.follow(targets);
             changes.iter().for_each(|change| watcher.report(change));
         }
         for check in [Attachment::reattach, Attachment::recount] {
-            let changes = check(attachment, selection);
+            let changes = check(attachment, targets);
             changes.iter().for_each(|change| watcher.report(change));
         }
-        watcher.update(attachment, selection);
+        watcher.update(attachment, targets);
         if signal || left.is_some_and(|left| left.is_zero()) {
             return Ok(signal);
         }
@@ -109,8 +110,8 @@ impl Rules {
 
     /// Applies the rules again if their cgroups changed, and retries until that succeeds; returns the
     /// failure.
-    pub fn update(&mut self, attachment: &Attachment, selection: &Selection) -> Option<&str> {
-        let followed = self.followed.follow(attachment, selection);
+    pub fn update(&mut self, attachment: &Attachment, targets: &AttachTargets) -> Option<&str> {
+        let followed = self.followed.follow(attachment, targets);
         let failure = followed
             .err()
             .map(|error| format!("cgroups changed, but the rules could not follow: {error}"));
@@ -124,15 +125,13 @@ impl Rules {
     }
 
     /// Logs each new warning once, and its end; returns all current ones.
-    pub fn warn(&mut self, selection: &Selection) -> &[String] {
-        let names = selection.unmatched();
+    pub fn warn(&mut self, targets: &AttachTargets) -> &[String] {
+        let names = targets.unmatched();
         let names = names.map(|name| format!("no {name} exists: nothing is covered there"));
-        let unmatched = self
-            .followed
-            .unmatched_rules(selection.cgroup1_containers());
+        let unmatched = self.followed.unmatched_rules(targets.cgroup1_containers());
         let unmatched = unmatched.into_iter().map(|it| covers_nothing(&it));
         let warnings = unmatched.chain(self.followed.truncated_rules());
-        let warnings = warnings.chain(names).chain(selection.unseen());
+        let warnings = warnings.chain(names).chain(targets.unseen());
         let warnings: Vec<_> = warnings.collect();
         for new in warnings.iter().filter(|it| !self.warnings.contains(it)) {
             log::warn!("{new}");

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::{self, Gid, Pid, Uid, initgroups, setgid, setuid};
 use pillion_bpf::{
-    Attachment, Cgroup, Change, Mode, Namespaces, Policy, Programs, Rule, Scope, Selection,
+    AttachTargets, Attachment, Cgroup, Change, Mode, Namespaces, Policy, Programs, Rule, Scope,
 };
 use pillion_cli::command::{InheritedSignals, Signals, report_spawn_error};
 use pillion_cli::exit::one_line;
@@ -68,7 +68,7 @@ pub struct Args {
 /// The attached programs, and their output.
 struct Bundler {
     attachment: Attachment,
-    selection: Selection,
+    targets: AttachTargets,
     output: Output,
 }
 
@@ -85,7 +85,7 @@ impl Watcher for Output {
         }
     }
 
-    fn update(&mut self, attachment: &Attachment, _: &Selection) {
+    fn update(&mut self, attachment: &Attachment, _: &AttachTargets) {
         self.stats.write_if_due(attachment);
     }
 }
@@ -97,7 +97,7 @@ impl Args {
         self.bundling.refuse_in_setuid_mode()?;
         let options = self.bundling.options()?;
         let descriptors = Descriptors::raise();
-        let mut selection = self.bundling.selection(&Namespaces::default())?;
+        let mut targets = self.bundling.targets(&Namespaces::default())?;
         let mut output = Output {
             quiet: self.quiet,
             stats: Stats::new(self.stats.clone())?,
@@ -134,11 +134,11 @@ impl Args {
             .and_then(|_helper| {
                 let timeout = Some(ATTACH_TIMEOUT);
                 let (attachment, changes) =
-                    Attachment::start(programs, cgroup.as_fd(), &mut selection, timeout)?;
+                    Attachment::start(programs, cgroup.as_fd(), &mut targets, timeout)?;
                 changes.iter().for_each(|change| output.report(change));
                 let bundler = Bundler {
                     attachment,
-                    selection,
+                    targets,
                     output,
                 };
                 self.run_in(&cgroup, bundler, user.as_ref(), &mut signals, descriptors)
@@ -167,10 +167,10 @@ impl Args {
         let follow = |signals: &SignalFd| {
             let Bundler {
                 attachment,
-                selection,
+                targets,
                 output,
             } = &mut bundler;
-            until_readable(signals, attachment, selection, output)
+            until_readable(signals, attachment, targets, output)
         };
         let code = signals
             .forward_to(command, follow)

@@ -11,7 +11,7 @@ use std::process::{Child, Command};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_bpf::{Container, ContainerChoice, Policy, Programs, Rule, cgroup2_mount};
+use pillion_bpf::{Container, ContainerSelector, Policy, Programs, Rule, cgroup2_mount};
 use pillion_lab::Namespace;
 use serde_json::{Value, json};
 
@@ -324,7 +324,7 @@ fn many_containers_of_one_rule_take_one_table_row() {
 fn cgroup_capacity_is_shared_among_rules() {
     needs_root!();
     let rule = |name: &str| Rule {
-        containers: ContainerChoice {
+        containers: ContainerSelector {
             names: vec![name.parse().unwrap()],
             labels: Vec::new(),
         },

@@ -17,8 +17,8 @@ mod unit;
 
 pub use clock::Ticks;
 pub use containers::{
-    Container, ContainerChoice, ContainerInfo, ContainerLabel, ContainerLabelError, ContainerName,
-    ContainerNameError, Containers, RuntimeFiles,
+    Container, ContainerInfo, ContainerLabel, ContainerLabelError, ContainerName,
+    ContainerNameError, ContainerSelector, Containers, RuntimeFiles,
 };
 pub use offloads::{Offload, interface_request};
 pub use owners::{Cache, Owners, Socket, SocketOwner, process_start_time, socket_owners};

@@ -11,8 +11,8 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use pillion_bpf::host::clock::monotonic_ns;
 use pillion_bpf::{
-    Attachment, FlowReader, Hook, Mode, NamespaceName, Namespaces, Policy, Programs, Rule,
-    Selection, Totals, open_cgroup2,
+    AttachTargets, Attachment, FlowReader, Hook, Mode, NamespaceName, Namespaces, Policy, Programs,
+    Rule, Totals, open_cgroup2,
 };
 use serde::{Deserialize, Serialize};
 
@@ -303,7 +303,7 @@ impl GroupBundler {
             named: vec![name],
             ..Namespaces::default()
         };
-        let selection = Selection::new(&[DEVICE], &namespaces, Hook::of_this_kernel())?;
+        let targets = AttachTargets::new(&[DEVICE], &namespaces, Hook::of_this_kernel())?;
         let policy = Policy {
             rules: vec![Rule {
                 remote_ports: vec![port..=port],
@@ -314,9 +314,9 @@ impl GroupBundler {
             governing: true,
             ..Policy::default()
         };
-        let programs = Programs::load(&policy.at(&selection))?;
+        let programs = Programs::load(&policy.with_targets(&targets))?;
         let cgroup = open_cgroup2()?;
-        let devices = selection.devices()?;
+        let devices = targets.devices()?;
         Ok(Some(Self {
             group: streams.traffic.name.clone(),
             host: streams.host,

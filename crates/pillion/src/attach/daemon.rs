@@ -11,14 +11,14 @@ use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SignalFd, siginfo};
 use pillion_bpf::host::interruption::poll;
-use pillion_bpf::{Attachment, Change, Hook, Namespaces, Selection};
+use pillion_bpf::{AttachTargets, Attachment, Change, Hook, Namespaces};
 use pillion_cli::exit::one_line;
 use pillion_cli::log as logger;
 use pillion_cli::settings::policy::File;
 use pillion_cli::settings::{BadInput, OutputConfig};
 use pillion_stats::report::number::counted;
 
-use super::{Args, is_from_terminal, name};
+use super::{Args, display_name, is_from_terminal};
 use crate::follow::{Rules, Watcher, until_readable};
 use crate::handover::{Handover, is_handover_signal};
 use crate::process::{CleanupHelper, read_signal};
@@ -36,7 +36,7 @@ pub(super) struct Daemon<'a> {
     pub attachment: Attachment,
     /// Cleans up the network namespaces of the start only.
     pub _helper: CleanupHelper,
-    pub selection: Selection,
+    pub targets: AttachTargets,
     pub namespaces: Namespaces,
     /// Values at the start.
     pub output: OutputConfig,
@@ -60,11 +60,11 @@ impl Daemon<'_> {
         loop {
             let Self {
                 attachment,
-                selection,
+                targets,
                 watcher,
                 ..
             } = self;
-            until_readable(signals, attachment, selection, watcher).context("wait for a signal")?;
+            until_readable(signals, attachment, targets, watcher).context("wait for a signal")?;
             if let Some(signal) = read_signal(signals)?
                 && let Some(end) = self.handle_signal(&signal)
             {
@@ -111,7 +111,7 @@ impl Daemon<'_> {
         };
         changes.iter().for_each(|change| watcher.report(change));
         watcher.reloaded(rules);
-        watcher.warn(&self.selection);
+        watcher.warn(&self.targets);
         let requests = self.attachment.requests();
         let restarted = watcher.handover.restart(allowed, requests);
         restarted.unwrap_or_else(|error| log_failed_handover(&error));
@@ -232,8 +232,8 @@ impl DeviceWatcher {
     }
 
     /// Logs new warnings about the rules, and stores all for `status`.
-    pub fn warn(&mut self, selection: &Selection) {
-        let warnings = self.rules.warn(selection);
+    pub fn warn(&mut self, targets: &AttachTargets) {
+        let warnings = self.rules.warn(targets);
         let all = self.view_warning.iter().chain(warnings);
         self.service.set_notes(all.cloned().collect());
     }
@@ -249,11 +249,11 @@ impl Watcher for DeviceWatcher {
         self.service.report(change);
     }
 
-    fn update(&mut self, attachment: &Attachment, selection: &Selection) {
-        let failure = self.rules.update(attachment, selection);
+    fn update(&mut self, attachment: &Attachment, targets: &AttachTargets) {
+        let failure = self.rules.update(attachment, targets);
         self.service.set_rules_failure(failure);
-        self.warn(selection);
-        self.service.update(attachment, selection);
+        self.warn(targets);
+        self.service.update(attachment, targets);
         if let Err(error) = self.handover.check() {
             log_failed_handover(&error);
             // The new process may have reviewed connections by its own rules.
@@ -281,7 +281,7 @@ impl Daemon<'_> {
     /// # Errors
     /// The logged mistakes or failure; the old rules stay in force.
     fn reload(&mut self, file: &Path) -> Result<Reloaded, String> {
-        let name = name(file);
+        let name = display_name(file);
         let fail = |error: anyhow::Error| {
             let line = format!(
                 "{name} not reloaded: the old rules stay in force: {}",
@@ -297,23 +297,23 @@ impl Daemon<'_> {
             format!("{mistakes}\n{line}")
         })?;
         let namespaces = self.args.namespaces(read.namespaces, &read.policy);
-        let other = match namespaces == self.namespaces {
+        let new_targets = match namespaces == self.namespaces {
             true => None,
-            false => Some(self.select(&namespaces).map_err(fail)?),
+            false => Some(self.resolve_targets(&namespaces).map_err(fail)?),
         };
-        let selection = other.as_ref().unwrap_or(&self.selection);
-        let policy = read.policy.at(selection);
+        let targets = new_targets.as_ref().unwrap_or(&self.targets);
+        let policy = read.policy.with_targets(targets);
         let (count, description) = (policy.rules.len(), self.args.description(&policy));
         let rules = Rules::of(policy).and_then(|rules| {
             rules.apply(&self.attachment)?;
             Ok(rules)
         });
         let rules = rules.map_err(|error| fail(error.into()))?;
-        let has_others = other.is_some();
-        let changed = match other {
-            Some(other) => {
+        let has_new_targets = new_targets.is_some();
+        let changed = match new_targets {
+            Some(new_targets) => {
                 self.namespaces = namespaces;
-                self.attachment.change(&mut self.selection, other)
+                self.attachment.change(&mut self.targets, new_targets)
             }
             None => Ok(Vec::new()),
         };
@@ -326,7 +326,7 @@ impl Daemon<'_> {
                 changes
             }
             Err(error) => {
-                let changes = self.attachment.review_until_done(&mut self.selection);
+                let changes = self.attachment.review_until_done(&mut self.targets);
                 log::warn!(
                     "reloaded {name}: {counted_rules} for new connections; some existing ones keep \
                      the old rules, retrying: {error}"
@@ -334,7 +334,7 @@ impl Daemon<'_> {
                 changes
             }
         };
-        if has_others {
+        if has_new_targets {
             log::info!("now bundling only in {}", describe(&self.namespaces));
         }
         if let Some(warning) = restart_warning(&self.output, &self.args.output(read.output)) {
@@ -347,8 +347,8 @@ impl Daemon<'_> {
         })
     }
 
-    /// Selects the devices of other network namespaces.
-    fn select(&self, namespaces: &Namespaces) -> Result<Selection> {
+    /// Finds the devices of other network namespaces.
+    fn resolve_targets(&self, namespaces: &Namespaces) -> Result<AttachTargets> {
         if !self.may_enter {
             bail!(
                 "other network namespaces need a restart, because the capabilities to enter them were \
@@ -358,7 +358,7 @@ impl Daemon<'_> {
         if self.args.bundling.hook() == Hook::Clsact {
             bail!("other network namespaces need a restart, because this kernel lacks tcx");
         }
-        Ok(self.args.bundling.selection(namespaces)?)
+        Ok(self.args.bundling.targets(namespaces)?)
     }
 }
 
@@ -366,7 +366,7 @@ impl Args {
     /// Reads a regular file again. Others are refused, because a pipe could block the daemon.
     pub(super) fn reload_file(&self, file: &Path) -> Result<File, BadInput> {
         if self.reads_standard_input() || fs::metadata(file).is_ok_and(|found| !found.is_file()) {
-            let name = name(file);
+            let name = display_name(file);
             let why = format!("{name}: only a regular file can be reloaded; give one to --config");
             return Err(BadInput(why));
         }
@@ -401,7 +401,7 @@ fn describe(namespaces: &Namespaces) -> String {
     let own = "pillion's own network namespace".to_owned();
     let own = namespaces.named.is_empty().then_some(own);
     let named = namespaces.named.iter().map(ToString::to_string);
-    let containers = namespaces.container_choices.iter();
+    let containers = namespaces.container_selectors.iter();
     let containers = containers.map(|it| format!("containers {it}"));
     let all: Vec<_> = own.into_iter().chain(named).chain(containers).collect();
     all.join(", ")

@@ -21,7 +21,7 @@ use pillion_cli::settings::policy::{self, DefaultMode, File};
 use pillion_cli::settings::{BadInput, Bundling, OutputConfig, arguments};
 use pillion_stats::report::number::counted;
 
-use crate::args::{BundlingArgs, ChoiceArgs, NamespaceArgs};
+use crate::args::{BundlingArgs, ConnectionMatchArgs, NamespaceArgs};
 use crate::follow::covers_nothing;
 use crate::handover::{detach_from_old_process, remember_program, take_over};
 use crate::process::{Descriptors, block_signals, receive_signals};
@@ -37,10 +37,10 @@ use crate::stats::Stats;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    selection: ChoiceArgs,
+    matches: ConnectionMatchArgs,
 
     /// All connections
-    #[arg(long, conflicts_with_all = arguments::<ChoiceArgs>())]
+    #[arg(long, conflicts_with_all = arguments::<ConnectionMatchArgs>())]
     all: bool,
 
     /// Mode of connections that are not selected
@@ -77,7 +77,7 @@ pub struct Args {
 
 /// Returns the options that a rules file replaces.
 fn options_of_the_file() -> impl Iterator<Item = Id> {
-    let choice = arguments::<ChoiceArgs>().into_iter();
+    let choice = arguments::<ConnectionMatchArgs>().into_iter();
     let choice = choice.chain(["all", "default_mode"].map(Id::from));
     choice.chain(arguments::<Bundling>())
 }
@@ -110,8 +110,8 @@ impl Args {
         }
         let signals = self.signals()?;
         let pending = PendingService::start(self.description(&config.policy));
-        if let Some(selection) = self.select(&mut config, &pending, &signals)? {
-            let mut daemon = self.start(config, selection, stats, pending)?;
+        if let Some(targets) = self.find_targets(&mut config, &pending, &signals)? {
+            let mut daemon = self.start(config, targets, stats, pending)?;
             take_over()?;
             let end = daemon.run(&signals)?;
             daemon.stop(end, &signals)?;
@@ -181,13 +181,13 @@ impl Args {
     /// Returns the policy of the options: one rule, or none.
     fn policy(&self) -> Result<Policy> {
         let options = self.bundling.options()?;
-        let selects = self.all || !self.selection.is_empty();
+        let selects = self.all || !self.matches.is_empty();
         if self.default_mode == DefaultMode::Never && !selects {
             let why = "--default-mode never without a selection covers nothing: select connections with \
                        --port, --peer, --cgroup or --container";
             return Err(BadInput(why.to_owned()).into());
         }
-        let rule = self.selection.rule(&self.bundling.how, options);
+        let rule = self.matches.rule(&self.bundling.how, options);
         let needed = rule.rows();
         if needed > Policy::MAX_ROWS {
             return Err(Error::TooManyRules { needed }.into());
@@ -218,7 +218,7 @@ impl Args {
                 true => of_the_file,
                 false => named.clone(),
             },
-            container_choices: policy.containers(),
+            container_selectors: policy.container_selectors(),
         };
         match self.wait {
             true => namespaces.without_processes(),
@@ -230,9 +230,9 @@ impl Args {
     fn description(&self, policy: &Policy) -> String {
         if let Some(file) = &self.config {
             let rules = counted(policy.rules.len() as u64, "rule");
-            return format!("by {rules} of {}", name(file));
+            return format!("by {rules} of {}", display_name(file));
         }
-        let description = self.selection.description();
+        let description = self.matches.description();
         description.unwrap_or_else(|| match self.all {
             true => "all connections".to_owned(),
             false => "connections whose application requests it".to_owned(),
@@ -250,7 +250,7 @@ fn is_standard_input(file: &Path) -> bool {
 }
 
 /// Returns the name of a rules file for messages.
-fn name(file: &Path) -> String {
+fn display_name(file: &Path) -> String {
     match is_standard_input(file) {
         true => "standard input".to_owned(),
         false => file.display().to_string(),
@@ -280,7 +280,7 @@ impl Args {
         let metrics = config.output.metrics.as_ref();
         let metrics = metrics.map(|it| Ok::<_, anyhow::Error>((it, is_in_use(it)?)));
         let metrics = metrics.transpose()?;
-        let devices = self.select_now(&config.namespaces)?.devices()?;
+        let devices = self.resolve_targets(&config.namespaces)?.devices()?;
         let description = self.description(&config.policy);
         print_line!("would bundle {description} on {}", names(&devices))?;
         print_line!("would attach to the cgroup {}", cgroup2_mount()?.display())?;

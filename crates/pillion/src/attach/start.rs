@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SignalFd, siginfo};
 use pillion_bpf::host::interruption::poll;
-use pillion_bpf::{Attachment, Error, Namespaces, Policy, Programs, Selection, cgroup2_mount};
+use pillion_bpf::{AttachTargets, Attachment, Error, Namespaces, Policy, Programs, cgroup2_mount};
 use pillion_cli::exit::one_line;
 use pillion_cli::log as logger;
 use pillion_cli::settings::{BadInput, Endpoint, OutputConfig};
@@ -18,7 +18,7 @@ use pillion_stats::report::number::counted;
 use super::daemon::{
     Daemon, DeviceWatcher, SIGHUP_IGNORED, log_failed_handover, not_reloaded, restart_warning,
 };
-use super::{Args, AttachConfig, is_from_terminal, name, names};
+use super::{Args, AttachConfig, display_name, is_from_terminal, names};
 use crate::args::start_cleanup_helper;
 use crate::follow::{Rules, Watcher, view_warning};
 use crate::handover::{check_old_process, inherited};
@@ -35,7 +35,7 @@ impl Args {
     pub(super) fn start(
         &self,
         config: AttachConfig,
-        mut selection: Selection,
+        mut targets: AttachTargets,
         stats: Stats,
         pending: PendingService,
     ) -> Result<Daemon<'_>> {
@@ -50,21 +50,21 @@ impl Args {
             governing: true,
             ..policy
         }
-        .at(&selection);
+        .with_targets(&targets);
         // Before the programs are attached, so that later changes of cgroups show as a difference.
         let rules = Rules::of(policy.clone())?;
         log::debug!("loading the eBPF programs");
         let programs = self.load(&policy)?;
         let helper = start_cleanup_helper(&programs, &namespaces)?;
         let service = Service::start(&output, stats, pending)?;
-        // It keeps its network namespaces alive.
+        // Its scope keeps network namespaces alive.
         drop(policy);
         log::debug!("attaching to devices and the cgroup");
         let (attachment, changes) =
-            Attachment::start_everywhere(programs, &mut selection, Some(ATTACH_TIMEOUT))?;
+            Attachment::start_everywhere(programs, &mut targets, Some(ATTACH_TIMEOUT))?;
         let mut watcher = DeviceWatcher::new(service, rules, view_warning());
         let service = &mut watcher.service;
-        service.set_ready(description.clone(), &attachment, &selection)?;
+        service.set_ready(description.clone(), &attachment, &targets)?;
         log::info!(
             "bundling {description} on {}; end with Ctrl-C",
             names(attachment.devices())
@@ -72,14 +72,14 @@ impl Args {
         for change in changes {
             watcher.report(&change);
         }
-        watcher.warn(&selection);
+        watcher.warn(&targets);
         let may_enter = !namespaces.is_own_only();
         drop_capabilities(may_enter, self.has_files(&output, &namespaces));
         Ok(Daemon {
             watcher,
             attachment,
             _helper: helper,
-            selection,
+            targets,
             namespaces,
             output,
             may_enter,
@@ -101,27 +101,27 @@ impl Args {
         self.config.is_some()
             || output.stats.is_some()
             || matches!(output.metrics, Some(Endpoint::Unix(_)))
-            || !namespaces.container_choices.is_empty()
+            || !namespaces.container_selectors.is_empty()
     }
 }
 
-// Selection of devices, with --wait.
+// Targets: devices and network namespaces, with --wait.
 
 /// Interval of checks for the missing object.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Result of waiting.
 pub enum WaitResult {
-    Selected(Selection),
+    Resolved(AttachTargets),
     Signal(siginfo),
 }
 
 impl Args {
-    /// Selects the devices, and checks that the cgroup hierarchy is mounted.
-    pub(super) fn select_now(&self, namespaces: &Namespaces) -> Result<Selection> {
-        let selection = self.bundling.selection(namespaces)?;
+    /// Finds the devices and network namespaces, and checks that the cgroup hierarchy is mounted.
+    pub(super) fn resolve_targets(&self, namespaces: &Namespaces) -> Result<AttachTargets> {
+        let targets = self.bundling.targets(namespaces)?;
         cgroup2_mount()?;
-        Ok(selection)
+        Ok(targets)
     }
 
     /// Waits for a missing object, or for a signal. `logged` is the reason that was logged last.
@@ -133,9 +133,9 @@ impl Args {
         logged: &mut String,
     ) -> Result<WaitResult> {
         loop {
-            let why = match self.select_now(namespaces) {
+            let why = match self.resolve_targets(namespaces) {
                 Err(error) if may_appear(&error) => one_line(&error),
-                selected => return selected.map(WaitResult::Selected),
+                resolved => return resolved.map(WaitResult::Resolved),
             };
             if why != *logged {
                 pending.set_waiting(&why);
@@ -176,21 +176,21 @@ fn may_appear(error: &anyhow::Error) -> bool {
 // Signals while waiting.
 
 impl Args {
-    /// Selects the devices. With --wait, waits for them and reloads the file on SIGHUP; `None` if a signal
-    /// ends that.
-    pub(super) fn select(
+    /// Finds the devices and network namespaces. With --wait, waits for them and reloads the file on
+    /// SIGHUP; `None` if a signal stops it.
+    pub(super) fn find_targets(
         &self,
         config: &mut AttachConfig,
         pending: &PendingService,
         signals: &SignalFd,
-    ) -> Result<Option<Selection>> {
+    ) -> Result<Option<AttachTargets>> {
         if !self.wait {
-            return self.select_now(&config.namespaces).map(Some);
+            return self.resolve_targets(&config.namespaces).map(Some);
         }
         let mut logged = String::new();
         loop {
             let signal = match self.wait(&config.namespaces, pending, signals, &mut logged)? {
-                WaitResult::Selected(selection) => return Ok(Some(selection)),
+                WaitResult::Resolved(targets) => return Ok(Some(targets)),
                 WaitResult::Signal(signal) => signal,
             };
             let number = Signal::try_from(signal.ssi_signo.cast_signed());
@@ -198,7 +198,7 @@ impl Args {
                 (Ok(Signal::SIGHUP), Some(file)) => {
                     manager::notify_reloading();
                     pending.reloaded(self.reload_while_waiting(file, config));
-                    // Ends the reload for the manager by another notification.
+                    // `wait` then notifies the manager again, which ends the reload there.
                     logged.clear();
                 }
                 (Ok(Signal::SIGHUP), None) if !is_from_terminal(&signal) => {
@@ -218,7 +218,7 @@ impl Args {
 
     /// Reloads the file; after a mistake the old rules stay in force. Returns true on success.
     fn reload_while_waiting(&self, file: &Path, config: &mut AttachConfig) -> bool {
-        let name = name(file);
+        let name = display_name(file);
         let read = match self.reload_file(file) {
             Ok(read) => read,
             Err(BadInput(mistakes)) => {

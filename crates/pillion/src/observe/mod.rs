@@ -13,8 +13,8 @@ use clap::Arg;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use pillion_bpf::{
-    Attachment, Change, NamespaceName, Namespaces, Observation, Observing, Policy, Programs,
-    Selection,
+    AttachTargets, Attachment, Change, NamespaceName, Namespaces, Observation, Observing, Policy,
+    Programs,
 };
 use pillion_cli::disposition::{ignore_file_limit_signal, is_ignored};
 use pillion_cli::log::{self as logging, LogLevel};
@@ -24,7 +24,7 @@ use pillion_cli::settings::{BadInput, policy};
 use pillion_stats::measure::Unit;
 use pillion_stats::report::number;
 
-use crate::args::{BundlingArgs, ChoiceArgs, NamespaceArgs, sorted, start_cleanup_helper};
+use crate::args::{BundlingArgs, ConnectionMatchArgs, NamespaceArgs, sorted, start_cleanup_helper};
 use crate::follow::{Rules, Watcher, log_change, until_readable_or, view_warning};
 use crate::process::{CleanupHelper, Descriptors, read_signal, receive_signals};
 use crate::service::status_socket;
@@ -42,7 +42,7 @@ pub use trial::Args as TrialArgs;
 #[command(mut_arg("ports", add_default_to_help))]
 pub struct ObserveArgs {
     #[command(flatten)]
-    pub choice: ChoiceArgs,
+    pub matches: ConnectionMatchArgs,
 
     #[command(flatten)]
     pub namespaces: NamespaceArgs,
@@ -104,7 +104,7 @@ impl ObserveArgs {
 
     /// Describes the selected connections, independently of the order of the options.
     pub fn connections_text(&self) -> String {
-        let description = self.choice.sorted().description();
+        let description = self.matches.sorted().description();
         description.unwrap_or_else(|| "all connections".to_owned())
     }
 
@@ -127,13 +127,13 @@ impl ObserveArgs {
         self.namespaces.named.iter().map(typed).collect()
     }
 
-    /// Returns the selection for rules, so that they match the observed connections only.
+    /// Returns the conditions for rules, so that they match only the observed connections.
     pub fn conditions(&self) -> Conditions {
-        let containers = self.choice.containers();
+        let containers = self.matches.containers();
         Conditions {
             rule: policy::Rule {
-                peer: self.choice.peers.clone(),
-                cgroup: self.choice.cgroups.clone(),
+                peer: self.matches.peers.clone(),
+                cgroup: self.matches.cgroups.clone(),
                 container: containers.names,
                 container_label: containers.labels,
                 ..policy::Rule::default()
@@ -144,29 +144,29 @@ impl ObserveArgs {
 
     /// Returns the network namespaces to observe.
     pub fn namespaces(&self) -> Namespaces {
-        let containers = Some(self.choice.containers());
+        let containers = Some(self.matches.containers());
         Namespaces {
             named: self.namespaces.named.clone(),
-            container_choices: containers.into_iter().filter(|it| !it.is_empty()).collect(),
+            container_selectors: containers.into_iter().filter(|it| !it.is_empty()).collect(),
         }
     }
 
     pub fn policy(
         &self,
         bundling: &BundlingArgs,
-        selection: &Selection,
+        targets: &AttachTargets,
         observing: Observing,
     ) -> Result<Policy> {
         let options = bundling.options()?;
         Ok(Policy {
-            rules: vec![self.choice.rule(&bundling.how, options)],
+            rules: vec![self.matches.rule(&bundling.how, options)],
             default_mode: pillion_bpf::Mode::Never,
             max_connections: bundling.max_connections,
             observing: Some(observing),
             governing: true,
             ..Policy::default()
         }
-        .at(selection))
+        .with_targets(targets))
     }
 }
 
@@ -185,7 +185,7 @@ const ATTACH_SIGNALS: [Signal; 2] = [Signal::SIGUSR1, Signal::SIGUSR2];
 /// Running observation, which ends when it is dropped.
 pub struct Session {
     attachment: Attachment,
-    selection: Selection,
+    targets: AttachTargets,
     logger: ChangeLogger,
     signals: SignalFd,
     end: Option<Instant>,
@@ -213,10 +213,10 @@ impl Watcher for ChangeLogger {
         log_change(change);
     }
 
-    fn update(&mut self, attachment: &Attachment, selection: &Selection) {
+    fn update(&mut self, attachment: &Attachment, targets: &AttachTargets) {
         // The rules log their failures themselves.
-        let _ = self.rules.update(attachment, selection);
-        self.rules.warn(selection);
+        let _ = self.rules.update(attachment, targets);
+        self.rules.warn(targets);
         self.stats.write_if_due(attachment);
     }
 }
@@ -234,27 +234,27 @@ impl Session {
         Descriptors::raise();
         ignore_file_limit_signal().context("ignore SIGXFSZ")?;
         let namespaces = args.namespaces();
-        let mut selection = bundling.selection(&namespaces)?;
+        let mut targets = bundling.targets(&namespaces)?;
         let stats = Stats::new(args.stats.clone())?;
         let hangup = (!is_ignored(Signal::SIGHUP)).then_some(Signal::SIGHUP);
         let signals = STOP_SIGNALS.into_iter().chain(ATTACH_SIGNALS).chain(hangup);
         let signals = receive_signals(signals)?;
-        let policy = args.policy(bundling, &selection, observing)?;
+        let policy = args.policy(bundling, &targets, observing)?;
         let rules = Rules::of(policy.clone())?;
         let programs = Programs::load(&policy)?.by(bundling.hook());
         let helper = start_cleanup_helper(&programs, &namespaces)?;
-        let (attachment, changes) = Attachment::start_everywhere(programs, &mut selection, None)?;
+        let (attachment, changes) = Attachment::start_everywhere(programs, &mut targets, None)?;
         log::info!("{verb} {}; stop with Ctrl-C", args.connections_text());
         let mut logger = ChangeLogger { stats, rules };
         changes.iter().for_each(|change| logger.report(change));
         if let Some(view) = view_warning() {
             log::warn!("{view}");
         }
-        logger.rules.warn(&selection);
+        logger.rules.warn(&targets);
         warn_of_other_processes();
         Ok(Self {
             attachment,
-            selection,
+            targets,
             logger,
             signals,
             // A duration beyond the range of the clock means no end.
@@ -269,13 +269,13 @@ impl Session {
         let until = self.end.map_or(moment, |end| end.min(moment));
         let Self {
             attachment,
-            selection,
+            targets,
             logger,
             signals,
             ..
         } = self;
         let until = Some(until);
-        let is_readable = until_readable_or(signals, attachment, selection, until, logger);
+        let is_readable = until_readable_or(signals, attachment, targets, until, logger);
         let is_stopped = is_readable.context("wait for a signal")? && self.handle_signal()?;
         let progress = match (is_stopped, self.end) {
             (true, _) => Progress::Stopped,

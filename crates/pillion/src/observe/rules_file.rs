@@ -9,7 +9,7 @@ use pillion_cli::settings::Bundling;
 use pillion_cli::settings::policy::{DefaultMode, Draft, Peer, Ports, Rule};
 use pillion_stats::names::sanitized;
 
-/// Selection options of the command, except ports, which every rule repeats.
+/// Conditions on the command line, except ports, which every rule repeats.
 #[derive(Debug, Default)]
 pub struct Conditions {
     pub rule: Rule,
@@ -145,7 +145,7 @@ pub fn process_name(process: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use crate::trial::{ConnectionGroups, ObservedConnection, Summary};
-    use pillion_bpf::ContainerChoice;
+    use pillion_bpf::ContainerSelector;
     use pillion_cli::settings::policy;
 
     use super::*;
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn observed_containers_limit_written_rules() {
         let all = [observed(Service::Local(7777), 45)];
-        let containers = ContainerChoice {
+        let containers = ContainerSelector {
             names: vec!["prod/web-*".parse().unwrap()],
             labels: vec!["app=we\"b".parse().unwrap()],
         };

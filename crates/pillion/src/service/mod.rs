@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use pillion_bpf::{Attachment, Change, Selection};
+use pillion_bpf::{AttachTargets, Attachment, Change};
 use pillion_cli::settings::OutputConfig;
 
 use crate::follow::{Watcher, log_change};
@@ -69,12 +69,12 @@ impl Service {
         &mut self,
         bundling: String,
         attachment: &Attachment,
-        selection: &Selection,
+        targets: &AttachTargets,
     ) -> Result<()> {
         self.shared.set_bundling(bundling);
         self.shared.set_notes(Vec::new());
         self.shared.set_ready(attachment.totals_reader()?);
-        self.update(attachment, selection);
+        self.update(attachment, targets);
         self.metrics.as_mut().map_or(Ok(()), Metrics::publish)?;
         self.notify_ready();
         Ok(())
@@ -132,10 +132,10 @@ impl Watcher for Service {
         self.shared.record(change);
     }
 
-    fn update(&mut self, attachment: &Attachment, selection: &Selection) {
+    fn update(&mut self, attachment: &Attachment, targets: &AttachTargets) {
         self.stats.write_if_due(attachment);
         store_failure(&mut self.stats_failure, self.stats.failure(), &self.shared);
-        let failures = selection.failing().map(str::to_owned);
+        let failures = targets.failing().map(str::to_owned);
         let failures = failures.chain(self.rules_failure.clone());
         let failures = failures.chain(self.stats_failure.clone());
         let not_reloaded = self.is_out_of_date.then(|| NOT_RELOADED.to_owned());

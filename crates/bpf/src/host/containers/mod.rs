@@ -1,8 +1,8 @@
 //! Running containers, found by their cgroups, which every runtime names after the container's id,
 //! and described by the runtime's files.
 
-mod choice;
 mod runtime_files;
+mod selector;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,10 +14,10 @@ use nix::unistd::Uid;
 
 use crate::host::unit::{SHORT_ID_DIGITS, cgroup_path, children, container_id};
 
-pub use choice::{
-    ContainerChoice, ContainerLabel, ContainerLabelError, ContainerName, ContainerNameError,
-};
 pub use runtime_files::{ContainerInfo, RuntimeFiles};
+pub use selector::{
+    ContainerLabel, ContainerLabelError, ContainerName, ContainerNameError, ContainerSelector,
+};
 
 /// A container that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 use pillion_bpf::{
-    CgroupName, ContainerChoice, ContainerLabel, ContainerName, Direction, Mode, Options,
+    CgroupName, ContainerLabel, ContainerName, ContainerSelector, Direction, Mode, Options,
     TcpOption, TcpOptions,
 };
 use serde::de::Error as _;
@@ -88,7 +88,7 @@ impl From<Rule> for pillion_bpf::Rule {
             remote_ports: ranges(rule.remote_port),
             peers: rule.peer.into_iter().flat_map(|peer| peer.nets).collect(),
             cgroups: rule.cgroup,
-            containers: ContainerChoice {
+            containers: ContainerSelector {
                 names: rule.container,
                 labels: rule.container_label,
             },
@@ -117,7 +117,7 @@ pub(super) fn read(
         mistakes.push(Mistake::new(value.span(), text));
         return None;
     };
-    let known = mistakes.len();
+    let mistakes_before = mistakes.len();
     let mode = own.get("mode");
     let mode = mode.and_then(|mode| document::read(mode, &mut Vec::new()));
     let mode = mode.unwrap_or_default();
@@ -141,7 +141,10 @@ pub(super) fn read(
             mistakes.push(Mistake::new(value.span(), text));
         }
     }
-    if mode == RuleMode::TcpOptions && rule.tcp_options.is_empty() && mistakes.len() == known {
+    if mode == RuleMode::TcpOptions
+        && rule.tcp_options.is_empty()
+        && mistakes.len() == mistakes_before
+    {
         let text = format!("no TCP option; set one of {}", tcp_options().join(", "));
         mistakes.push(Mistake::new(span, text));
     }

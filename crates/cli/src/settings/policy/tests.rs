@@ -2,7 +2,7 @@ use std::fs;
 use std::time::Duration;
 
 use pillion_bpf::{
-    ContainerChoice, Direction, Level, Mode, Options, Rule, Target, TcpOptions, ThinTest,
+    ContainerSelector, Direction, Level, Mode, Options, Rule, Target, TcpOptions, ThinTest,
 };
 
 use super::*;
@@ -63,7 +63,7 @@ fn example_of_the_docs_has_its_described_rules() {
     assert_eq!(options(terminals).thin, ThinTest::Spifl { limit: 4 });
     assert_eq!(options(terminals).max_packets, Some(1));
     assert_eq!(options(terminals).max_bytes, 600);
-    let ContainerChoice { names, labels } = &contained.containers;
+    let ContainerSelector { names, labels } = &contained.containers;
     assert_eq!((names.len(), labels.len()), (2, 1));
     assert_eq!(orders.remote_ports, [9000..=9009]);
     assert_eq!(orders.peers, ["192.0.2.17/32".parse().unwrap()]);

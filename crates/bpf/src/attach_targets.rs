@@ -15,10 +15,10 @@ use crate::{
 /// Interval between checks of network namespace names and containers, which cause no events.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Which devices are bundled on, while devices come and go, and network namespaces with
-/// them.
+/// The devices to attach to and their network namespaces, both requested by name, pattern or
+/// container. Follows them as they appear, change and disappear.
 #[derive(Debug)]
-pub struct Selection {
+pub struct AttachTargets {
     pub(crate) names: Vec<OsString>,
     followed: Vec<FollowedNamespace>,
     /// Namespaces matched by patterns and containers are followed while they exist.
@@ -56,10 +56,10 @@ pub(crate) enum Step {
     Govern,
 }
 
-impl Selection {
-    /// Selects the devices with these names, or without names all that are up except loopback, in
-    /// the requested network namespaces. A name matches whatever has it at the time. `hook` is the
-    /// programs' hook.
+impl AttachTargets {
+    /// Follows the devices with these names in the requested network namespaces; without names, all
+    /// devices that are up, except loopback. A name may refer to another device later. `hook` is
+    /// the programs' hook.
     ///
     /// # Errors
     ///
@@ -396,20 +396,20 @@ mod tests {
 
     #[test]
     fn failures_of_removed_name_are_forgotten() {
-        let mut selection =
-            Selection::new(&[] as &[&str], &Namespaces::default(), Hook::Tcx).unwrap();
+        let mut targets =
+            AttachTargets::new(&[] as &[&str], &Namespaces::default(), Hook::Tcx).unwrap();
         let name = NamespaceName::from(OsStr::new("pillion-test-gone"));
         let error = || Error::NotANamespace {
             name: "pillion-test-gone".to_owned(),
         };
         let followed = FollowedNamespace::pending(name.clone());
-        selection.followed.push(followed);
-        let failures = selection.retries.failed(Step::OpenNamespace(name), error());
+        targets.followed.push(followed);
+        let failures = targets.retries.failed(Step::OpenNamespace(name), error());
         assert!(failures.is_some());
-        selection.forget_retries_of_gone();
-        assert_eq!(selection.failing().count(), 1);
-        selection.followed.pop();
-        selection.forget_retries_of_gone();
-        assert_eq!(selection.failing().count(), 0);
+        targets.forget_retries_of_gone();
+        assert_eq!(targets.failing().count(), 1);
+        targets.followed.pop();
+        targets.forget_retries_of_gone();
+        assert_eq!(targets.failing().count(), 0);
     }
 }

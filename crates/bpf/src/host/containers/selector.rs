@@ -85,25 +85,25 @@ impl ContainerLabel {
     }
 }
 
-/// Chooses containers that have one of the names and one of the labels; an empty list matches all.
+/// Selects containers that have one of the names and one of the labels; an empty list matches all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ContainerChoice {
+pub struct ContainerSelector {
     /// The names.
     pub names: Vec<ContainerName>,
     /// The labels.
     pub labels: Vec<ContainerLabel>,
 }
 
-impl ContainerChoice {
+impl ContainerSelector {
     /// True if there is no condition, so that sockets need not be in a container.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty() && self.labels.is_empty()
     }
 
-    /// True if this container is chosen.
+    /// True if this container is selected. A selector without conditions selects none.
     #[must_use]
-    pub fn has(&self, container: &Container) -> bool {
+    pub fn matches(&self, container: &Container) -> bool {
         let has_name = || self.names.iter().any(|name| name.matches(container));
         let has_label = || self.labels.iter().any(|label| label.matches(container));
         !self.is_empty()
@@ -112,8 +112,8 @@ impl ContainerChoice {
     }
 }
 
-impl fmt::Display for ContainerChoice {
-    /// As what follows "container", as in "named web".
+impl fmt::Display for ContainerSelector {
+    /// Formats the conditions so that they can follow "container", as in "named web".
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let names: Vec<_> = self.names.iter().map(ToString::to_string).collect();
         let labels: Vec<_> = self.labels.iter().map(ToString::to_string).collect();
@@ -148,11 +148,11 @@ mod tests {
             container("b", &["web-2"], ("app", "db")),
             container("c", &["game", "prod/game", "prod/game/server"], ("x", "")),
         ];
-        let choice = ContainerChoice {
+        let selector = ContainerSelector {
             names: names.iter().map(|it| it.parse().unwrap()).collect(),
             labels: labels.iter().map(|it| it.parse().unwrap()).collect(),
         };
-        let chosen = all.iter().filter(|it| choice.has(it));
+        let chosen = all.iter().filter(|it| selector.matches(it));
         chosen.map(ToString::to_string).collect()
     }
 
