@@ -70,7 +70,7 @@ impl AttachTargets {
         hook: Hook,
     ) -> Result<Self, Error> {
         let mut followed = if requested.named.is_empty() {
-            vec![FollowedNamespace::here(hook)?]
+            vec![FollowedNamespace::own(hook)?]
         } else {
             let exact = requested.exact();
             let followed = exact.map(|name| FollowedNamespace::named(name, hook));
@@ -293,7 +293,7 @@ impl AttachTargets {
             let id = followed.namespace.id();
             let (step, read) = (Step::ListDevices(id), Step::ParseDevices(id));
             let again = followed.has_changed && retries.is_due(&step)
-                || retries.has(&read) && retries.is_due(&read);
+                || retries.has_failed(&read) && retries.is_due(&read);
             if !followed.has_events() && !again {
                 continue;
             }

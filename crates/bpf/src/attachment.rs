@@ -9,7 +9,7 @@ use crate::attach_targets::Step;
 use crate::contract::types;
 use crate::device_attachments::DeviceAttachments;
 use crate::governor::Governor;
-use crate::link::{self, CgroupLinks, Target};
+use crate::link::{self, AttachPoint, CgroupLinks};
 use crate::policy::bytes;
 use crate::quota::Capacity;
 use crate::{
@@ -46,8 +46,8 @@ impl Attachment {
     /// [`Error::Unsupported`] where the kernel has no tcx, [`Error::CgroupTaken`],
     /// [`Error::NotPermitted`]; [`Error::System`].
     pub fn new(programs: Programs, cgroup: BorrowedFd, devices: &[Device]) -> Result<Self, Error> {
-        let devices = DeviceAttachments::at(&programs, devices)?;
-        Self::on(programs, cgroup, devices)
+        let devices = DeviceAttachments::attach_all(&programs, devices)?;
+        Self::attach_cgroup(programs, cgroup, devices)
     }
 
     /// Bundles the connections of a cgroup (and those below it) on the targets' current devices.
@@ -66,7 +66,7 @@ impl Attachment {
     ) -> Result<(Self, Vec<Change>), Error> {
         let mut changes = Vec::new();
         let devices = DeviceAttachments::start(&programs, targets, timeout, &mut changes)?;
-        Ok((Self::on(programs, cgroup, devices)?, changes))
+        Ok((Self::attach_cgroup(programs, cgroup, devices)?, changes))
     }
 
     /// As [`Attachment::start`], the connections of all cgroups, those included that exist already.
@@ -84,7 +84,7 @@ impl Attachment {
         Ok((attachment, changes))
     }
 
-    fn on(
+    fn attach_cgroup(
         mut programs: Programs,
         cgroup: BorrowedFd,
         devices: DeviceAttachments,
@@ -107,7 +107,7 @@ impl Attachment {
     /// targets. Failures are retried; long work continues with the next call.
     pub fn follow(&mut self, targets: &mut AttachTargets) -> Vec<Change> {
         let mut changes = Vec::new();
-        let listed = targets.refresh(|device| self.devices.has(device), &mut changes);
+        let listed = targets.refresh(|device| self.devices.contains(device), &mut changes);
         self.devices.detach_gone(targets, &listed, &mut changes);
         targets.forget_retries_of_gone();
         self.update_namespaces(targets, &mut changes);
@@ -230,8 +230,8 @@ impl Attachment {
     fn review_in(&self, namespaces: &[Namespace], on: types::set_on) -> Result<usize, Error> {
         self.store_review(on)?;
         let failed = |error| Error::system("take in connections that exist already", error);
-        let link =
-            link::attach(self.programs.review.as_fd(), &Target::Iterator(None)).map_err(failed)?;
+        let link = link::attach(self.programs.review.as_fd(), &AttachPoint::Iterator(None))
+            .map_err(failed)?;
         let mut covered = 0;
         for namespace in namespaces {
             let run = namespace.enter(|| link::run_iterator(link.as_fd()))?;
@@ -252,7 +252,9 @@ impl Attachment {
             let failure = targets.retries.failed(Step::StayAttached, Error::Detached);
             changes.extend(failure.map(Change::Failed));
         }
-        if targets.retries.has(&Step::StayAttached) && targets.retries.is_due(&Step::StayAttached) {
+        if targets.retries.has_failed(&Step::StayAttached)
+            && targets.retries.is_due(&Step::StayAttached)
+        {
             let attached = self.links.attach_missing(&self.programs);
             let attached = targets
                 .retries
@@ -345,7 +347,7 @@ impl Attachment {
     ///
     /// [`Error::NotPermitted`], [`Error::Load`].
     pub fn flows(&self) -> Result<FlowReader, Error> {
-        FlowReader::of(self.programs.flows.as_fd())
+        FlowReader::for_map(self.programs.flows.as_fd())
     }
 
     /// Reads the observation of each connection, if [`Policy::observing`] is set. A connection

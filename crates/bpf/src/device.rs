@@ -41,8 +41,8 @@ pub enum LinkHeader {
 }
 
 impl LinkHeader {
-    /// The link header of a device's type, which the kernel's `if_arp.h` numbers.
-    pub(crate) fn of(kind: LinkLayerType) -> Option<Self> {
+    /// The link header of a device type (`if_arp.h`); `None` if unknown.
+    pub(crate) fn from_link_layer(kind: LinkLayerType) -> Option<Self> {
         match kind {
             LinkLayerType::Ether | LinkLayerType::Loopback => Some(Self::Ethernet),
             LinkLayerType::None

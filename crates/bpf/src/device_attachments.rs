@@ -9,7 +9,7 @@ use nix::sys::resource::{Resource, getrlimit};
 
 use crate::attach_targets::{AttachTargets, Step};
 use crate::clsact::Clsact;
-use crate::link::{self, Target};
+use crate::link::{self, AttachPoint};
 use crate::{Change, Device, Error, Hook, Namespace, Programs};
 
 /// All devices with attached programs, and their links.
@@ -23,8 +23,8 @@ pub(crate) struct DeviceAttachments {
 }
 
 impl DeviceAttachments {
-    /// Attaches the programs to these devices, whatever becomes of others.
-    pub(crate) fn at(programs: &Programs, devices: &[Device]) -> Result<Self, Error> {
+    /// Attaches the programs to all of these devices; fails if any attachment fails.
+    pub(crate) fn attach_all(programs: &Programs, devices: &[Device]) -> Result<Self, Error> {
         let attached = devices
             .iter()
             .map(|device| DeviceAttachment::attach(programs, device));
@@ -74,8 +74,9 @@ impl DeviceAttachments {
         changes.append(&mut failures);
         for namespace in targets.namespaces() {
             let mut pending = targets.devices_of(&namespace).to_vec();
-            pending
-                .retain(|device| !attached.has(device) && !targets.retries.has(&attach_to(device)));
+            pending.retain(|device| {
+                !attached.contains(device) && !targets.retries.has_failed(&attach_to(device))
+            });
             attached.pending.extend(pending.iter().map(identity));
         }
         targets.set_timer(more);
@@ -88,7 +89,7 @@ impl DeviceAttachments {
         self.limits = DeviceLimits::for_process(programs.hook, namespaces, self.all.len());
     }
 
-    pub(crate) fn has(&self, device: &Device) -> bool {
+    pub(crate) fn contains(&self, device: &Device) -> bool {
         self.all
             .iter()
             .any(|attached| attached.device.is_same(device))
@@ -195,7 +196,10 @@ impl DeviceAttachments {
             let here = self.devices().filter(|it| it.namespace == namespace);
             let room = self.limits.each().saturating_sub(here.count());
             let devices_of = targets.devices_of(&namespace).to_vec();
-            let missing: Vec<_> = devices_of.into_iter().filter(|it| !self.has(it)).collect();
+            let missing: Vec<_> = devices_of
+                .into_iter()
+                .filter(|it| !self.contains(it))
+                .collect();
             let fits = match missing.len() <= room {
                 true => Ok(()),
                 false => Err(self.limits.error(namespace.name())),
@@ -255,13 +259,13 @@ impl DeviceAttachment {
         let header = device.link_header.ok_or_else(|| Error::UnknownLinkHeader {
             name: device.to_string(),
         })?;
-        let at = programs.at(header);
-        let (dsack, egress) = (at.dsack.as_fd(), at.egress.as_fd());
+        let pair = programs.for_link_header(header);
+        let (dsack, egress) = (pair.dsack.as_fd(), pair.egress.as_fd());
         let index = device.index;
         let by_links = || -> io::Result<Links> {
             Ok(Links::Tcx {
-                dsack: link::attach(dsack, &Target::Ingress(index))?,
-                egress: Some(link::attach(egress, &Target::Egress(index))?),
+                dsack: link::attach(dsack, &AttachPoint::Ingress(index))?,
+                egress: Some(link::attach(egress, &AttachPoint::Egress(index))?),
             })
         };
         let links = match programs.hook {

@@ -183,7 +183,7 @@ impl FlowReader {
     ///
     /// # Errors
     /// As [`FlowLister::load`]; [`Error::System`].
-    pub(crate) fn of(map: BorrowedFd) -> Result<Self, Error> {
+    pub(crate) fn for_map(map: BorrowedFd) -> Result<Self, Error> {
         FlowLister::load()?.reader(map)
     }
 

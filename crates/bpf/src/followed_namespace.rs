@@ -28,7 +28,7 @@ pub(crate) struct CurrentNamespace {
 
 impl FollowedNamespace {
     /// Follows the calling thread's network namespace.
-    pub(crate) fn here(hook: Hook) -> Result<Self, Error> {
+    pub(crate) fn own(hook: Hook) -> Result<Self, Error> {
         Ok(Self {
             name: None,
             is_matched: false,

@@ -18,9 +18,9 @@ impl FollowedRules {
     /// # Errors
     ///
     /// As [`Policy::cgroups`].
-    pub fn of(policy: Policy) -> Result<Self, Error> {
+    pub fn new(policy: Policy) -> Result<Self, Error> {
         let cgroups = policy.cgroups()?;
-        // The caller follows the namespaces in scope, and keeps them open.
+        // The scope would keep network namespaces open after they lost their names.
         let scope = Scope::default();
         Ok(Self {
             policy: Policy { scope, ..policy },
@@ -140,7 +140,7 @@ mod tests {
             },
             ..Rule::default()
         };
-        let rules = FollowedRules::of(Policy {
+        let rules = FollowedRules::new(Policy {
             rules: vec![Rule::default(), named, chosen],
             ..Policy::default()
         });

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 
 use crate::{Error, Programs};
 
-/// Where in a device's path the programs stand.
+/// Kernel interface by which programs are attached to devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Hook {
     /// Linux 6.6: links, which end with the process
@@ -20,7 +20,7 @@ pub enum Hook {
 }
 
 impl Hook {
-    /// The best hook that this kernel has.
+    /// The best hook that this kernel supports.
     #[must_use]
     pub fn of_this_kernel() -> Self {
         /// Interface index of the loopback device of every network namespace.
@@ -54,8 +54,8 @@ impl fmt::Display for Hook {
     }
 }
 
-/// Where a program is put.
-pub(crate) enum Target<'a> {
+/// Attachment point of a program.
+pub(crate) enum AttachPoint<'a> {
     /// A device's egress (tcx), by interface index, after existing programs.
     Egress(u32),
     /// A device's ingress (tcx), by interface index, after existing programs.
@@ -74,22 +74,26 @@ pub(crate) enum Target<'a> {
     Iterator(Option<BorrowedFd<'a>>),
 }
 
-/// Attaches `program`; dropping the result detaches it.
-pub(crate) fn attach(program: BorrowedFd, target: &Target) -> io::Result<OwnedFd> {
+/// Attaches `program` at `point`; dropping the result detaches it.
+pub(crate) fn attach(program: BorrowedFd, point: &AttachPoint) -> io::Result<OwnedFd> {
     let mut info = libbpf_sys::bpf_iter_link_info::default();
     let mut options = libbpf_sys::bpf_link_create_opts {
         sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
         ..Default::default()
     };
-    let (hook, kind) = match target {
-        Target::Egress(index) => (index.cast_signed(), libbpf_sys::BPF_TCX_EGRESS),
-        Target::Ingress(index) => (index.cast_signed(), libbpf_sys::BPF_TCX_INGRESS),
-        Target::CgroupEgress(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_INET_EGRESS),
-        Target::CgroupIngress(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_INET_INGRESS),
-        Target::SockOps(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_SOCK_OPS),
-        Target::SetSockOpt(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_SETSOCKOPT),
-        Target::GetSockOpt(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_GETSOCKOPT),
-        Target::Iterator(map) => {
+    let (hook, kind) = match point {
+        AttachPoint::Egress(index) => (index.cast_signed(), libbpf_sys::BPF_TCX_EGRESS),
+        AttachPoint::Ingress(index) => (index.cast_signed(), libbpf_sys::BPF_TCX_INGRESS),
+        AttachPoint::CgroupEgress(cgroup) => {
+            (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_INET_EGRESS)
+        }
+        AttachPoint::CgroupIngress(cgroup) => {
+            (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_INET_INGRESS)
+        }
+        AttachPoint::SockOps(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_SOCK_OPS),
+        AttachPoint::SetSockOpt(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_SETSOCKOPT),
+        AttachPoint::GetSockOpt(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_GETSOCKOPT),
+        AttachPoint::Iterator(map) => {
             if let Some(map) = map {
                 info.map.map_fd = map.as_raw_fd().cast_unsigned();
                 options.iter_info = &raw mut info;
@@ -113,13 +117,13 @@ pub(crate) fn detach(link: OwnedFd) {
 
 /// False if the link's device is gone, or others have detached the link.
 pub(crate) fn has_device(link: BorrowedFd) -> bool {
-    // SAFETY: of a tcx link, the kernel has filled in this part.
+    // SAFETY: plain integers; the kernel sets this member for a tcx link.
     info(link).is_some_and(|info| unsafe { info.__bindgen_anon_1.tcx.ifindex } != 0)
 }
 
 /// False if the link's cgroup is gone, or others have detached the link.
 pub(crate) fn has_cgroup(link: BorrowedFd) -> bool {
-    // SAFETY: of a link to a cgroup, the kernel has filled in this part.
+    // SAFETY: plain integers; the kernel sets this member for a link to a cgroup.
     info(link).is_some_and(|info| unsafe { info.__bindgen_anon_1.cgroup.cgroup_id } != 0)
 }
 
@@ -193,7 +197,7 @@ pub(crate) struct CgroupLinks {
     all: Vec<(CgroupHook, OwnedFd)>,
 }
 
-/// Where in a cgroup a program stands.
+/// Attachment point of a program at a cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CgroupHook {
     Egress,
@@ -225,13 +229,13 @@ impl CgroupHook {
         }
     }
 
-    fn of(self, cgroup: BorrowedFd<'_>) -> Target<'_> {
+    fn attach_point(self, cgroup: BorrowedFd<'_>) -> AttachPoint<'_> {
         match self {
-            Self::Egress => Target::CgroupEgress(cgroup),
-            Self::Ingress => Target::CgroupIngress(cgroup),
-            Self::SockOps => Target::SockOps(cgroup),
-            Self::SetSockOpt => Target::SetSockOpt(cgroup),
-            Self::GetSockOpt => Target::GetSockOpt(cgroup),
+            Self::Egress => AttachPoint::CgroupEgress(cgroup),
+            Self::Ingress => AttachPoint::CgroupIngress(cgroup),
+            Self::SockOps => AttachPoint::SockOps(cgroup),
+            Self::SetSockOpt => AttachPoint::SetSockOpt(cgroup),
+            Self::GetSockOpt => AttachPoint::GetSockOpt(cgroup),
         }
     }
 }
@@ -265,13 +269,13 @@ impl CgroupLinks {
         self.all.len() < before
     }
 
-    /// Attaches the programs that are not.
+    /// Attaches the programs that are not attached.
     pub(crate) fn attach_missing(&mut self, programs: &Programs) -> Result<(), Error> {
         for hook in CgroupHook::ALL {
             let is_attached = self.all.iter().any(|(existing, _)| *existing == hook);
             if let (false, Some(program)) = (is_attached, hook.program(programs)) {
-                let target = hook.of(self.cgroup.as_fd());
-                let link = attach(program.as_fd(), &target).map_err(cgroup_error)?;
+                let point = hook.attach_point(self.cgroup.as_fd());
+                let link = attach(program.as_fd(), &point).map_err(cgroup_error)?;
                 self.all.push((hook, link));
             }
         }

@@ -134,7 +134,7 @@ impl<'a> UnloadedPrograms<'a> {
         Ok(reused.map_err(|error| self.log.explain(&error))?)
     }
 
-    /// Has the kernel verify them.
+    /// Loads the programs into the kernel, which verifies them.
     pub(crate) fn load(self) -> Result<LoadedPrograms<'a>, Error> {
         let Self {
             skel,
@@ -309,8 +309,8 @@ pub(crate) struct Constants {
 }
 
 impl Constants {
-    /// As this policy and the calling thread's network namespace have them.
-    pub(crate) fn of(policy: &Policy) -> Self {
+    /// The constants for this policy and this kernel.
+    pub(crate) fn from_policy(policy: &Policy) -> Self {
         Self {
             any_namespace: policy.scope == Scope::Anywhere,
             max_connections: policy.max_connections,
@@ -320,7 +320,7 @@ impl Constants {
         }
     }
 
-    /// Writes them where the programs have them.
+    /// Writes the constants to the programs' read-only data.
     pub(crate) fn store(&self, data: &mut types::rodata) {
         data.any_namespace = self.any_namespace;
         data.max_connections = self.max_connections;

@@ -162,7 +162,7 @@ fn device(body: &[u8]) -> Result<Device, DecodeError> {
         name: OsString::new(),
         other_names: Vec::new(),
         index: header.index,
-        link_header: LinkHeader::of(header.link_layer_type),
+        link_header: LinkHeader::from_link_layer(header.link_layer_type),
         up: header.flags.contains(LinkFlags::Up),
         loopback: header.flags.contains(LinkFlags::Loopback),
         is_port: false,

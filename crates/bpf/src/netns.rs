@@ -24,8 +24,9 @@ struct OpenedNamespace {
 }
 
 impl Namespace {
-    /// The network namespace that `file` refers to, to be called `name`.
-    pub(crate) fn of(name: &str, file: File) -> Result<Self, Error> {
+    /// Enters the network namespace that `file` refers to, and reads its cookie. `name` is for
+    /// messages.
+    pub(crate) fn from_file(name: &str, file: File) -> Result<Self, Error> {
         let cookie = enter_namespace(name, &file, cookie)??;
         let name = name.to_owned();
         Ok(Self(Some(Arc::new(OpenedNamespace { name, file, cookie }))))
@@ -287,7 +288,7 @@ mod tests {
             File::open("/proc/thread-self/ns/net").unwrap()
         };
         let file = thread::scope(|scope| scope.spawn(made).join().unwrap());
-        Namespace::of(name, file).unwrap()
+        Namespace::from_file(name, file).unwrap()
     }
 
     #[test]

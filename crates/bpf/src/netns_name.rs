@@ -203,7 +203,7 @@ impl NamespaceName {
             _ => Error::system(format!("open the {self}"), error),
         })?;
         let file = file.ok_or_else(|| Error::NotANamespace { name: name.clone() })?;
-        Namespace::of(&name, file)
+        Namespace::from_file(&name, file)
     }
 
     /// Opens the namespace's file; `None` if the path is not a namespace. It is checked before it

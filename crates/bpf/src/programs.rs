@@ -64,7 +64,7 @@ impl Programs {
     ///
     /// As [`Programs::load`].
     pub fn load_with_requests(policy: &Policy, left: Option<&Requests>) -> Result<Self, Error> {
-        let constants = Constants::of(policy);
+        let constants = Constants::from_policy(policy);
         let mut storage = MaybeUninit::uninit();
         let mut unloaded = UnloadedPrograms::open(policy, &constants, &mut storage)?;
         let layout = unloaded.layout();
@@ -101,16 +101,16 @@ impl Programs {
             resettable_maps: loaded.resettable_maps()?,
             totals: loaded.map(&maps.pillion_totals)?,
             flows: loaded.map(&maps.pillion_flows)?,
-            requests: Requests::left(duplicate_fd(&maps.pillion_requests)?, layout),
+            requests: Requests::new(duplicate_fd(&maps.pillion_requests)?, layout),
             observations: observations.transpose()?,
             governor: policy.governing.then(|| loaded.governor()).transpose()?,
             hook: Hook::of_this_kernel(),
         })
     }
 
-    /// The programs, to be attached to devices by this hook, whatever else the kernel has.
+    /// Sets the hook at devices, also if the kernel has a better one.
     #[must_use]
-    pub fn by(self, hook: Hook) -> Self {
+    pub fn with_hook(self, hook: Hook) -> Self {
         Self { hook, ..self }
     }
 
@@ -122,7 +122,7 @@ impl Programs {
 
     /// Returns the cleanup for the case that this process is killed.
     #[must_use]
-    pub fn remains(&self) -> KillCleanup {
+    pub fn cleanup(&self) -> KillCleanup {
         let ids = |programs: [&OwnedFd; 2]| match self.hook {
             Hook::Tcx => Vec::new(),
             Hook::Clsact => {
@@ -137,7 +137,7 @@ impl Programs {
     }
 
     /// The programs for devices with this link header.
-    pub(crate) fn at(&self, link_header: LinkHeader) -> &DevicePrograms {
+    pub(crate) fn for_link_header(&self, link_header: LinkHeader) -> &DevicePrograms {
         match link_header {
             LinkHeader::Ethernet => &self.ethernet,
             LinkHeader::Absent => &self.ip,
@@ -156,7 +156,7 @@ impl Programs {
     /// [`Error::System`] without the capability for maps by id, [`Error::TooManyRules`]: the
     /// programs are then unusable.
     pub fn reset(&mut self, policy: &Policy) -> Result<bool, Error> {
-        let is_unchanged = self.constants == Constants::of(policy);
+        let is_unchanged = self.constants == Constants::from_policy(policy);
         if !is_unchanged || !self.quota.is_empty(self.served.namespaces())? {
             return Ok(false);
         }
@@ -226,7 +226,7 @@ impl KillCleanup {
     /// flight still arrive. The calling process must share the bundler's file descriptors; it
     /// closes all except the standard streams and `excepted`. Filters are removed in these network
     /// namespaces. Errors are ignored.
-    pub fn clear(&self, namespaces: &Namespaces, excepted: Option<BorrowedFd>) {
+    pub fn run(&self, namespaces: &Namespaces, excepted: Option<BorrowedFd>) {
         let links = close_all_but_ingress(excepted);
         remove_filters(&self.egress, namespaces);
         thread::sleep(IN_FLIGHT_TIMEOUT);

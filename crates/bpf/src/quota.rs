@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 
 use crate::contract::types;
-use crate::link::{self, Target};
+use crate::link::{self, AttachPoint};
 use crate::socket_iter::SocketIter;
 use crate::{Change, Error, Namespace};
 
@@ -260,7 +260,7 @@ impl RequestShares {
         map: BorrowedFd,
         present: MapHandle,
     ) -> Result<Self, Error> {
-        let link = link::attach(program, &Target::Iterator(Some(map))).map_err(count_error)?;
+        let link = link::attach(program, &AttachPoint::Iterator(Some(map))).map_err(count_error)?;
         Ok(Self::Counted { link, present })
     }
 

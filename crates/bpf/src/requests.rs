@@ -14,9 +14,9 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Creates it from another pillion's map and layout.
+    /// Wraps the map of a pillion, possibly another one, and its layout.
     #[must_use]
-    pub fn left(map: OwnedFd, layout: String) -> Self {
+    pub fn new(map: OwnedFd, layout: String) -> Self {
         Self { map, layout }
     }
 
@@ -97,7 +97,7 @@ mod tests {
         assert!(layout.contains(" rule_decision@16{ mode@0 "), "{layout}");
         let left = |layout| {
             let map = first.requests().map().try_clone_to_owned();
-            Requests::left(map.unwrap(), layout)
+            Requests::new(map.unwrap(), layout)
         };
         let after =
             |left: &Requests| map_of(&Programs::load_with_requests(&policy, Some(left)).unwrap());

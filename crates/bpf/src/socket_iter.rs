@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use crate::host::interruption::without_signals;
-use crate::link::{self, Target};
+use crate::link::{self, AttachPoint};
 use crate::{Error, Namespace};
 
 /// Size of the socket's cookie, with which a record starts.
@@ -33,13 +33,13 @@ pub(crate) enum SocketIter {
 impl SocketIter {
     /// An iterator over all entries of `map`.
     pub(crate) fn storage(program: BorrowedFd, map: BorrowedFd) -> io::Result<Self> {
-        let over = Target::Iterator(Some(map));
+        let over = AttachPoint::Iterator(Some(map));
         link::attach(program, &over).map(Self::Storage)
     }
 
     /// An iterator over sockets, by programs for the map.
     pub(crate) fn sockets(by_tcp: BorrowedFd, by_file: BorrowedFd) -> io::Result<Self> {
-        let every = Target::Iterator(None);
+        let every = AttachPoint::Iterator(None);
         let [tcp, files] = [by_tcp, by_file].map(|program| link::attach(program, &every));
         Ok(Self::Sockets([tcp?, files?]))
     }

@@ -23,15 +23,15 @@ const FATAL: [Signal; 4] = [
 /// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets, which also wakes the calling thread. A
 /// second signal ends the process.
 pub fn on_signal() -> Result<Arc<AtomicBool>> {
-    on(STOP.into_iter().collect())
+    for_signals(STOP.into_iter().collect())
 }
 
 /// Like [`on_signal`], and also for SIGQUIT, SIGABRT, SIGUSR1 and SIGUSR2, if a cleanup is required.
 pub fn on_any_signal() -> Result<Arc<AtomicBool>> {
-    on(STOP.into_iter().chain(FATAL).collect())
+    for_signals(STOP.into_iter().chain(FATAL).collect())
 }
 
-fn on(signals: SigSet) -> Result<Arc<AtomicBool>> {
+fn for_signals(signals: SigSet) -> Result<Arc<AtomicBool>> {
     signals.thread_block().context("block signals")?;
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);

@@ -12,7 +12,7 @@ use pillion_bpf::{
 use pillion_cli::settings::policy::{Peer, Ports};
 use pillion_cli::settings::{BadInput, Bundling, refuse_unsafe, unused_option};
 
-use crate::process::{CleanupHelper, refuse_if_setuid, start_cleanup};
+use crate::process::{CleanupHelper, refuse_if_setuid, spawn_cleanup_helper};
 
 /// Help heading of [`Bundling`]. Set for each option here, because clap would also apply it to later
 /// ones.
@@ -242,6 +242,6 @@ pub fn sorted<T: Clone + ToString>(all: &[T]) -> Vec<T> {
 
 /// Starts the helper process that detaches all programs in these namespaces if this process is killed.
 pub fn start_cleanup_helper(programs: &Programs, namespaces: &Namespaces) -> Result<CleanupHelper> {
-    let remains = programs.remains();
-    start_cleanup(|| remains.clear(namespaces, None)).context("start the cleanup helper")
+    let cleanup = programs.cleanup();
+    spawn_cleanup_helper(|| cleanup.run(namespaces, None)).context("start the cleanup helper")
 }

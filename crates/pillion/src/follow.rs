@@ -89,9 +89,9 @@ pub struct Rules {
 
 impl Rules {
     /// Resolves the cgroups and containers of a policy.
-    pub fn of(policy: Policy) -> Result<Self, Error> {
+    pub fn new(policy: Policy) -> Result<Self, Error> {
         Ok(Self {
-            followed: FollowedRules::of(policy)?,
+            followed: FollowedRules::new(policy)?,
             warnings: Vec::new(),
             failure: None,
         })

@@ -342,7 +342,7 @@ pub fn detach_from_old_process() -> Result<()> {
     let mut pipe = pipe.map(File::from);
     let requests = variable_of(REQUESTS, pid).and_then(|text| {
         let (map, layout) = text.split_once(' ')?;
-        Some(Requests::left(inherited_file(map)?, layout.to_owned()))
+        Some(Requests::new(inherited_file(map)?, layout.to_owned()))
     });
     // SAFETY: this process has a single thread.
     match unsafe { fork() }? {

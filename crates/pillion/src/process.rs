@@ -203,7 +203,7 @@ impl Drop for CleanupHelper {
 
 /// Starts the cleanup helper. It shares this process's descriptors: after a kill, files and links stay open
 /// until `clean_up` closes them.
-pub fn start_cleanup(clean_up: impl FnOnce()) -> io::Result<CleanupHelper> {
+pub fn spawn_cleanup_helper(clean_up: impl FnOnce()) -> io::Result<CleanupHelper> {
     let this = pidfd_open(getpid(), PidfdFlags::empty())?;
     let helper = helper_process::spawn_sharing_files(c"pillion-cleanup", || {
         // A signal to pillion's process group must not kill the helper.

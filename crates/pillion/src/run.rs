@@ -21,7 +21,7 @@ use pillion_cli::settings::BadInput;
 
 use crate::args::BundlingArgs;
 use crate::follow::{Watcher, log_change, until_readable};
-use crate::process::{Descriptors, is_setuid, refuse_if_setuid, start_cleanup};
+use crate::process::{Descriptors, is_setuid, refuse_if_setuid, spawn_cleanup_helper};
 use crate::stats::{Stats, summary};
 
 /// Maximum delay of the command while devices are attached, at tens of milliseconds each. The others
@@ -120,16 +120,16 @@ impl Args {
             governing: true,
             ..Policy::default()
         })?
-        .by(self.bundling.hook());
+        .with_hook(self.bundling.hook());
 
         let cgroup = Cgroup::create()?;
-        let remains = programs.remains();
+        let cleanup = programs.cleanup();
         let clean_up = || {
-            remains.clear(&Namespaces::default(), Some(cgroup.as_fd()));
+            cleanup.run(&Namespaces::default(), Some(cgroup.as_fd()));
             // A failure cannot be reported here; the next pillion tries again.
             let _ = cgroup.remove();
         };
-        let outcome = start_cleanup(clean_up)
+        let outcome = spawn_cleanup_helper(clean_up)
             .context("start the cleanup helper")
             .and_then(|_helper| {
                 let timeout = Some(ATTACH_TIMEOUT);

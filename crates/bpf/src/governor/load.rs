@@ -27,8 +27,8 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// The measurements as the kernel has them; `None` if no connection reported any.
-    pub(crate) fn of(raw: &types::network_load) -> Option<Self> {
+    /// Converts the kernel's sums; `None` if no connection reported any.
+    pub(crate) fn from_raw(raw: &types::network_load) -> Option<Self> {
         let mean = |sum: u64, count| sum.checked_div(count).map(Duration::from_micros);
         Some(Self {
             queue: median(&raw.queue)?,
@@ -255,6 +255,6 @@ mod tests {
 
     #[test]
     fn load_without_windows_is_none() {
-        assert_eq!(Load::of(&types::network_load::default()), None);
+        assert_eq!(Load::from_raw(&types::network_load::default()), None);
     }
 }

@@ -137,7 +137,7 @@ impl Networks {
     fn decide(&mut self, now: Duration) -> Result<(), Error> {
         let (loads, mut take_error) = self.read();
         let loads = loads.into_iter();
-        let loads = loads.filter_map(|(key, raw)| Some((key, Load::of(&raw)?)));
+        let loads = loads.filter_map(|(key, raw)| Some((key, Load::from_raw(&raw)?)));
         let initial = self.initial(now);
         for (key, allowance) in decide(&mut self.all, loads, initial, now) {
             take_error = take_error.and(store(&self.maps.allowances, &key, &to_raw(allowance)));

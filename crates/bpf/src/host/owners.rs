@@ -73,7 +73,7 @@ impl Owners {
     /// The process that has the socket open.
     #[must_use]
     pub fn process(&self, socket: Socket) -> Option<&SocketOwner> {
-        self.processes.of(socket.inode?)
+        self.processes.get(socket.inode?)
     }
 
     /// The container or unit in words; a container by its name if its runtime's files have it. It
@@ -83,7 +83,7 @@ impl Owners {
     pub fn unit(&self, socket: Socket) -> Option<String> {
         let unit = match self.process(socket) {
             Some(owner) => owner.unit.as_ref(),
-            None => self.units.of(socket.cgroup?),
+            None => self.units.get(socket.cgroup?),
         };
         unit.map(|unit| self.describe(unit))
     }
@@ -208,7 +208,7 @@ impl<T: Clone> Cache<T> {
 
     /// The cached value of this number.
     #[must_use]
-    pub fn of(&self, number: u64) -> Option<&T> {
+    pub fn get(&self, number: u64) -> Option<&T> {
         self.all.get(&number)?.as_ref()
     }
 
@@ -301,7 +301,7 @@ mod tests {
         assert!(!cache.refresh(&[], found));
         assert!(cache.refresh(&[1, 3, 3], found));
         assert_eq!(
-            (cache.of(1), cache.of(2), cache.of(3)),
+            (cache.get(1), cache.get(2), cache.get(3)),
             (Some(&"one"), None, None)
         );
         assert!(!cache.refresh(&[1, 2, 3], found));

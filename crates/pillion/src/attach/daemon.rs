@@ -304,7 +304,7 @@ impl Daemon<'_> {
         let targets = new_targets.as_ref().unwrap_or(&self.targets);
         let policy = read.policy.with_targets(targets);
         let (count, description) = (policy.rules.len(), self.args.description(&policy));
-        let rules = Rules::of(policy).and_then(|rules| {
+        let rules = Rules::new(policy).and_then(|rules| {
             rules.apply(&self.attachment)?;
             Ok(rules)
         });

@@ -264,7 +264,7 @@ impl Args {
     fn check_config(&self, config: AttachConfig) -> Result<()> {
         let description = self.description(&config.policy);
         let containers = config.namespaces.containers();
-        let rules = FollowedRules::of(Policy {
+        let rules = FollowedRules::new(Policy {
             running: containers.running().to_vec(),
             ..config.policy
         })?;

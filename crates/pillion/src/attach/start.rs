@@ -52,7 +52,7 @@ impl Args {
         }
         .with_targets(&targets);
         // Before the programs are attached, so that later changes of cgroups show as a difference.
-        let rules = Rules::of(policy.clone())?;
+        let rules = Rules::new(policy.clone())?;
         log::debug!("loading the eBPF programs");
         let programs = self.load(&policy)?;
         let helper = start_cleanup_helper(&programs, &namespaces)?;
@@ -93,7 +93,7 @@ impl Args {
         if inherited().is_some_and(|left| !programs.requests().has_same_layout(left)) {
             log::warn!("requests of applications are lost: this version stores them differently");
         }
-        Ok(programs.by(self.bundling.hook()))
+        Ok(programs.with_hook(self.bundling.hook()))
     }
 
     /// Returns true if files of other users may be read or written later.

@@ -220,7 +220,7 @@ impl Collector {
         self.owners
             .refresh(&inodes.collect::<Vec<_>>(), socket_owners);
         for observation in &self.present {
-            let owner = observation.inode.and_then(|inode| self.owners.of(inode));
+            let owner = observation.inode.and_then(|inode| self.owners.get(inode));
             if let Some(owner) = owner {
                 let process = self.processes.entry(observation.cookie);
                 process.or_insert_with(|| owner.process.clone());

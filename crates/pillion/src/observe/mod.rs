@@ -240,8 +240,8 @@ impl Session {
         let signals = STOP_SIGNALS.into_iter().chain(ATTACH_SIGNALS).chain(hangup);
         let signals = receive_signals(signals)?;
         let policy = args.policy(bundling, &targets, observing)?;
-        let rules = Rules::of(policy.clone())?;
-        let programs = Programs::load(&policy)?.by(bundling.hook());
+        let rules = Rules::new(policy.clone())?;
+        let programs = Programs::load(&policy)?.with_hook(bundling.hook());
         let helper = start_cleanup_helper(&programs, &namespaces)?;
         let (attachment, changes) = Attachment::start_everywhere(programs, &mut targets, None)?;
         log::info!("{verb} {}; stop with Ctrl-C", args.connections_text());
