@@ -207,8 +207,8 @@ fn load_storage_program() -> Result<OwnedFd, Error> {
     let mut storage = MaybeUninit::uninit();
     let mut open = open(&log, &mut storage, true)?;
     let unused = open.maps.pillion_flows.set_autocreate(false);
-    unused.map_err(|error| log.explain(&error))?;
-    let skel = without_signals(|| open.load()).map_err(|error| log.explain(&error))?;
+    unused.map_err(|error| log.to_error(&error))?;
+    let skel = without_signals(|| open.load()).map_err(|error| log.to_error(&error))?;
     let program = skel.progs.pillion_list.as_fd().try_clone_to_owned();
     program.map_err(|error| Error::system("keep a program", error))
 }
@@ -218,8 +218,8 @@ fn load_socket_programs(map: BorrowedFd) -> Result<SocketIter, Error> {
     let mut storage = MaybeUninit::uninit();
     let mut open = open(&log, &mut storage, false)?;
     let reused = open.maps.pillion_flows.reuse_fd(map);
-    reused.map_err(|error| log.explain(&error))?;
-    let skel = without_signals(|| open.load()).map_err(|error| log.explain(&error))?;
+    reused.map_err(|error| log.to_error(&error))?;
+    let skel = without_signals(|| open.load()).map_err(|error| log.to_error(&error))?;
     let by_tcp = skel.progs.pillion_list_by_tcp.as_fd();
     SocketIter::sockets(by_tcp, skel.progs.pillion_list_by_file.as_fd()).map_err(failed)
 }
@@ -231,7 +231,7 @@ fn open<'obj>(
     storage_program: bool,
 ) -> Result<OpenFlowsSkel<'obj>, Error> {
     let open = FlowsSkelBuilder::default().open(storage);
-    let mut open = open.map_err(|error| log.explain(&error))?;
+    let mut open = open.map_err(|error| log.to_error(&error))?;
     open.progs.pillion_list.set_autoload(storage_program);
     open.progs
         .pillion_list_by_tcp

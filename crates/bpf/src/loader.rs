@@ -48,7 +48,7 @@ impl<'a> UnloadedPrograms<'a> {
         let log = LibbpfLog::capture();
         let skel = PillionSkelBuilder::default().open(storage);
         let mut opened = Self {
-            skel: skel.map_err(|error| log.explain(&error))?,
+            skel: skel.map_err(|error| log.to_error(&error))?,
             features: Features {
                 storage_iterator: socket_iter::is_storage_iterator_supported(),
                 socket_option: can_answer_socket_options(),
@@ -69,18 +69,18 @@ impl<'a> UnloadedPrograms<'a> {
         let rule_cgroups = 2 * Policy::MAX_CGROUPS as u32;
         let maps = &mut self.skel.maps;
         let sized = maps.pillion_rule_cgroups.set_max_entries(rule_cgroups);
-        sized.map_err(|error| self.log.explain(&error))?;
+        sized.map_err(|error| self.log.to_error(&error))?;
         if policy.governing {
             for map in [&mut maps.pillion_network_load, &mut maps.pillion_allowances] {
                 let sized = map.set_max_entries(governor::MAX_NETWORKS);
-                sized.map_err(|error| self.log.explain(&error))?;
+                sized.map_err(|error| self.log.to_error(&error))?;
             }
         }
         if policy.observing.is_some() {
             let sized = maps
                 .pillion_observed
                 .set_max_entries(policy.max_connections);
-            sized.map_err(|error| self.log.explain(&error))?;
+            sized.map_err(|error| self.log.to_error(&error))?;
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ impl<'a> UnloadedPrograms<'a> {
     pub(crate) fn reuse_requests(&mut self, left: &Requests) -> Result<(), Error> {
         let requests = &mut self.skel.maps.pillion_requests;
         let reused = requests.reuse_fd(left.map());
-        Ok(reused.map_err(|error| self.log.explain(&error))?)
+        Ok(reused.map_err(|error| self.log.to_error(&error))?)
     }
 
     /// Loads the programs into the kernel, which verifies them.
@@ -141,7 +141,7 @@ impl<'a> UnloadedPrograms<'a> {
             features,
             log,
         } = self;
-        let skel = without_signals(|| skel.load()).map_err(|error| log.explain(&error))?;
+        let skel = without_signals(|| skel.load()).map_err(|error| log.to_error(&error))?;
         Ok(LoadedPrograms {
             skel,
             features,
@@ -175,7 +175,7 @@ impl<'a> LoadedPrograms<'a> {
 
     /// A handle of a map that outlives the programs' object.
     pub(crate) fn map(&self, map: &MapMut) -> Result<MapHandle, Error> {
-        Ok(MapHandle::try_from(map).map_err(|error| self.log.explain(&error))?)
+        Ok(MapHandle::try_from(map).map_err(|error| self.log.to_error(&error))?)
     }
 
     /// The rules' tables.
@@ -192,7 +192,7 @@ impl<'a> LoadedPrograms<'a> {
     pub(crate) fn resettable_maps(&self) -> Result<Vec<u32>, Error> {
         let mut ids = Vec::new();
         for map in self.skel.object().maps() {
-            let info = map.info().map_err(|error| self.log.explain(&error))?.info;
+            let info = map.info().map_err(|error| self.log.to_error(&error))?.info;
             let is_constant = info.map_flags & BPF_F_RDONLY_PROG != 0;
             if !is_constant && map.map_type() != MapType::SkStorage {
                 ids.push(info.id);

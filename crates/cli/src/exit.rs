@@ -15,7 +15,7 @@ pub const NO_CONNECTION: u8 = 3;
 
 /// Logs an error in one line and returns its exit code: 2 if a cause is [`BadInput`] or `is_bad_input`
 /// returns true for it, otherwise 1.
-pub fn explain(
+pub fn report_error(
     error: &anyhow::Error,
     is_bad_input: fn(&(dyn Error + 'static)) -> bool,
 ) -> ExitCode {
@@ -43,7 +43,10 @@ pub fn one_line(error: &anyhow::Error) -> String {
     line
 }
 
-/// Returns true if the cause is an `E` for which `holds` returns true.
-pub fn is<E: Error + 'static>(cause: &(dyn Error + 'static), holds: fn(&E) -> bool) -> bool {
-    cause.downcast_ref().is_some_and(holds)
+/// Returns true if the cause is an `E` for which `predicate` returns true.
+pub fn cause_matches<E: Error + 'static>(
+    cause: &(dyn Error + 'static),
+    predicate: fn(&E) -> bool,
+) -> bool {
+    cause.downcast_ref().is_some_and(predicate)
 }

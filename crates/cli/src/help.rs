@@ -35,7 +35,7 @@ fn width() -> Option<usize> {
 }
 
 /// Prints help, or the mistake in the command line, and returns the exit code.
-pub fn explain(refusal: &clap::Error) -> ExitCode {
+pub fn print_parse_error(refusal: &clap::Error) -> ExitCode {
     let printed = refusal.print().and_then(|()| io::stdout().flush());
     match printed {
         Err(error) if !refusal.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use pillion_cli::exit::is;
+use pillion_cli::exit::cause_matches;
 use pillion_cli::help::{CompletionsArgs, ManArgs};
 use pillion_cli::log::{self, LogLevel};
 use pillion_cli::{VERSION, exit, help};
@@ -84,20 +84,20 @@ fn main() -> ExitCode {
     log::start(PROGRAM, LogLevel::default());
     let command = match help::parse() {
         Ok(Cli { command }) => command,
-        Err(refusal) => return help::explain(&refusal),
+        Err(refusal) => return help::print_parse_error(&refusal),
     };
     let result = command.execute();
-    result.unwrap_or_else(|error| exit::explain(&error, is_bad_input))
+    result.unwrap_or_else(|error| exit::report_error(&error, is_bad_input))
 }
 
 fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
     cause.is::<InputError>()
-        || is(cause, pillion_bpf::Error::is_bad_input)
-        || is(cause, pillion_lab::Error::is_bad_input)
-        || is(cause, EngineError::is_bad_input)
-        || is(cause, pillion_lab::queue::Error::is_bad_input)
-        || is(cause, SendError::is_bad_input)
-        || is(cause, ReceiveError::is_bad_input)
+        || cause_matches(cause, pillion_bpf::Error::is_bad_input)
+        || cause_matches(cause, pillion_lab::Error::is_bad_input)
+        || cause_matches(cause, EngineError::is_bad_input)
+        || cause_matches(cause, pillion_lab::queue::Error::is_bad_input)
+        || cause_matches(cause, SendError::is_bad_input)
+        || cause_matches(cause, ReceiveError::is_bad_input)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The main loop: follows devices, connections, and the cgroups and containers of the rules.
+//! The event loop: follows devices, connections, and the cgroups and containers of the rules.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ use pillion_bpf::{
 /// Interval of checks: connections without a slot, programs that others detached, and due work.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Callbacks of the main loop.
-pub trait Watcher {
+/// Callbacks of the event loop.
+pub trait EventHandler {
     /// Reports a change.
-    fn report(&mut self, change: &Change);
+    fn on_change(&mut self, change: &Change);
 
     /// Does periodic work, about once per second.
-    fn update(&mut self, _attachment: &Attachment, _targets: &AttachTargets) {}
+    fn on_tick(&mut self, _attachment: &Attachment, _targets: &AttachTargets) {}
 }
 
 /// Logs a change. Failures, which are retried, and the connection limit are warnings.
@@ -37,9 +37,9 @@ pub fn until_readable(
     signals: &impl AsFd,
     attachment: &mut Attachment,
     targets: &mut AttachTargets,
-    watcher: &mut impl Watcher,
+    handler: &mut impl EventHandler,
 ) -> nix::Result<()> {
-    until_readable_or(signals, attachment, targets, None, watcher).map(drop)
+    until_readable_or(signals, attachment, targets, None, handler).map(drop)
 }
 
 /// Follows devices and connections until `signals` is readable, or until `end`; returns true if
@@ -49,7 +49,7 @@ pub fn until_readable_or(
     attachment: &mut Attachment,
     targets: &mut AttachTargets,
     end: Option<Instant>,
-    watcher: &mut impl Watcher,
+    handler: &mut impl EventHandler,
 ) -> nix::Result<bool> {
     loop {
         let mut fds = [
@@ -63,13 +63,13 @@ pub fn until_readable_or(
         let (signal, devices) = (is_ready(&fds[0]), is_ready(&fds[1]));
         if devices {
             let changes = attachment.follow(targets);
-            changes.iter().for_each(|change| watcher.report(change));
+            changes.iter().for_each(|change| handler.on_change(change));
         }
         for check in [Attachment::reattach, Attachment::recount] {
             let changes = check(attachment, targets);
-            changes.iter().for_each(|change| watcher.report(change));
+            changes.iter().for_each(|change| handler.on_change(change));
         }
-        watcher.update(attachment, targets);
+        handler.on_tick(attachment, targets);
         if signal || left.is_some_and(|left| left.is_zero()) {
             return Ok(signal);
         }

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
-use pillion_cli::exit::is;
+use pillion_cli::exit::cause_matches;
 use pillion_cli::help::{CompletionsArgs, ManArgs};
 use pillion_cli::settings::BadInput;
 use pillion_cli::{VERSION, exit, help, log as logger};
@@ -109,32 +109,33 @@ fn main() -> ExitCode {
     logger::start("pillion", logger::LogLevel::default());
     let command = match with_caller_privileges(help::parse) {
         Ok(Cli { command }) => command,
-        Err(refusal) => return explain(&refusal),
+        Err(refusal) => return print_parse_error(&refusal),
     };
     let result = match command.check_privileges() {
         Ok(()) => command.execute(),
         Err(refusal) => Err(refusal.into()),
     };
-    result.unwrap_or_else(|error| exit::explain(&error, is_bad_input))
+    result.unwrap_or_else(|error| exit::report_error(&error, is_bad_input))
 }
 
 fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
-    is(cause, pillion_bpf::Error::is_bad_input) || is(cause, StateError::is_bad_input)
+    cause_matches(cause, pillion_bpf::Error::is_bad_input)
+        || cause_matches(cause, StateError::is_bad_input)
 }
 
 /// Prints help, or the mistake in the command line. For subcommands of `pillion-lab` it prints a hint; it
 /// does not start them, because a setuid program must not search `PATH`.
-fn explain(refusal: &clap::Error) -> ExitCode {
+fn print_parse_error(refusal: &clap::Error) -> ExitCode {
     let word = match refusal.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(word)) if refusal.kind() == ErrorKind::InvalidSubcommand => word,
-        _ => return help::explain(refusal),
+        _ => return help::print_parse_error(refusal),
     };
     match word.as_str() {
         "lab" => log::error!("`pillion lab` is `pillion-lab`"),
         word if LAB_COMMANDS.contains(&word) => {
             log::error!("`pillion {word}` is `pillion-lab {word}`");
         }
-        _ => return help::explain(refusal),
+        _ => return help::print_parse_error(refusal),
     }
     ExitCode::from(2)
 }

@@ -20,7 +20,7 @@ use pillion_cli::log::{self as logger, LogLevel};
 use pillion_cli::settings::BadInput;
 
 use crate::args::BundlingArgs;
-use crate::follow::{Watcher, log_change, until_readable};
+use crate::follow::{EventHandler, log_change, until_readable};
 use crate::process::{Descriptors, is_setuid, refuse_if_setuid, spawn_cleanup_helper};
 use crate::stats::{Stats, summary};
 
@@ -78,14 +78,14 @@ struct Output {
     stats: Stats,
 }
 
-impl Watcher for Output {
-    fn report(&mut self, change: &Change) {
+impl EventHandler for Output {
+    fn on_change(&mut self, change: &Change) {
         if !self.quiet {
             log_change(change);
         }
     }
 
-    fn update(&mut self, attachment: &Attachment, _: &AttachTargets) {
+    fn on_tick(&mut self, attachment: &Attachment, _: &AttachTargets) {
         self.stats.write_if_due(attachment);
     }
 }
@@ -135,7 +135,7 @@ impl Args {
                 let timeout = Some(ATTACH_TIMEOUT);
                 let (attachment, changes) =
                     Attachment::start(programs, cgroup.as_fd(), &mut targets, timeout)?;
-                changes.iter().for_each(|change| output.report(change));
+                changes.iter().for_each(|change| output.on_change(change));
                 let bundler = Bundler {
                     attachment,
                     targets,

@@ -47,9 +47,9 @@ impl LibbpfLog {
         Self
     }
 
-    /// Explains an error by the captured messages.
+    /// Converts an error, with its reason from the captured messages.
     #[must_use]
-    pub fn explain(&self, error: &libbpf_rs::Error) -> LoadError {
+    pub fn to_error(&self, error: &libbpf_rs::Error) -> LoadError {
         let lines = LINES
             .lock()
             .map(|mut lines| std::mem::take(&mut *lines))

@@ -41,13 +41,13 @@ impl Probe {
         let mut storage = MaybeUninit::uninit();
         let mut open = QueueProbeSkelBuilder::default()
             .open(&mut storage)
-            .map_err(|error| messages.explain(&error))?;
+            .map_err(|error| messages.to_error(&error))?;
         let rodata = open.maps.rodata_data.as_mut();
         let rodata = rodata.expect("the programs have read-only data");
         rodata.device = target.index;
         rodata.netns = target.netns;
-        let skel = without_signals(|| open.load()).map_err(|error| messages.explain(&error))?;
-        let map = |map| MapHandle::try_from(map).map_err(|error| messages.explain(&error));
+        let skel = without_signals(|| open.load()).map_err(|error| messages.to_error(&error))?;
+        let map = |map| MapHandle::try_from(map).map_err(|error| messages.to_error(&error));
         let programs = &skel.progs;
         let mut probe = Self {
             links: Vec::new(),
@@ -60,7 +60,7 @@ impl Probe {
         // Attach the ends before the arrivals, so that no end of an observed arrival is missed.
         let mut attach = |program: &ProgramMut<'_>, tracepoint: &str| {
             let link = program.attach_raw_tracepoint(tracepoint);
-            let link = link.map_err(|error| messages.explain(&error))?;
+            let link = link.map_err(|error| messages.to_error(&error))?;
             probe.links.push(link);
             Ok::<_, Error>(())
         };

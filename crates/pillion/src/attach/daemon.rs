@@ -19,7 +19,7 @@ use pillion_cli::settings::{BadInput, OutputConfig};
 use pillion_stats::report::number::counted;
 
 use super::{Args, display_name, is_from_terminal};
-use crate::follow::{Rules, Watcher, until_readable};
+use crate::follow::{EventHandler, Rules, until_readable};
 use crate::handover::{Handover, is_handover_signal};
 use crate::process::{CleanupHelper, read_signal};
 use crate::service::{Service, manager};
@@ -32,7 +32,7 @@ pub(super) const SIGHUP_IGNORED: &str =
 /// The running `pillion attach`. Fields are dropped in declaration order: the cleanup helper stops after
 /// the attachment.
 pub(super) struct Daemon<'a> {
-    pub watcher: DeviceWatcher,
+    pub state: DaemonState,
     pub attachment: Attachment,
     /// Cleans up the network namespaces of the start only.
     pub _helper: CleanupHelper,
@@ -61,10 +61,10 @@ impl Daemon<'_> {
             let Self {
                 attachment,
                 targets,
-                watcher,
+                state,
                 ..
             } = self;
-            until_readable(signals, attachment, targets, watcher).context("wait for a signal")?;
+            until_readable(signals, attachment, targets, state).context("wait for a signal")?;
             if let Some(signal) = read_signal(signals)?
                 && let Some(end) = self.handle_signal(&signal)
             {
@@ -86,10 +86,10 @@ impl Daemon<'_> {
             (Ok(Signal::SIGHUP), None) if !is_from_terminal(signal) => {
                 log::warn!("{SIGHUP_IGNORED}");
             }
-            (Ok(Signal::SIGUSR1), _) => self.watcher.service.write_stats(&self.attachment),
+            (Ok(Signal::SIGUSR1), _) => self.state.service.write_stats(&self.attachment),
             (Ok(Signal::SIGUSR2), _) => self.start_handover(),
-            _ if is_handover_signal(signal)
-                && !self.watcher.handover.is_from_new_process(signal) => {}
+            _ if is_handover_signal(signal) && !self.state.handover.is_from_new_process(signal) => {
+            }
             _ if is_handover_signal(signal) => {
                 manager::set_main_process(signal.ssi_pid);
                 return Some(End::HandedOver);
@@ -103,23 +103,23 @@ impl Daemon<'_> {
         manager::notify_reloading();
         let reloaded = self.reload(file);
         let allowed = self.may_hand_over();
-        let watcher = &mut self.watcher;
+        let state = &mut self.state;
         let bundling = reloaded.as_ref().map(|it| it.description.as_str());
-        watcher.service.reloaded(bundling.map_err(String::as_str));
+        state.service.reloaded(bundling.map_err(String::as_str));
         let Ok(Reloaded { rules, changes, .. }) = reloaded else {
             return;
         };
-        changes.iter().for_each(|change| watcher.report(change));
-        watcher.reloaded(rules);
-        watcher.warn(&self.targets);
+        changes.iter().for_each(|change| state.on_change(change));
+        state.replace_rules(rules);
+        state.warn(&self.targets);
         let requests = self.attachment.requests();
-        let restarted = watcher.handover.restart(allowed, requests);
+        let restarted = state.handover.restart(allowed, requests);
         restarted.unwrap_or_else(|error| log_failed_handover(&error));
     }
 
     fn start_handover(&mut self) {
         let allowed = self.may_hand_over();
-        let handover = &mut self.watcher.handover;
+        let handover = &mut self.state.handover;
         let started = allowed.and_then(|()| handover.start(self.attachment.requests()));
         started.unwrap_or_else(|error| log_failed_handover(&error));
     }
@@ -139,7 +139,7 @@ impl Daemon<'_> {
 
     /// Detaches the programs, logs the totals, and completes or stops a hand-over.
     pub(super) fn stop(mut self, end: End, signals: &SignalFd) -> Result<()> {
-        let handover = &mut self.watcher.handover;
+        let handover = &mut self.state.handover;
         if end == End::Signal {
             handover.stop();
             manager::notify_stopping();
@@ -162,7 +162,7 @@ impl Daemon<'_> {
         match is_handed_over {
             true => log::info!("hand-over complete: the new process is ready"),
             // After a hand-over, the file of --stats belongs to the new process.
-            false => self.watcher.service.finish(&self.attachment)?,
+            false => self.state.service.finish(&self.attachment)?,
         }
         Ok(())
     }
@@ -207,8 +207,8 @@ fn pending_signals(signals: &SignalFd) -> Result<PendingSignals> {
     Ok(pending)
 }
 
-/// Reports changes, and updates the rules and the hand-over.
-pub struct DeviceWatcher {
+/// State of the daemon that the event loop updates: output, hand-over and rules.
+pub struct DaemonState {
     pub service: Service,
     pub handover: Handover,
     rules: Rules,
@@ -216,7 +216,7 @@ pub struct DeviceWatcher {
     view_warning: Option<String>,
 }
 
-impl DeviceWatcher {
+impl DaemonState {
     pub fn new(service: Service, rules: Rules, view_warning: Option<String>) -> Self {
         Self {
             service,
@@ -227,7 +227,7 @@ impl DeviceWatcher {
     }
 
     /// Replaces the rules after a reload.
-    pub fn reloaded(&mut self, rules: Rules) {
+    pub fn replace_rules(&mut self, rules: Rules) {
         self.rules.replace(rules);
     }
 
@@ -244,16 +244,16 @@ pub fn log_failed_handover(why: &anyhow::Error) {
     log::error!("hand-over failed: {}", one_line(why));
 }
 
-impl Watcher for DeviceWatcher {
-    fn report(&mut self, change: &Change) {
-        self.service.report(change);
+impl EventHandler for DaemonState {
+    fn on_change(&mut self, change: &Change) {
+        self.service.on_change(change);
     }
 
-    fn update(&mut self, attachment: &Attachment, targets: &AttachTargets) {
+    fn on_tick(&mut self, attachment: &Attachment, targets: &AttachTargets) {
         let failure = self.rules.update(attachment, targets);
         self.service.set_rules_failure(failure);
         self.warn(targets);
-        self.service.update(attachment, targets);
+        self.service.on_tick(attachment, targets);
         if let Err(error) = self.handover.check() {
             log_failed_handover(&error);
             // The new process may have reviewed connections by its own rules.

@@ -16,11 +16,11 @@ use pillion_cli::settings::{BadInput, Endpoint, OutputConfig};
 use pillion_stats::report::number::counted;
 
 use super::daemon::{
-    Daemon, DeviceWatcher, SIGHUP_IGNORED, log_failed_handover, not_reloaded, restart_warning,
+    Daemon, DaemonState, SIGHUP_IGNORED, log_failed_handover, not_reloaded, restart_warning,
 };
 use super::{Args, AttachConfig, display_name, is_from_terminal, names};
 use crate::args::start_cleanup_helper;
-use crate::follow::{Rules, Watcher, view_warning};
+use crate::follow::{EventHandler, Rules, view_warning};
 use crate::handover::{check_old_process, inherited};
 use crate::process::{drop_capabilities, read_signal};
 use crate::service::{PendingService, Service, manager};
@@ -62,21 +62,21 @@ impl Args {
         log::debug!("attaching to devices and the cgroup");
         let (attachment, changes) =
             Attachment::start_everywhere(programs, &mut targets, Some(ATTACH_TIMEOUT))?;
-        let mut watcher = DeviceWatcher::new(service, rules, view_warning());
-        let service = &mut watcher.service;
+        let mut state = DaemonState::new(service, rules, view_warning());
+        let service = &mut state.service;
         service.set_ready(description.clone(), &attachment, &targets)?;
         log::info!(
             "bundling {description} on {}; end with Ctrl-C",
             names(attachment.devices())
         );
         for change in changes {
-            watcher.report(&change);
+            state.on_change(&change);
         }
-        watcher.warn(&targets);
+        state.warn(&targets);
         let may_enter = !namespaces.is_own_only();
         drop_capabilities(may_enter, self.has_files(&output, &namespaces));
         Ok(Daemon {
-            watcher,
+            state,
             attachment,
             _helper: helper,
             targets,

@@ -25,7 +25,7 @@ use pillion_stats::measure::Unit;
 use pillion_stats::report::number;
 
 use crate::args::{BundlingArgs, ConnectionMatchArgs, NamespaceArgs, sorted, start_cleanup_helper};
-use crate::follow::{Rules, Watcher, log_change, until_readable_or, view_warning};
+use crate::follow::{EventHandler, Rules, log_change, until_readable_or, view_warning};
 use crate::process::{CleanupHelper, Descriptors, read_signal, receive_signals};
 use crate::service::status_socket;
 use crate::stats::Stats;
@@ -208,12 +208,12 @@ struct ChangeLogger {
     rules: Rules,
 }
 
-impl Watcher for ChangeLogger {
-    fn report(&mut self, change: &Change) {
+impl EventHandler for ChangeLogger {
+    fn on_change(&mut self, change: &Change) {
         log_change(change);
     }
 
-    fn update(&mut self, attachment: &Attachment, targets: &AttachTargets) {
+    fn on_tick(&mut self, attachment: &Attachment, targets: &AttachTargets) {
         // The rules log their failures themselves.
         let _ = self.rules.update(attachment, targets);
         self.rules.warn(targets);
@@ -246,7 +246,7 @@ impl Session {
         let (attachment, changes) = Attachment::start_everywhere(programs, &mut targets, None)?;
         log::info!("{verb} {}; stop with Ctrl-C", args.connections_text());
         let mut logger = ChangeLogger { stats, rules };
-        changes.iter().for_each(|change| logger.report(change));
+        changes.iter().for_each(|change| logger.on_change(change));
         if let Some(view) = view_warning() {
             log::warn!("{view}");
         }

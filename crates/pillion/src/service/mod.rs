@@ -16,7 +16,7 @@ use anyhow::Result;
 use pillion_bpf::{AttachTargets, Attachment, Change};
 use pillion_cli::settings::OutputConfig;
 
-use crate::follow::{Watcher, log_change};
+use crate::follow::{EventHandler, log_change};
 use crate::stats::{Stats, summary};
 use health::Shared;
 use metrics::Metrics;
@@ -74,7 +74,7 @@ impl Service {
         self.shared.set_bundling(bundling);
         self.shared.set_notes(Vec::new());
         self.shared.set_ready(attachment.totals_reader()?);
-        self.update(attachment, targets);
+        self.on_tick(attachment, targets);
         self.metrics.as_mut().map_or(Ok(()), Metrics::publish)?;
         self.notify_ready();
         Ok(())
@@ -125,14 +125,14 @@ fn store_failure(failure: &mut Option<String>, why: Option<&str>, shared: &Share
     }
 }
 
-impl Watcher for Service {
+impl EventHandler for Service {
     /// Logs a change and stores its error.
-    fn report(&mut self, change: &Change) {
+    fn on_change(&mut self, change: &Change) {
         log_change(change);
         self.shared.record(change);
     }
 
-    fn update(&mut self, attachment: &Attachment, targets: &AttachTargets) {
+    fn on_tick(&mut self, attachment: &Attachment, targets: &AttachTargets) {
         self.stats.write_if_due(attachment);
         store_failure(&mut self.stats_failure, self.stats.failure(), &self.shared);
         let failures = targets.failing().map(str::to_owned);
