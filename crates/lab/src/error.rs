@@ -127,7 +127,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the caller has to change the request, rather than the machine.
+    /// Returns true if the user can fix it by other options or files (exit code 2).
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
         match self {

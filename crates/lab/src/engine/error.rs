@@ -75,12 +75,13 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Returns true if the request has to change, rather than the machine.
+    /// Returns true if the user can fix it (exit code 2): by other options or files, or by building the
+    /// lab kernel or installing programs.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
         matches!(
             self,
-            Self::NoKernel(_) | Self::File { .. } | Self::MissingTools(_)
+            Self::NoKernel(_) | Self::NoTicks { .. } | Self::File { .. } | Self::MissingTools(_)
         )
     }
 
