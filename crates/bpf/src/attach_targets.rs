@@ -34,25 +34,25 @@ pub struct AttachTargets {
 /// [`Namespace::id`], so that a failure does not keep one alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// To take the namespace that has this name.
+    /// Open the namespace that has this name.
     OpenNamespace(NamespaceName),
-    /// To list a namespace's devices.
+    /// List a namespace's devices.
     ListDevices(Option<u64>),
-    /// To parse the kernel's messages about a namespace's devices.
+    /// Parse the kernel's messages about a namespace's devices.
     ParseDevices(Option<u64>),
-    /// To take in a namespace's new connections.
-    ServeNamespace(Option<u64>),
-    /// To take in the connections that a namespace has already.
+    /// Add a namespace to the scope, so that its new connections are covered.
+    AddNamespace(Option<u64>),
+    /// Apply the rules to a namespace's existing connections.
     Review(Option<u64>),
-    /// To have room for all devices of a namespace.
+    /// Find descriptors for all devices of a namespace.
     FitDevices(Option<u64>),
-    /// To attach to the device with this interface index.
+    /// Attach to the device with this interface index.
     Attach(Option<u64>, u32),
-    /// To stay attached to the cgroup.
+    /// Stay attached to the cgroup.
     StayAttached,
-    /// To count the connections.
+    /// Count the taken slots.
     CountSlots,
-    /// To decide which share of the segments carries redundancy.
+    /// Decide which share of segments may carry redundancy.
     Govern,
 }
 
@@ -105,7 +105,7 @@ impl AttachTargets {
         })
     }
 
-    /// Names with wildcards that no network namespace is like now.
+    /// Names with wildcards that match no network namespace now.
     pub fn unmatched(&self) -> impl Iterator<Item = &NamespaceName> {
         let patterns = self.requested.patterns();
         patterns.filter(|name| name.expand().is_empty())
@@ -192,7 +192,7 @@ impl AttachTargets {
         }
     }
 
-    /// The network namespaces where the devices are, and others may come.
+    /// The open network namespaces, without duplicates.
     #[must_use]
     pub fn namespaces(&self) -> Vec<Namespace> {
         let mut namespaces: Vec<Namespace> = Vec::new();
@@ -217,12 +217,12 @@ impl AttachTargets {
         self.retries.failures()
     }
 
-    /// True if there need be no device yet: namespaces may come.
+    /// True if an empty device list is valid, because namespaces may appear later.
     pub(crate) fn may_be_empty(&self) -> bool {
         self.requested.may_grow()
     }
 
-    /// How many network namespaces there can be.
+    /// Number of network namespaces to share the descriptor limit among.
     pub(crate) fn namespace_count(&self) -> usize {
         /// Minimum number of namespaces to reserve descriptors for.
         const EXPECTED_NAMESPACES: usize = 64;
@@ -234,8 +234,8 @@ impl AttachTargets {
         self.followed.len().max(expected)
     }
 
-    /// A file descriptor that is readable when devices may have come, gone or changed, or something
-    /// is to be tried again: [`Attachment::follow`](crate::Attachment::follow) then.
+    /// A file descriptor that is readable when devices may have changed, or a retry is due. Call
+    /// [`Attachment::follow`](crate::Attachment::follow) then.
     #[must_use]
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.events.0.as_fd()
@@ -251,7 +251,7 @@ impl AttachTargets {
         let _ = self.timer.wait();
         for (namespace, gone) in self.release_gone() {
             changes.push(gone);
-            // Its devices are called after another name of it, if it has one.
+            // If the namespace has another name, its devices are listed again under that one.
             let other_names = self.followed.iter_mut();
             let other_names = other_names.filter_map(FollowedNamespace::current_mut);
             other_names
@@ -325,7 +325,7 @@ impl AttachTargets {
         listed
     }
 
-    /// Has the next look list the devices of these namespaces.
+    /// Makes the next refresh list the devices of these namespaces.
     pub(crate) fn mark_changed(&mut self, namespaces: &[Namespace]) {
         let followed = self.followed.iter_mut();
         let followed = followed.filter_map(FollowedNamespace::current_mut);
@@ -334,7 +334,7 @@ impl AttachTargets {
             .for_each(|it| it.has_changed = true);
     }
 
-    /// The devices that pillion is to be attached to in a namespace, as far as is known.
+    /// The devices to attach to in a namespace, as of its last listing.
     pub(crate) fn devices_of(&self, namespace: &Namespace) -> &[Device] {
         let mut followed = self.followed.iter().filter_map(FollowedNamespace::current);
         let followed = followed.find(|followed| followed.namespace == *namespace);
@@ -353,7 +353,7 @@ impl AttachTargets {
             Step::OpenNamespace(name) => all.iter().any(|it| it.name() == Some(name)),
             Step::ListDevices(id)
             | Step::ParseDevices(id)
-            | Step::ServeNamespace(id)
+            | Step::AddNamespace(id)
             | Step::Review(id)
             | Step::FitDevices(id) => followed(id).is_some(),
             Step::Attach(id, index) => followed(id).is_some_and(|followed| {
@@ -364,12 +364,12 @@ impl AttachTargets {
 
     /// Sets the timer for work without events: immediately if there is `more` to do.
     pub(crate) fn set_timer(&self, more: bool) {
-        /// The shortest time that wakes up; zero would be never.
+        /// The shortest timer; zero would disarm it.
         const IMMEDIATELY: Duration = Duration::from_nanos(1);
         let is_named = |followed: &FollowedNamespace| followed.name().is_some();
         let has_names = self.may_be_empty() || self.followed.iter().any(is_named);
         let now = Instant::now();
-        // A due step that was not tried waits for something else.
+        // A due step that was not tried waits for another event.
         let retry = self.retries.next_retry();
         let retry = retry.map(|time| match time > now {
             true => time - now,

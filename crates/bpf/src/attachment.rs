@@ -11,16 +11,16 @@ use crate::device_attachments::DeviceAttachments;
 use crate::governor::Governor;
 use crate::link::{self, AttachPoint, CgroupLinks};
 use crate::policy::bytes;
-use crate::quota::Capacity;
+use crate::quota::SlotRetry;
 use crate::{
     AttachTargets, Change, Device, Error, FlowReader, Namespace, Observation, Policy, Programs,
     Requests, Totals, TotalsReader, open_cgroup2,
 };
 
-/// How long following may take at a time: signals wait meanwhile.
+/// Maximum time of one [`Attachment::follow`], because signals wait meanwhile.
 const FOLLOW_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// How long the end may take.
+/// Maximum time to wait for ACKs before the programs are detached.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The attached bundler. Dropping it, or the end of the process, detaches all programs.
@@ -28,14 +28,14 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Attachment {
     programs: Programs,
     devices: DeviceAttachments,
-    /// Namespaces whose connections are still to be taken in.
+    /// Namespaces whose existing connections the rules were not applied to yet.
     unreviewed: Vec<Namespace>,
-    /// Namespaces out of scope whose connections are still to be released.
+    /// Namespaces out of scope whose connections are still bundled.
     unserved: Vec<Namespace>,
     links: CgroupLinks,
-    /// The id of the cgroup that they are attached to; 0 of the root.
+    /// Id of the cgroup that `links` are attached to; 0 for the root.
     cgroup: u64,
-    capacity: Capacity,
+    slot_retry: SlotRetry,
     governor: Option<Governor>,
 }
 
@@ -69,7 +69,7 @@ impl Attachment {
         Ok((Self::attach_cgroup(programs, cgroup, devices)?, changes))
     }
 
-    /// As [`Attachment::start`], the connections of all cgroups, those included that exist already.
+    /// As [`Attachment::start`], for all cgroups and including existing connections.
     ///
     /// # Errors
     /// As [`Attachment::start`], [`open_cgroup2`] and [`Attachment::review`].
@@ -99,7 +99,7 @@ impl Attachment {
             unserved: Vec::new(),
             links,
             cgroup: cgroup_id(cgroup).map_err(link::cgroup_error)?,
-            capacity: Capacity::default(),
+            slot_retry: SlotRetry::default(),
         })
     }
 
@@ -156,7 +156,7 @@ impl Attachment {
         let _ = self.release_unserved();
         self.unreviewed.retain(|it| namespaces.contains(it));
         for namespace in namespaces {
-            let step = Step::ServeNamespace(namespace.id());
+            let step = Step::AddNamespace(namespace.id());
             let is_served = self.programs.served.namespaces().contains(&namespace);
             if !is_served && targets.retries.is_due(&step) {
                 let added = self.programs.served.add(&namespace);
@@ -226,7 +226,7 @@ impl Attachment {
             .map_err(|error| Error::system("prepare a review", io::Error::other(error.to_string())))
     }
 
-    /// Reviews the connections of these namespaces, with TCP options as `on` says.
+    /// Reviews the connections of these namespaces; `on`: which of them get TCP options.
     fn review_in(&self, namespaces: &[Namespace], on: types::set_on) -> Result<usize, Error> {
         self.store_review(on)?;
         let failed = |error| Error::system("take in connections that exist already", error);
@@ -285,17 +285,17 @@ impl Attachment {
     }
 
     fn count(&mut self) -> Result<Option<Change>, Error> {
-        let refused = self.totals()?.connection_limit_hits;
-        let needs_count = self.capacity.needs_count(refused);
+        let limit_hits = self.totals()?.connection_limit_hits;
+        let needs_count = self.slot_retry.needs_count(limit_hits);
         let mut is_full = self.recount_slots(needs_count)?;
-        if needs_count && self.capacity.is_retry_due() {
+        if needs_count && self.slot_retry.try_start() {
             let namespaces = self.programs.served.namespaces();
             self.review_in(namespaces, types::set_on::SET_ON_NONE)?;
             is_full = self.recount_slots(true)?;
-            // Hits during the review may be too late for it.
-            self.capacity.set_handled(refused);
+            // Hits during the review are handled by the next one.
+            self.slot_retry.set_handled(limit_hits);
         }
-        Ok(self.capacity.set_full(is_full))
+        Ok(self.slot_retry.set_full(is_full))
     }
 
     fn recount_slots(&mut self, always: bool) -> Result<bool, Error> {
@@ -303,8 +303,7 @@ impl Attachment {
         quota.recount(always, served.namespaces())
     }
 
-    /// Replaces the rules, for new connections immediately; existing ones meet them in
-    /// [`Attachment::review`]. The scope does not change.
+    /// Replaces the rules for new connections; [`Attachment::review`] applies them to existing ones. The scope does not change.
     ///
     /// # Errors
     ///

@@ -109,8 +109,7 @@ impl DeviceAttachments {
         self.all.iter().map(|attached| &attached.device)
     }
 
-    /// Leaves devices and namespaces that are gone; the devices of those `listed` at are known
-    /// as they are now.
+    /// Detaches from removed devices and namespaces. `listed`: namespaces with a new device list.
     pub(crate) fn detach_gone(
         &mut self,
         targets: &mut AttachTargets,
@@ -155,7 +154,7 @@ impl DeviceAttachments {
         }
     }
 
-    /// Attaches the programs to the selected devices, until `timeout`: each can take tens of
+    /// Attaches the programs to the targets' devices, until `timeout`: each can take tens of
     /// milliseconds. True if devices are left.
     pub(crate) fn attach(
         &mut self,
@@ -170,7 +169,7 @@ impl DeviceAttachments {
                 return true;
             }
             let attached = match DeviceAttachment::attach(programs, &device) {
-                // News of its end is on the way.
+                // The device was removed; an event follows.
                 Err(Error::System { source, .. }) if is_device_gone(&source) => continue,
                 attached => targets
                     .retries
@@ -188,13 +187,13 @@ impl DeviceAttachments {
         false
     }
 
-    /// Devices that are to be attached to, as many as there is room for, of each namespace in turn.
+    /// Devices to attach to next: round robin over namespaces, within the descriptor limit.
     fn to_attach(&self, targets: &mut AttachTargets, changes: &mut Vec<Change>) -> Vec<Device> {
         let mut queue = Vec::new();
         for namespace in targets.namespaces() {
             let id = namespace.id();
-            let here = self.devices().filter(|it| it.namespace == namespace);
-            let room = self.limits.each().saturating_sub(here.count());
+            let attached = self.devices().filter(|it| it.namespace == namespace);
+            let room = self.limits.each().saturating_sub(attached.count());
             let devices_of = targets.devices_of(&namespace).to_vec();
             let missing: Vec<_> = devices_of
                 .into_iter()
@@ -213,7 +212,7 @@ impl DeviceAttachments {
         queue.into_iter().map(|(_, device)| device).collect()
     }
 
-    /// Leaves the devices' egress.
+    /// Detaches the egress programs.
     pub(crate) fn stop_bundling(&mut self) {
         let all = self.all.iter_mut();
         all.for_each(DeviceAttachment::stop_bundling);
@@ -247,7 +246,7 @@ pub(crate) struct DeviceAttachment {
 enum Links {
     Tcx {
         dsack: OwnedFd,
-        /// `None` once nothing is bundled any more.
+        /// `None` after [`DeviceAttachment::stop_bundling`].
         egress: Option<OwnedFd>,
     },
     Clsact(Clsact),
@@ -278,7 +277,7 @@ impl DeviceAttachment {
         })
     }
 
-    /// False if the device is gone; another one may have its interface index.
+    /// False if the device was removed; another one may have its interface index.
     pub(crate) fn is_attached(&self) -> bool {
         match &self.links {
             Links::Tcx { dsack, egress } => {
@@ -349,7 +348,7 @@ impl DeviceLimits {
         Self { each, limit }
     }
 
-    /// The most devices of one namespace.
+    /// Maximum number of devices per namespace.
     pub(crate) fn each(&self) -> usize {
         self.each
     }

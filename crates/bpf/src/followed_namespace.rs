@@ -10,7 +10,7 @@ use crate::{Change, Device, Error, Hook, Namespace, NamespaceName};
 #[derive(Debug)]
 pub(crate) struct FollowedNamespace {
     name: Option<NamespaceName>,
-    /// True if the name was found by one with wildcards, and is of no interest once it is gone.
+    /// True if the name was found by a pattern or container: dropped when the name disappears.
     pub(crate) is_matched: bool,
     current: Option<CurrentNamespace>,
 }
@@ -22,7 +22,7 @@ pub(crate) struct CurrentNamespace {
     device_events: DeviceEvents,
     /// True if the namespace's devices have changed since they were listed.
     pub(crate) has_changed: bool,
-    /// The devices that pillion is to be attached to.
+    /// The devices to attach to.
     pub(crate) devices: Vec<Device>,
 }
 
@@ -45,7 +45,7 @@ impl FollowedNamespace {
         })
     }
 
-    /// Follows a name that was found by one with wildcards, once it can be taken.
+    /// Follows a matched name; [`FollowedNamespace::open`] opens it later.
     pub(crate) fn pending(name: NamespaceName) -> Self {
         Self {
             name: Some(name),
@@ -54,7 +54,7 @@ impl FollowedNamespace {
         }
     }
 
-    /// The same, opened immediately if possible.
+    /// As [`FollowedNamespace::pending`], but opens the namespace immediately if possible.
     pub(crate) fn matched(name: NamespaceName, hook: Hook) -> Self {
         let current = name
             .open()
@@ -144,8 +144,8 @@ impl CurrentNamespace {
     }
 }
 
-/// A socket that wakes up when devices of the network namespace in which it was made come, go or
-/// change, or the filters at them, where pillion's are among these.
+/// Netlink socket of a network namespace: readable after changes of its devices and, with
+/// [`Hook::Clsact`], of their filters.
 #[derive(Debug)]
 pub(crate) struct DeviceEvents {
     socket: Socket,
@@ -163,7 +163,7 @@ impl DeviceEvents {
         Ok(Self { socket })
     }
 
-    /// A file descriptor that is readable while there are changes that were not taken note of.
+    /// A file descriptor that is readable while events are pending.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the socket stays open as long as it is borrowed.
         unsafe { BorrowedFd::borrow_raw(self.socket.as_raw_fd()) }

@@ -1,11 +1,10 @@
-//! The rules in force, while cgroups and containers that they name come and go.
+//! The rules in force, which follow the cgroups and containers that they name.
 
 use crate::{
     AttachTargets, Attachment, CgroupName, Cgroups, Container, Error, Policy, Rule, Scope,
 };
 
-/// The rules, and the cgroups that existed before they were activated. The next call sees later
-/// changes.
+/// The rules, and the cgroups that they named when they were last activated.
 #[derive(Debug)]
 pub struct FollowedRules {
     policy: Policy,
@@ -60,8 +59,8 @@ impl FollowedRules {
         Ok(())
     }
 
-    /// The rules that no connection can match now, in words, and the containers of rules that only
-    /// have cgroups of version 1.
+    /// Describes the rules that no connection can match now, and containers of rules that only have
+    /// cgroups of version 1.
     #[must_use]
     pub fn unmatched_rules(&self, cgroup1_only: &[Container]) -> Vec<String> {
         let mut unmatched_rules = Vec::new();
@@ -77,7 +76,7 @@ impl FollowedRules {
         unmatched_rules
     }
 
-    /// The rules that name more cgroups than they are given, in words.
+    /// Describes the rules that match only some of the cgroups that they name.
     pub fn truncated_rules(&self) -> impl Iterator<Item = String> {
         let max = Policy::MAX_CGROUPS;
         let rules = (1..).zip(&self.cgroups);

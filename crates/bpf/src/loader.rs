@@ -25,7 +25,7 @@ use crate::{Error, Observing, Policy, Requests, Scope, governor, requests};
 /// Optional features of this kernel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Features {
-    /// It goes through a map's own entries.
+    /// The iterator `bpf_sk_storage_map` is permitted.
     pub(crate) storage_iterator: bool,
     /// Programs at setsockopt(2) can use socket storage.
     pub(crate) socket_option: bool,
@@ -39,7 +39,7 @@ pub(crate) struct UnloadedPrograms<'a> {
 }
 
 impl<'a> UnloadedPrograms<'a> {
-    /// The programs as this policy and this kernel have them.
+    /// Opens the programs for this policy and this kernel.
     pub(crate) fn open(
         policy: &Policy,
         constants: &Constants,
@@ -116,7 +116,7 @@ impl<'a> UnloadedPrograms<'a> {
 
     fn allow_unaligned_reads(&mut self) {
         if cfg!(target_arch = "x86_64") {
-            // The processor reads at any address, but kernels in user mode do not know that.
+            // x86 supports unaligned reads, but user-mode Linux does not report so.
             let programs = self.skel.open_object_mut().progs_mut();
             programs.for_each(|mut program| program.set_flags(BPF_F_ANY_ALIGNMENT));
         }
@@ -150,7 +150,7 @@ impl<'a> UnloadedPrograms<'a> {
     }
 }
 
-/// The programs that stand at a device.
+/// The programs of one device.
 #[derive(Debug)]
 pub(crate) struct DevicePrograms {
     pub(crate) egress: OwnedFd,

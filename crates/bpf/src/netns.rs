@@ -1,4 +1,4 @@
-//! Network namespaces: one, those whose connections are taken in, and the kernel's table of these.
+//! Network namespaces: requested names and containers, the scope, and the programs' table of it.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,8 +11,8 @@ use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 use crate::host::{Container, ContainerSelector, Containers, network_namespace};
 use crate::{Error, NamespaceName, cgroup1_mount, cgroup2_mount};
 
-/// A network namespace of this host: the calling thread's, or one that stays alive as long as this
-/// value.
+/// A network namespace of this host: the calling thread's, or another one, which this value keeps
+/// alive.
 #[derive(Debug, Clone, Default)]
 pub struct Namespace(Option<Arc<OpenedNamespace>>);
 
@@ -47,7 +47,7 @@ impl Namespace {
         self.0.as_deref().map(|other| other.cookie)
     }
 
-    /// The kernel's cookie of the namespace, which no second one will ever have.
+    /// The kernel's cookie of the namespace, which is never reused.
     pub(crate) fn cookie(&self) -> Result<u64, Error> {
         self.0.as_deref().map_or_else(cookie, |it| Ok(it.cookie))
     }
@@ -90,12 +90,12 @@ fn cookie() -> Result<u64, Error> {
     network_namespace::cookie().map_err(failed)
 }
 
-/// Which network namespaces' connections are taken in.
+/// Names and containers by which the user requests network namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Namespaces {
-    /// The named ones; if empty, the calling thread's.
+    /// Names; if empty, the calling thread's namespace.
     pub named: Vec<NamespaceName>,
-    /// Additionally, those of these containers.
+    /// Containers whose namespaces are requested additionally.
     pub container_selectors: Vec<ContainerSelector>,
 }
 
@@ -116,12 +116,12 @@ impl Namespaces {
         }
     }
 
-    /// True if some may come that are not there yet.
+    /// True if names or containers may match later.
     pub(crate) fn may_grow(&self) -> bool {
         self.patterns().next().is_some() || !self.container_selectors.is_empty()
     }
 
-    /// Names that have to be there.
+    /// Names without wildcards, which must exist.
     pub(crate) fn exact(&self) -> impl Iterator<Item = &NamespaceName> {
         self.named.iter().filter(|name| !name.is_pattern())
     }
@@ -165,12 +165,12 @@ impl Namespaces {
         let matched = self.patterns().flat_map(NamespaceName::expand);
         let container_names = self.chosen(running).filter_map(NamespaceName::of_container);
         let own = self.named.is_empty().then(|| identity(OWN_NETNS)).flatten();
-        // The host's is a container's that was given it.
+        // A container may use the host's network namespace.
         let is_other = |it: &NamespaceName| own.is_none() || identity(it.path()) != own;
         matched.chain(container_names.filter(is_other)).collect()
     }
 
-    /// All names that there are now.
+    /// All current names.
     pub(crate) fn expand(&self) -> Vec<NamespaceName> {
         let matched = self.matched(self.containers().running());
         self.exact().cloned().chain(matched).collect()
@@ -184,10 +184,10 @@ fn identity(file: impl AsRef<Path>) -> Option<(u64, u64)> {
     fs::metadata(file).ok().map(|file| (file.dev(), file.ino()))
 }
 
-/// Which network namespaces' connections are taken in.
+/// The network namespaces in which the programs cover connections.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Scope {
-    /// Connections of the cgroup's sockets, in whichever network namespace.
+    /// Connections of the cgroup's sockets in any network namespace.
     #[default]
     Anywhere,
     /// Connections of only the calling thread's network namespace.
@@ -196,7 +196,7 @@ pub enum Scope {
     Namespaces(Vec<Namespace>),
 }
 
-/// The network namespaces that are served, and the kernel's table of them.
+/// The network namespaces in scope, and the programs' table of them.
 #[derive(Debug)]
 pub(crate) struct ServedNamespaces {
     table: MapHandle,
@@ -204,7 +204,8 @@ pub(crate) struct ServedNamespaces {
 }
 
 impl ServedNamespaces {
-    /// Serves as many of the scope's as there is room for: others are tried again like any that come.
+    /// Adds as many namespaces of the scope as the table has room for. The others are retried like new
+    /// ones.
     pub(crate) fn new(table: MapHandle, scope: &Scope) -> Result<Self, Error> {
         let mut served = Self {
             table,
@@ -214,7 +215,7 @@ impl ServedNamespaces {
         Ok(served)
     }
 
-    /// As [`ServedNamespaces::new`], with a table that is empty again.
+    /// Resets it to the state after [`ServedNamespaces::new`]; the table must already be empty.
     pub(crate) fn reset(&mut self, scope: &Scope) -> Result<(), Error> {
         self.namespaces.clear();
         match scope {
@@ -235,7 +236,7 @@ impl ServedNamespaces {
         &self.namespaces
     }
 
-    /// Serves this network namespace, too.
+    /// Adds a network namespace.
     pub(crate) fn add(&mut self, namespace: &Namespace) -> Result<(), Error> {
         let key = namespace.cookie()?.to_ne_bytes();
         self.table
@@ -245,7 +246,7 @@ impl ServedNamespaces {
         Ok(())
     }
 
-    /// Serves no network namespaces but these any more; gives the others.
+    /// Removes all network namespaces except these; returns the removed ones.
     pub(crate) fn retain(&mut self, namespaces: &[Namespace]) -> Vec<Namespace> {
         let served = std::mem::take(&mut self.namespaces).into_iter();
         let (retained, left): (Vec<_>, Vec<_>) = served.partition(|it| namespaces.contains(it));

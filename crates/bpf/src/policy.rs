@@ -9,26 +9,30 @@ use crate::{
     AttachTargets, Container, ContainerSelector, Error, Mode, Observing, Options, Rule, Scope,
 };
 
-/// The rules for bundling. The default has no rules, and bundles on request of the application.
+/// Everything that the programs are loaded with: rules of the user, objects of the host that they
+/// refer to, and options of loading. The default has no rules, and bundles on request of the
+/// application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// The rules; the first match decides.
     pub rules: Vec<Rule>,
     /// The mode of connections without a matching rule.
     pub default_mode: Mode,
-    /// The running containers; rules select from these.
+    /// Runtime state: the running containers, which the rules select from.
     pub running: Vec<Container>,
-    /// The network namespaces whose connections are covered.
+    /// Runtime state: the network namespaces in which connections are covered. The policy
+    /// keeps them open.
     pub scope: Scope,
     /// Maximum number of bundled connections: about 4.5 KiB each, charged to this process. A socket
     /// with only a stored request takes an eighth of a slot. One user gets at most half of the
     /// slots. Connections without a slot are not bundled.
     pub max_connections: u32,
-    /// Observation of connections, and the share bundled meanwhile; `None`: no observation. It
-    /// takes 2 KiB more of kernel memory per connection.
+    /// Load option: observation of connections, and the share bundled meanwhile; `None`: no
+    /// observation. It takes 2 KiB more of kernel memory per connection.
     pub observing: Option<Observing>,
-    /// True if a governor limits the share of segments with redundancy, so that a queue that it fills
-    /// drains. Costs 0.5 MiB of kernel memory.
+    /// Load option: a governor limits the share of segments with redundancy, so that a queue that
+    /// redundancy fills drains. Costs 0.5 MiB of kernel memory.
+    /// `run`, `attach`, `advise` and `trial` set it.
     pub governing: bool,
 }
 
@@ -47,8 +51,8 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Rows that the kernel's table has: as many as [`Rule::rows`] of all rules may be. One
-    /// more is for the connections that none matches.
+    /// Rows of the kernel's table for rules: the maximum sum of [`Rule::rows`]. One more row is for
+    /// connections without a matching rule.
     pub const MAX_ROWS: usize = (size_of::<types::rules>() - offset_of!(types::rules, rules))
         / size_of::<types::rule>()
         - 1;
@@ -164,7 +168,7 @@ struct Table {
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) rules: MapHandle,
-    /// Cgroups that the rules of either name.
+    /// Cgroups that the rules of either table name.
     pub(crate) cgroups: MapHandle,
     pub(crate) active_table: MapHandle,
 }

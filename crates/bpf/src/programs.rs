@@ -1,5 +1,5 @@
-//! The loaded programs: loaded, renewed (without a second verification) and cleaned up after pillion
-//! was killed.
+//! The loaded programs: load, reset (without a second verification), and cleanup after pillion was
+//! killed.
 
 use std::fs;
 use std::io;
@@ -42,7 +42,7 @@ pub struct Programs {
     pub(crate) flows: MapHandle,
     pub(crate) requests: Requests,
     pub(crate) observations: Option<ObservationReader>,
-    /// The maps of the governor, where one is to decide.
+    /// The governor's maps; `None` without a governor.
     pub(crate) governor: Option<governor::Maps>,
     pub(crate) hook: Hook,
 }
@@ -162,7 +162,7 @@ impl Programs {
         }
         for id in &self.resettable_maps {
             match MapHandle::from_map_id(*id) {
-                // It is gone with the programs that were not loaded, as this kernel does without them.
+                // Maps of programs that this kernel does not need no longer exist.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 map => map.and_then(|map| clear_map(&map)).map_err(failed)?,
             }

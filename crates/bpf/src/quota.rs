@@ -13,7 +13,7 @@ use crate::link::{self, AttachPoint};
 use crate::socket_iter::SocketIter;
 use crate::{Change, Error, Namespace};
 
-/// The key in both maps that stands for all users together.
+/// The key for the sum over all users, in both maps.
 pub(crate) const ALL_USERS: u32 = types::all_users::ALL_USERS.0;
 
 /// Share of a slot that a bundled connection takes, in sixteenths.
@@ -25,11 +25,11 @@ pub(crate) struct Quota {
     taken: MapHandle,
     freed: MapHandle,
     connections: SocketEntries,
-    /// Sockets of whose applications or rules something is remembered.
+    /// Sockets with a stored request of their application or decision of a rule.
     requests: RequestShares,
     max_connections: u32,
-    /// The shares that had been taken at the last look; `None` if there was a crowd.
-    taken_when_quiet: Option<u64>,
+    /// Shares taken at the last recount; `None` if a user was near the limit then.
+    taken_at_quiet_recount: Option<u64>,
 }
 
 impl Quota {
@@ -46,7 +46,7 @@ impl Quota {
             connections,
             requests,
             max_connections,
-            taken_when_quiet: None,
+            taken_at_quiet_recount: None,
         }
     }
 
@@ -59,7 +59,7 @@ impl Quota {
         namespaces: &[Namespace],
     ) -> Result<bool, Error> {
         let total_taken = count_of(&self.taken, ALL_USERS)?;
-        if !always && self.taken_when_quiet == Some(total_taken) {
+        if !always && self.taken_at_quiet_recount == Some(total_taken) {
             return Ok(false);
         }
         let taken = counts(&self.taken)?;
@@ -69,7 +69,7 @@ impl Quota {
             taken.wrapping_sub(freed) >= self.limit_of(*uid) / 2
         };
         let is_quiet = !taken.iter().any(is_near_limit);
-        self.taken_when_quiet = is_quiet.then_some(total_taken);
+        self.taken_at_quiet_recount = is_quiet.then_some(total_taken);
         if is_quiet && !always {
             return Ok(false);
         }
@@ -96,9 +96,9 @@ impl Quota {
         Ok(self.entries(namespaces)?.is_empty())
     }
 
-    /// As [`Quota::new`], with an account that is empty again.
+    /// Resets it to the state after [`Quota::new`]; the maps must already be empty.
     pub(crate) fn reset(&mut self) {
-        self.taken_when_quiet = None;
+        self.taken_at_quiet_recount = None;
     }
 
     /// Imports the requests of another pillion into this account. Call it before the programs are
@@ -117,7 +117,7 @@ impl Quota {
         Ok(())
     }
 
-    /// Waits until no connection has packets on their way, but no longer than `timeout`.
+    /// Waits until no connection has unacknowledged packets, at most `timeout`.
     pub(crate) fn wait_for_acks(&self, namespaces: &[Namespace], timeout: Duration) {
         const POLL_INTERVAL: Duration = Duration::from_millis(20);
         let started = Instant::now();
@@ -137,7 +137,7 @@ impl Quota {
         }
     }
 
-    /// The shares that are taken, by user and by [`ALL_USERS`].
+    /// Taken shares by user, and their sum under [`ALL_USERS`].
     fn entries(&self, namespaces: &[Namespace]) -> Result<HashMap<u32, u64>, Error> {
         let mut entries = sum_shares(&self.connections.read(namespaces)?);
         for (uid, shares) in self.requests.read(namespaces)? {
@@ -192,23 +192,23 @@ fn count_of(map: &MapHandle, uid: u32) -> Result<u64, Error> {
 /// of the host.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Whether there is room for all connections.
+/// State of the retries for connections without a slot.
 #[derive(Debug, Default)]
-pub(crate) struct Capacity {
+pub(crate) struct SlotRetry {
     last_try: Option<Instant>,
     /// Connection limit hits when they were last handled.
     limit_hits: u64,
     is_full: bool,
 }
 
-impl Capacity {
+impl SlotRetry {
     /// True if the slots may be exhausted, or if the number of `limit_hits` has changed.
     pub(crate) fn needs_count(&self, limit_hits: u64) -> bool {
         self.is_full || limit_hits != self.limit_hits
     }
 
-    /// True if it is time to try connections without a slot again.
-    pub(crate) fn is_retry_due(&mut self) -> bool {
+    /// Starts a retry if the last one is [`RETRY_INTERVAL`] ago; true if it started.
+    pub(crate) fn try_start(&mut self) -> bool {
         let is_due = self
             .last_try
             .is_none_or(|last_try| last_try.elapsed() >= RETRY_INTERVAL);
@@ -264,15 +264,15 @@ impl RequestShares {
         Ok(Self::Counted { link, present })
     }
 
-    /// The taken shares by user and by [`ALL_USERS`]. Users beyond the map's size are only in the
-    /// latter.
+    /// Taken shares by user, and their sum under [`ALL_USERS`]. Users beyond the map's size are only in
+    /// the sum.
     pub(crate) fn read(&self, namespaces: &[Namespace]) -> Result<HashMap<u32, u64>, Error> {
         let (link, present) = match self {
             Self::Listed(entries) => return Ok(sum_shares(&entries.read(namespaces)?)),
             Self::Counted { link, present } => (link, present),
         };
-        let known: Vec<_> = present.keys().collect();
-        for user in known {
+        let old_users: Vec<_> = present.keys().collect();
+        for user in old_users {
             present.delete(&user).map_err(map_error)?;
         }
         let none = 0u64.to_ne_bytes();
@@ -285,7 +285,7 @@ impl RequestShares {
     }
 }
 
-/// The shares of sockets by user and by [`ALL_USERS`].
+/// Shares of sockets by user, and their sum under [`ALL_USERS`].
 pub(crate) fn sum_shares(sockets: &[types::socket_entry]) -> HashMap<u32, u64> {
     let mut shares = HashMap::new();
     for socket in sockets {

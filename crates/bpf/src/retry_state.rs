@@ -1,5 +1,5 @@
-//! Steps that fail are reported once and retried, ever less often, until they succeed or their object
-//! (a device, a network namespace and its name) is gone.
+//! Failed steps are reported once and retried with increasing delays, until they succeed or their
+//! object (a device, a network namespace or its name) no longer exists.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ pub enum Change {
     Attached(String),
     /// This device or namespace was removed or renamed.
     Detached(String),
-    /// Something could not be done; it is tried again.
+    /// A step failed; it is retried.
     Failed(Error),
-    /// The programs are at the cgroup again.
+    /// The programs are attached to the cgroup again.
     Reattached,
-    /// There are as many connections as [`Policy::max_connections`](crate::Policy) allows.
+    /// All slots of [`Policy::max_connections`](crate::Policy), or of one user, are taken.
     LimitReached,
-    /// All connections have found room again.
+    /// Slots are free again.
     BelowLimit,
 }
 
@@ -40,11 +40,12 @@ impl fmt::Display for Change {
     }
 }
 
-/// Wait after a step's first failure; twice as long after each further one.
+/// Delay after a step's first failure; doubles with each further one, up to [`MAX_DELAY`].
 const MIN_DELAY: Duration = Duration::from_secs(1);
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// How long a step has to succeed to count as mended, should it fail again.
+/// Time after which a resolved failure is forgotten. If the step fails again earlier, its delay
+/// continues to increase, and only another message is reported.
 const STABLE_AFTER: Duration = Duration::from_secs(60);
 
 /// Failures by step.
@@ -58,9 +59,28 @@ struct FailedStep<S> {
     step: S,
     message: String,
     delay: Duration,
-    /// When the step is to be tried again, or, of a failure that is over, when it ended.
-    time: Instant,
-    is_resolved: bool,
+    state: StepState,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum StepState {
+    RetryAt(Instant),
+    /// The step succeeded at this time.
+    ResolvedAt(Instant),
+}
+
+impl<S> FailedStep<S> {
+    /// Time of the next try; `None` if the failure is resolved.
+    fn retry_at(&self) -> Option<Instant> {
+        match self.state {
+            StepState::RetryAt(time) => Some(time),
+            StepState::ResolvedAt(_) => None,
+        }
+    }
+
+    fn is_resolved(&self) -> bool {
+        matches!(self.state, StepState::ResolvedAt(_))
+    }
 }
 
 impl<S: PartialEq> RetryState<S> {
@@ -68,20 +88,18 @@ impl<S: PartialEq> RetryState<S> {
         Self { all: Vec::new() }
     }
 
-    /// False while a failure of this step is too young.
+    /// True if the step may be tried now: it has no failure, or the delay after it has passed.
     pub(crate) fn is_due(&self, step: &S) -> bool {
-        let mut retries = self
-            .all
-            .iter()
-            .filter(|it| it.step == *step && !it.is_resolved);
-        retries.all(|failure| failure.time <= Instant::now())
+        let failures = self.all.iter().filter(|it| it.step == *step);
+        let mut retries = failures.filter_map(FailedStep::retry_at);
+        retries.all(|retry_at| retry_at <= Instant::now())
     }
 
     /// True if this step has failed, and not succeeded since.
-    pub(crate) fn has(&self, step: &S) -> bool {
+    pub(crate) fn has_failed(&self, step: &S) -> bool {
         self.all
             .iter()
-            .any(|it| it.step == *step && !it.is_resolved)
+            .any(|it| it.step == *step && !it.is_resolved())
     }
 
     /// Records the result of a step; appends a new failure to `changes`.
@@ -111,14 +129,12 @@ impl<S: PartialEq> RetryState<S> {
                 step,
                 message,
                 delay: MIN_DELAY,
-                time: now + MIN_DELAY,
-                is_resolved: false,
+                state: StepState::RetryAt(now + MIN_DELAY),
             });
             return Some(error);
         };
         failure.delay = (failure.delay * 2).min(MAX_DELAY);
-        failure.time = now + failure.delay;
-        failure.is_resolved = false;
+        failure.state = StepState::RetryAt(now + failure.delay);
         if failure.message == message {
             return None;
         }
@@ -126,35 +142,36 @@ impl<S: PartialEq> RetryState<S> {
         Some(error)
     }
 
-    /// Takes note of success.
+    /// Records a success, and forgets failures of any step that were resolved long ago.
     pub(crate) fn succeeded(&mut self, step: &S) {
         let now = Instant::now();
         for failure in self
             .all
             .iter_mut()
-            .filter(|it| it.step == *step && !it.is_resolved)
+            .filter(|it| it.step == *step && !it.is_resolved())
         {
-            (failure.is_resolved, failure.time) = (true, now);
+            failure.state = StepState::ResolvedAt(now);
         }
-        self.all
-            .retain(|it| !it.is_resolved || now.duration_since(it.time) < STABLE_AFTER);
+        self.all.retain(|it| match it.state {
+            StepState::RetryAt(_) => true,
+            StepState::ResolvedAt(time) => now.duration_since(time) < STABLE_AFTER,
+        });
     }
 
-    /// Keeps only failures of steps whose object still exists.
+    /// Drops failures of steps whose object no longer exists.
     pub(crate) fn retain(&mut self, exists: impl Fn(&S) -> bool) {
         self.all.retain(|failure| exists(&failure.step));
     }
 
     /// The current failures.
     pub(crate) fn failures(&self) -> impl Iterator<Item = &str> {
-        let present = self.all.iter().filter(|failure| !failure.is_resolved);
-        present.map(|failure| failure.message.as_str())
+        let current = self.all.iter().filter(|failure| !failure.is_resolved());
+        current.map(|failure| failure.message.as_str())
     }
 
-    /// When the next step is to be tried again.
+    /// Time of the earliest retry.
     pub(crate) fn next_retry(&self) -> Option<Instant> {
-        let waiting = self.all.iter().filter(|failure| !failure.is_resolved);
-        waiting.map(|failure| failure.time).min()
+        self.all.iter().filter_map(FailedStep::retry_at).min()
     }
 }
 
@@ -187,9 +204,9 @@ mod tests {
         let mut retries = RetryState::new();
         retries.failed(7, error("attach"));
         retries.succeeded(&7);
-        assert!(retries.is_due(&7) && retries.next_retry().is_none() && !retries.has(&7));
+        assert!(retries.is_due(&7) && retries.next_retry().is_none() && !retries.has_failed(&7));
         assert!(retries.failed(7, error("attach")).is_none());
-        assert!(retries.has(&7));
+        assert!(retries.has_failed(&7));
         retries.retain(|step| *step != 7);
         assert!(retries.failed(7, error("attach")).is_some());
     }

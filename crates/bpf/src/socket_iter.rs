@@ -33,18 +33,18 @@ pub(crate) enum SocketIter {
 impl SocketIter {
     /// An iterator over all entries of `map`.
     pub(crate) fn storage(program: BorrowedFd, map: BorrowedFd) -> io::Result<Self> {
-        let over = AttachPoint::Iterator(Some(map));
-        link::attach(program, &over).map(Self::Storage)
+        let point = AttachPoint::Iterator(Some(map));
+        link::attach(program, &point).map(Self::Storage)
     }
 
     /// An iterator over sockets, by programs for the map.
     pub(crate) fn sockets(by_tcp: BorrowedFd, by_file: BorrowedFd) -> io::Result<Self> {
-        let every = AttachPoint::Iterator(None);
-        let [tcp, files] = [by_tcp, by_file].map(|program| link::attach(program, &every));
+        let point = AttachPoint::Iterator(None);
+        let [tcp, files] = [by_tcp, by_file].map(|program| link::attach(program, &point));
         Ok(Self::Sockets([tcp?, files?]))
     }
 
-    /// The same walk, for another thread.
+    /// Clones the iterator, for another thread.
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
         Ok(match self {
             Self::Storage(link) => Self::Storage(link.try_clone()?),
