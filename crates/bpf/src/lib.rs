@@ -8,6 +8,7 @@ mod attach_targets;
 mod attachment;
 mod cgroup;
 mod cgroup_hierarchy;
+mod change;
 mod check;
 mod closed;
 mod clsact;
@@ -67,6 +68,7 @@ pub use cgroup::{Cgroup, open_cgroup2};
 pub use cgroup_hierarchy::{
     CgroupName, CgroupNameError, cgroup1_mount, cgroup2_mount, is_full_hierarchy,
 };
+pub use change::Change;
 pub use check::{CheckResult, Severity, check};
 pub use closed::list_closed;
 pub use congestion::{
@@ -92,7 +94,6 @@ pub use outcome::Outcome;
 pub use policy::{Cgroups, Policy};
 pub use programs::{KillCleanup, Programs};
 pub use requests::Requests;
-pub use retry_state::Change;
 pub use rule::{Direction, HELPER_PORTS, Mode, Rule};
 pub use tcp_options::{TcpOption, TcpOptions};
 pub use thin_test::{ThinTest, ThinTestError};

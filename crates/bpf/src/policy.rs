@@ -23,8 +23,8 @@ pub struct Policy {
     /// Runtime state: the network namespaces in which connections are covered. The policy
     /// keeps them open.
     pub scope: Scope,
-    /// Maximum number of bundled connections: about 4.5 KiB each, charged to this process. A socket
-    /// with only a stored request takes an eighth of a slot. One user gets at most half of the
+    /// Load option: maximum number of bundled connections, about 4.5 KiB each, charged to this
+    /// process. A socket with only a stored request takes an eighth of a slot. One user gets at most half of the
     /// slots. Connections without a slot are not bundled.
     pub max_connections: u32,
     /// Load option: observation of connections, and the share bundled meanwhile; `None`: no

@@ -20,7 +20,7 @@ use pillion_cli::log::{self as logger, LogLevel};
 use pillion_cli::settings::BadInput;
 
 use crate::args::BundlingArgs;
-use crate::follow::{EventHandler, log_change, until_readable};
+use crate::event_loop::{EventHandler, log_change, run_until_signal};
 use crate::process::{Descriptors, is_setuid, refuse_if_setuid, spawn_cleanup_helper};
 use crate::stats::{Stats, summary};
 
@@ -170,7 +170,7 @@ impl Args {
                 targets,
                 output,
             } = &mut bundler;
-            until_readable(signals, attachment, targets, output)
+            run_until_signal(signals, attachment, targets, output)
         };
         let code = signals
             .forward_to(command, follow)

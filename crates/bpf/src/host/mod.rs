@@ -2,6 +2,7 @@
 //! network namespaces, containers, owners of sockets, and reasons for load failures.
 
 pub mod atomic_file;
+mod cgroup_owner;
 pub mod clock;
 mod containers;
 pub mod interruption;
@@ -13,8 +14,8 @@ pub mod pattern;
 pub mod pillion;
 pub mod socket_option;
 mod tcp_info;
-mod unit;
 
+pub use cgroup_owner::{Unit, cgroup_units};
 pub use clock::Ticks;
 pub use containers::{
     Container, ContainerInfo, ContainerLabel, ContainerLabelError, ContainerName,
@@ -23,4 +24,3 @@ pub use containers::{
 pub use offloads::{Offload, interface_request};
 pub use owners::{Cache, Owners, Socket, SocketOwner, process_start_time, socket_owners};
 pub use tcp_info::TcpInfo;
-pub use unit::{Unit, cgroup_units};

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::host::unit::unit_of;
+use crate::host::cgroup_owner::unit_of;
 use crate::host::{RuntimeFiles, Unit, cgroup_units};
 
 /// The identity of a socket, to find its owner.

@@ -19,9 +19,10 @@ use pillion_cli::settings::{BadInput, OutputConfig};
 use pillion_stats::report::number::counted;
 
 use super::{Args, display_name, is_from_terminal};
-use crate::follow::{EventHandler, Rules, until_readable};
+use crate::event_loop::{EventHandler, run_until_signal};
 use crate::handover::{Handover, is_handover_signal};
 use crate::process::{CleanupHelper, read_signal};
+use crate::rules::Rules;
 use crate::service::{Service, manager};
 use crate::stats::{reasons, summary};
 
@@ -64,7 +65,7 @@ impl Daemon<'_> {
                 state,
                 ..
             } = self;
-            until_readable(signals, attachment, targets, state).context("wait for a signal")?;
+            run_until_signal(signals, attachment, targets, state).context("wait for a signal")?;
             if let Some(signal) = read_signal(signals)?
                 && let Some(end) = self.handle_signal(&signal)
             {

@@ -22,9 +22,9 @@ use pillion_cli::settings::{BadInput, Bundling, OutputConfig, arguments};
 use pillion_stats::report::number::counted;
 
 use crate::args::{BundlingArgs, ConnectionMatchArgs, NamespaceArgs};
-use crate::follow::covers_nothing;
 use crate::handover::{detach_from_old_process, remember_program, take_over};
 use crate::process::{Descriptors, block_signals, receive_signals};
+use crate::rules::covers_nothing;
 use crate::service::{PendingService, is_in_use};
 use crate::stats::Stats;
 

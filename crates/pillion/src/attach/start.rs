@@ -20,9 +20,10 @@ use super::daemon::{
 };
 use super::{Args, AttachConfig, display_name, is_from_terminal, names};
 use crate::args::start_cleanup_helper;
-use crate::follow::{EventHandler, Rules, view_warning};
+use crate::event_loop::EventHandler;
 use crate::handover::{check_old_process, inherited};
 use crate::process::{drop_capabilities, read_signal};
+use crate::rules::{Rules, view_warning};
 use crate::service::{PendingService, Service, manager};
 use crate::stats::Stats;
 

@@ -25,8 +25,9 @@ use pillion_stats::measure::Unit;
 use pillion_stats::report::number;
 
 use crate::args::{BundlingArgs, ConnectionMatchArgs, NamespaceArgs, sorted, start_cleanup_helper};
-use crate::follow::{EventHandler, Rules, log_change, until_readable_or, view_warning};
+use crate::event_loop::{EventHandler, log_change, run_until_signal_or};
 use crate::process::{CleanupHelper, Descriptors, read_signal, receive_signals};
+use crate::rules::{Rules, view_warning};
 use crate::service::status_socket;
 use crate::stats::Stats;
 use crate::trial::Estimate;
@@ -275,7 +276,7 @@ impl Session {
             ..
         } = self;
         let until = Some(until);
-        let is_readable = until_readable_or(signals, attachment, targets, until, logger);
+        let is_readable = run_until_signal_or(signals, attachment, targets, until, logger);
         let is_stopped = is_readable.context("wait for a signal")? && self.handle_signal()?;
         let progress = match (is_stopped, self.end) {
             (true, _) => Progress::Stopped,

@@ -6,7 +6,7 @@ use crate::trial::{Advice, AdviceKind, Service};
 use anyhow::Result;
 use pillion_bpf::{NamespaceName, Policy};
 use pillion_cli::settings::Bundling;
-use pillion_cli::settings::policy::{DefaultMode, Draft, Peer, Ports, Rule};
+use pillion_cli::settings::policy::{DefaultMode, NewRulesFile, Peer, Ports, Rule};
 use pillion_stats::names::sanitized;
 
 /// Conditions on the command line, except ports, which every rule repeats.
@@ -48,14 +48,14 @@ pub fn rules_file(
         let rule = rule(services, bundling, &conditions.rule);
         (rule_comment(services, advice), rule)
     });
-    let draft = Draft {
+    let file = NewRulesFile {
         comment,
         default_mode: DefaultMode::OnRequest,
         namespaces: conditions.namespaces.clone(),
         defaults: *bundling,
         rules: named.collect(),
     };
-    Ok(Some(draft.to_toml()?))
+    Ok(Some(file.to_toml()?))
 }
 
 /// Returns the total waiting time that bundles would have saved, in milliseconds.

@@ -16,7 +16,7 @@ use anyhow::Result;
 use pillion_bpf::{AttachTargets, Attachment, Change};
 use pillion_cli::settings::OutputConfig;
 
-use crate::follow::{EventHandler, log_change};
+use crate::event_loop::{EventHandler, log_change};
 use crate::stats::{Stats, summary};
 use health::Shared;
 use metrics::Metrics;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::Uid;
 
-use crate::host::unit::{SHORT_ID_DIGITS, cgroup_path, children, container_id};
+use crate::host::cgroup_owner::{SHORT_ID_DIGITS, cgroup_path, children, container_id};
 
 pub use runtime_files::{ContainerInfo, RuntimeFiles};
 pub use selector::{

@@ -1,5 +1,5 @@
-//! Tables with the keys of several structs (`#[serde(flatten)]`), for which serde does not refuse
-//! unknown keys.
+//! Refuses unknown keys. serde cannot combine `flatten`, for tables with the keys of several structs,
+//! with `deny_unknown_fields`.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -1,7 +1,7 @@
 //! The rules file of `attach --config`; docs/reference/rules.md describes it.
 
-mod draft;
 mod example;
+mod new_rules_file;
 mod rule;
 
 use std::path::Path;
@@ -16,8 +16,8 @@ use crate::settings::document::known::keys;
 use crate::settings::document::{self, Mistake, Value, span_of};
 use crate::settings::{BadInput, Bundling, OutputConfig, text, unused_key};
 
-pub use draft::Draft;
 pub use example::{Key, Section, example, sections};
+pub use new_rules_file::NewRulesFile;
 pub use rule::{Peer, Ports, Rule, RuleMode};
 
 /// Mode of connections that no rule matches.

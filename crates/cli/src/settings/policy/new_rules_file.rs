@@ -7,7 +7,7 @@ use crate::settings::document::known::keys;
 
 /// A new rules file with comments, for people and for [`load`](super::load).
 #[derive(Debug, Clone, Default)]
-pub struct Draft {
+pub struct NewRulesFile {
     /// First line, without control characters.
     pub comment: String,
     /// Mode of connections that no rule matches.
@@ -20,7 +20,7 @@ pub struct Draft {
     pub rules: Vec<(String, Rule)>,
 }
 
-impl Draft {
+impl NewRulesFile {
     /// Formats the file. A rule lists only values that differ from the defaults.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ mod tests {
             options: Options::default(),
             ..Rule::default()
         };
-        let draft = Draft {
+        let file = NewRulesFile {
             comment: "By hand".to_owned(),
             default_mode: DefaultMode::Never,
             namespaces: ["10", "cni-*"]
@@ -96,7 +96,7 @@ mod tests {
             defaults,
             rules: vec![("game".to_owned(), rule.clone())],
         };
-        let text = draft.to_toml().unwrap();
+        let text = file.to_toml().unwrap();
         let rules = "# game\n[[rule]]\nlocal-port = [7777, \"8000-8100\"]\n\
                        cgroup = ['/system.slice/ga\"me-*.service']\nuid = 1000\nwithout-sack = false\n";
         assert!(text.ends_with(rules), "{text}");

@@ -1,82 +1,8 @@
-//! The event loop: follows devices, connections, and the cgroups and containers of the rules.
+//! The rules in force, and warnings about rules that cover nothing.
 
-use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
-
-use nix::poll::{PollFd, PollFlags};
-use pillion_bpf::host::interruption::poll;
 use pillion_bpf::{
-    AttachTargets, Attachment, Change, Error, FollowedRules, Policy, cgroup2_mount,
-    is_full_hierarchy,
+    AttachTargets, Attachment, Error, FollowedRules, Policy, cgroup2_mount, is_full_hierarchy,
 };
-
-/// Interval of checks: connections without a slot, programs that others detached, and due work.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Callbacks of the event loop.
-pub trait EventHandler {
-    /// Reports a change.
-    fn on_change(&mut self, change: &Change);
-
-    /// Does periodic work, about once per second.
-    fn on_tick(&mut self, _attachment: &Attachment, _targets: &AttachTargets) {}
-}
-
-/// Logs a change. Failures, which are retried, and the connection limit are warnings.
-pub fn log_change(change: &Change) {
-    match change {
-        Change::Failed(_) | Change::LimitReached => log::warn!("{change}"),
-        Change::Attached(_) | Change::Detached(_) | Change::Reattached | Change::BelowLimit => {
-            log::info!("{change}");
-        }
-    }
-}
-
-/// Follows devices and connections until `signals` is readable.
-pub fn until_readable(
-    signals: &impl AsFd,
-    attachment: &mut Attachment,
-    targets: &mut AttachTargets,
-    handler: &mut impl EventHandler,
-) -> nix::Result<()> {
-    until_readable_or(signals, attachment, targets, None, handler).map(drop)
-}
-
-/// Follows devices and connections until `signals` is readable, or until `end`; returns true if
-/// `signals` is readable.
-pub fn until_readable_or(
-    signals: &impl AsFd,
-    attachment: &mut Attachment,
-    targets: &mut AttachTargets,
-    end: Option<Instant>,
-    handler: &mut impl EventHandler,
-) -> nix::Result<bool> {
-    loop {
-        let mut fds = [
-            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
-            PollFd::new(targets.as_fd(), PollFlags::POLLIN),
-        ];
-        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        let timeout = left.map_or(CHECK_INTERVAL, |left| left.min(CHECK_INTERVAL));
-        poll(&mut fds, Some(timeout))?;
-        let is_ready = |fd: &PollFd| fd.any().unwrap_or(false);
-        let (signal, devices) = (is_ready(&fds[0]), is_ready(&fds[1]));
-        if devices {
-            let changes = attachment.follow(targets);
-            changes.iter().for_each(|change| handler.on_change(change));
-        }
-        for check in [Attachment::reattach, Attachment::recount] {
-            let changes = check(attachment, targets);
-            changes.iter().for_each(|change| handler.on_change(change));
-        }
-        handler.on_tick(attachment, targets);
-        if signal || left.is_some_and(|left| left.is_zero()) {
-            return Ok(signal);
-        }
-    }
-}
-
-// The rules in force, and warnings about rules that cover nothing.
 
 /// The rules in force, and the warnings about them.
 pub struct Rules {
