@@ -145,13 +145,21 @@ const FOR_FILES: [Capability; 2] = [
 /// To load programs, in the new process of a hand-over.
 const FOR_HANDOVER: Capability = Capability::CAP_PERFMON;
 
+/// Work that a process still needs capabilities for.
+pub struct NeededCapabilities {
+    /// Enter other network namespaces.
+    pub for_namespaces: bool,
+    /// Read and write files of other users.
+    pub for_files: bool,
+}
+
 /// Drops all capabilities that neither this process nor the new one of a hand-over needs.
-pub fn drop_capabilities(enters_namespaces: bool, has_files: bool) {
+pub fn drop_capabilities(needed: &NeededCapabilities) {
     let mut effective = CapsHashSet::from(FOR_DEVICES);
-    if enters_namespaces {
+    if needed.for_namespaces {
         effective.extend(FOR_NAMESPACES);
     }
-    if has_files {
+    if needed.for_files {
         effective.extend(FOR_FILES);
     }
     let mut permitted = effective.clone();
@@ -208,7 +216,10 @@ pub fn spawn_cleanup_helper(clean_up: impl FnOnce()) -> io::Result<CleanupHelper
     let helper = helper_process::spawn_sharing_files(c"pillion-cleanup", || {
         // A signal to pillion's process group must not kill the helper.
         let _ = setsid();
-        drop_capabilities(true, true);
+        drop_capabilities(&NeededCapabilities {
+            for_namespaces: true,
+            for_files: true,
+        });
         let mut this = [PollFd::new(this.as_fd(), PollFlags::POLLIN)];
         if poll(&mut this, None).is_ok() {
             helper_process::discard_standard_streams();

@@ -22,7 +22,7 @@ use super::{Args, AttachConfig, display_name, is_from_terminal, names};
 use crate::args::start_cleanup_helper;
 use crate::event_loop::EventHandler;
 use crate::handover::{check_old_process, inherited};
-use crate::process::{drop_capabilities, read_signal};
+use crate::process::{NeededCapabilities, drop_capabilities, read_signal};
 use crate::rules::{Rules, view_warning};
 use crate::service::{PendingService, Service, manager};
 use crate::stats::Stats;
@@ -75,7 +75,10 @@ impl Args {
         }
         state.warn(&targets);
         let may_enter = !namespaces.is_own_only();
-        drop_capabilities(may_enter, self.has_files(&output, &namespaces));
+        drop_capabilities(&NeededCapabilities {
+            for_namespaces: may_enter,
+            for_files: self.has_files(&output, &namespaces),
+        });
         Ok(Daemon {
             state,
             attachment,

@@ -72,7 +72,7 @@ mod tests {
     use crate::settings::policy::{Ports, load};
 
     #[test]
-    fn draft_loads_as_the_rules_it_was_made_from() {
+    fn new_rules_file_loads_as_the_rules_it_was_made_from() {
         let defaults = Bundling {
             options: Options {
                 without_sack: true,
