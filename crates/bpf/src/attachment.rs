@@ -29,9 +29,9 @@ pub struct Attachment {
     programs: Programs,
     devices: DeviceAttachments,
     /// Namespaces whose existing connections the rules were not applied to yet.
-    unreviewed: Vec<Namespace>,
+    not_applied: Vec<Namespace>,
     /// Namespaces out of scope whose connections are still bundled.
-    unserved: Vec<Namespace>,
+    out_of_scope: Vec<Namespace>,
     links: CgroupLinks,
     /// Id of the cgroup that `links` are attached to; 0 for the root.
     cgroup: u64,
@@ -95,8 +95,8 @@ impl Attachment {
             governor,
             programs,
             devices,
-            unreviewed: Vec::new(),
-            unserved: Vec::new(),
+            not_applied: Vec::new(),
+            out_of_scope: Vec::new(),
             links,
             cgroup: cgroup_id(cgroup).map_err(link::cgroup_error)?,
             slot_retry: SlotRetry::default(),
@@ -133,16 +133,16 @@ impl Attachment {
         *targets = new_targets;
         self.devices.share_limit(&self.programs, targets);
         let changes = self.follow(targets);
-        self.release_unserved()?;
+        self.release_out_of_scope()?;
         Ok(changes)
     }
 
     /// Releases the connections of network namespaces that left the scope. They may still exist, as
     /// after a container was renamed.
-    fn release_unserved(&mut self) -> Result<(), Error> {
-        if !self.unserved.is_empty() {
-            self.review_in(&self.unserved, types::set_on::SET_ON_NONE)?;
-            self.unserved.clear();
+    fn release_out_of_scope(&mut self) -> Result<(), Error> {
+        if !self.out_of_scope.is_empty() {
+            self.review_in(&self.out_of_scope, types::set_on::SET_ON_NONE)?;
+            self.out_of_scope.clear();
         }
         Ok(())
     }
@@ -150,21 +150,21 @@ impl Attachment {
     /// Covers the connections of the targets' namespaces, and of no others. Failures are retried.
     fn update_namespaces(&mut self, targets: &mut AttachTargets, changes: &mut Vec<Change>) {
         let namespaces = targets.namespaces();
-        self.unserved
-            .extend(self.programs.served.retain(&namespaces));
+        self.out_of_scope
+            .extend(self.programs.scoped.retain(&namespaces));
         // Failures are retried with the next call.
-        let _ = self.release_unserved();
-        self.unreviewed.retain(|it| namespaces.contains(it));
+        let _ = self.release_out_of_scope();
+        self.not_applied.retain(|it| namespaces.contains(it));
         for namespace in namespaces {
             let step = Step::AddNamespace(namespace.id());
-            let is_served = self.programs.served.namespaces().contains(&namespace);
-            if !is_served && targets.retries.is_due(&step) {
-                let added = self.programs.served.add(&namespace);
+            let is_in_scope = self.programs.scoped.namespaces().contains(&namespace);
+            if !is_in_scope && targets.retries.is_due(&step) {
+                let added = self.programs.scoped.add(&namespace);
                 let added = targets.retries.record(step, added, changes);
-                self.unreviewed.extend(added.map(|()| namespace));
+                self.not_applied.extend(added.map(|()| namespace));
             }
         }
-        for namespace in std::mem::take(&mut self.unreviewed) {
+        for namespace in std::mem::take(&mut self.not_applied) {
             let step = Step::Review(namespace.id());
             let reviewed = targets.retries.is_due(&step).then(|| {
                 // None of its connections has been checked against the rules yet.
@@ -173,7 +173,7 @@ impl Attachment {
                 targets.retries.record(step, reviewed, changes)
             });
             if reviewed.flatten().is_none() {
-                self.unreviewed.push(namespace);
+                self.not_applied.push(namespace);
             }
         }
     }
@@ -193,12 +193,12 @@ impl Attachment {
     ///
     /// [`Error::System`] if the kernel lacks the TCP iterator.
     pub fn review(&self) -> Result<usize, Error> {
-        self.review_in(self.programs.served.namespaces(), types::set_on::SET_ON_ALL)
+        self.review_in(self.programs.scoped.namespaces(), types::set_on::SET_ON_ALL)
     }
 
     /// Reviews all network namespaces with [`Attachment::follow`], which tries again what fails.
     pub fn review_until_done(&mut self, targets: &mut AttachTargets) -> Vec<Change> {
-        self.unreviewed = self.programs.served.namespaces().to_vec();
+        self.not_applied = self.programs.scoped.namespaces().to_vec();
         self.follow(targets)
     }
 
@@ -209,7 +209,7 @@ impl Attachment {
     ///
     /// As [`Attachment::review`].
     pub fn review_changed(&self) -> Result<usize, Error> {
-        self.review_in(self.programs.served.namespaces(), types::set_on::SET_ON_NEW)
+        self.review_in(self.programs.scoped.namespaces(), types::set_on::SET_ON_NEW)
     }
 
     /// Configures the next review: its connections, and which of them get TCP options.
@@ -289,7 +289,7 @@ impl Attachment {
         let needs_count = self.slot_retry.needs_count(limit_hits);
         let mut is_full = self.recount_slots(needs_count)?;
         if needs_count && self.slot_retry.try_start() {
-            let namespaces = self.programs.served.namespaces();
+            let namespaces = self.programs.scoped.namespaces();
             self.review_in(namespaces, types::set_on::SET_ON_NONE)?;
             is_full = self.recount_slots(true)?;
             // Hits during the review are handled by the next one.
@@ -299,11 +299,12 @@ impl Attachment {
     }
 
     fn recount_slots(&mut self, always: bool) -> Result<bool, Error> {
-        let Programs { quota, served, .. } = &mut self.programs;
-        quota.recount(always, served.namespaces())
+        let Programs { quota, scoped, .. } = &mut self.programs;
+        quota.recount(always, scoped.namespaces())
     }
 
-    /// Replaces the rules for new connections; [`Attachment::review`] applies them to existing ones. The scope does not change.
+    /// Replaces the rules for new connections; [`Attachment::review`] applies them to existing ones.
+    /// The scope does not change.
     ///
     /// # Errors
     ///
@@ -356,7 +357,7 @@ impl Attachment {
     ///
     /// [`Error::System`].
     pub fn observations(&mut self) -> Result<Vec<Observation>, Error> {
-        let namespaces = self.programs.served.namespaces();
+        let namespaces = self.programs.scoped.namespaces();
         let reader = self.programs.observations.as_mut();
         reader.map_or(Ok(Vec::new()), |reader| reader.read(namespaces))
     }
@@ -365,7 +366,7 @@ impl Attachment {
     /// second later. Until then, duplicate reports are hidden from TCP, and losses cause reactions.
     pub fn finish(&mut self) {
         self.devices.stop_bundling();
-        let namespaces = self.programs.served.namespaces();
+        let namespaces = self.programs.scoped.namespaces();
         let quota = &self.programs.quota;
         quota.wait_for_acks(namespaces, FINISH_TIMEOUT);
         self.detach();

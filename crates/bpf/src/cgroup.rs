@@ -26,7 +26,7 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Creates the cgroup; also removes those of killed pillions without a cleanup helper.
+    /// Creates the cgroup, and removes cgroups of killed pillions that had no cleanup helper.
     ///
     /// # Errors
     ///

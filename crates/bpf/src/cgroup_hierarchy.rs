@@ -106,7 +106,7 @@ const MAX_DEPTH: usize = (offset_of!(types::connection, is_too_deep)
 /// An invalid [`CgroupName`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CgroupNameError {
-    /// It is not the path of a cgroup.
+    /// The text is not the path of a cgroup.
     #[error(
         "expected a cgroup as in /system.slice/game-*.service; /proc/PID/cgroup names that of a \
          process, on the line that starts with 0::"

@@ -41,7 +41,7 @@ fn word<const AT: usize>(value: &Value) -> u64 {
 }
 
 /// The slot's value, after two equal reads while no program writes it (`bpf/bundler/closed.h`);
-/// `None` for an empty slot, or one that is always busy.
+/// `None` if the slot is empty, or busy at each attempt.
 fn read_consistent(map: &OwnedFd, slot: u32, mut before: Value) -> Result<Option<Value>, Error> {
     const ATTEMPTS: u32 = 16;
     const BUSY: usize = offset_of!(closed_flow, busy);

@@ -211,7 +211,7 @@ impl Filter {
         Ok(Self { point, filter })
     }
 
-    /// False if the filter is gone; another one may have its handle.
+    /// False if the filter was removed; another one may have its handle.
     fn is_attached(&self, device: u32) -> bool {
         filters(device, self.point).is_ok_and(|existing| existing.contains(&self.filter))
     }

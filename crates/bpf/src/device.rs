@@ -59,12 +59,13 @@ impl LinkHeader {
 }
 
 impl Device {
-    /// True if both are the same device, whatever has become of its name or state.
+    /// True if both are the same device, even with another name or state.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.index == other.index && self.namespace == other.namespace
     }
 
-    /// True if the device is taken where none is named: it is up, and not loopback.
+    /// True if the device is selected when none is named: it is up, not loopback, and its link header
+    /// is known.
     pub(crate) fn is_usable(&self) -> bool {
         self.up && !self.loopback && self.link_header.is_some()
     }
@@ -108,7 +109,7 @@ impl Device {
         select(Self::list()?, names)
     }
 
-    /// All devices of this network namespace, as far as they can be read.
+    /// All devices of this network namespace whose messages can be parsed.
     ///
     /// # Errors
     /// [`Error::System`].

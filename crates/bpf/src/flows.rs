@@ -48,8 +48,8 @@ pub struct Flow {
     pub srtt_us: Option<u32>,
     /// Packets with data that TCP has sent since the connection was opened, retransmissions included.
     pub data_packets: u32,
-    /// Retransmitted packets of these; includes those of the handshake if the connection was added
-    /// after its first data.
+    /// Retransmissions among `data_packets`. Includes those of the handshake if the connection was
+    /// added after its first data.
     pub retransmitted_packets: u32,
     /// Congestion window in packets.
     pub snd_cwnd: u32,
@@ -57,20 +57,20 @@ pub struct Flow {
     pub mss: u32,
     /// Who requested bundling of the connection.
     pub requested_by: RequestedBy,
-    /// The rule that decided, by its number, the first being 1; `None` where none matches.
+    /// Number of the rule that decided, from 1; `None` if no rule matches.
     pub rule: Option<u32>,
     /// True if the connection's application has switched bundling off.
     pub disabled_by_application: bool,
     /// How hidden losses are found; [`LossRule::Auto`] while that is being learnt, and
     /// [`LossRule::None`] where they cannot be.
     pub loss_rule: LossRule,
-    /// Previous segments in a bundle at present, where that follows the losses.
+    /// Current number of previous segments per bundle, if it adapts to losses.
     pub level: u32,
-    /// Bytes of payload that a segment with its bundle may have for now, where larger ones
-    /// did not get through the path.
+    /// Current maximum of payload bytes of a segment with its bundle, after larger ones were lost on
+    /// the path; `None`: no such limit.
     pub path_size: Option<u32>,
-    /// The governor's decision that the connection met last; `None` before its first eligible segment,
-    /// and where nothing governs it.
+    /// The governor's last decision about the connection; `None` before its first eligible segment,
+    /// and without a governor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub governor: Option<GovernorDecision>,
     /// The congestion control sets the window itself and ignores CWR, as BBR does. Hidden losses

@@ -106,7 +106,7 @@ impl Namespaces {
         self.named.is_empty() && self.container_selectors.is_empty()
     }
 
-    /// The same, with no number that stands for a process.
+    /// Copies the names so that a number is a name, and never the id of a process.
     #[must_use]
     pub fn without_processes(&self) -> Self {
         let named = self.named.iter().cloned();
@@ -198,24 +198,24 @@ pub enum Scope {
 
 /// The network namespaces in scope, and the programs' table of them.
 #[derive(Debug)]
-pub(crate) struct ServedNamespaces {
+pub(crate) struct ScopedNamespaces {
     table: MapHandle,
     namespaces: Vec<Namespace>,
 }
 
-impl ServedNamespaces {
+impl ScopedNamespaces {
     /// Adds as many namespaces of the scope as the table has room for. The others are retried like new
     /// ones.
     pub(crate) fn new(table: MapHandle, scope: &Scope) -> Result<Self, Error> {
-        let mut served = Self {
+        let mut scoped = Self {
             table,
             namespaces: Vec::new(),
         };
-        served.reset(scope)?;
-        Ok(served)
+        scoped.reset(scope)?;
+        Ok(scoped)
     }
 
-    /// Resets it to the state after [`ServedNamespaces::new`]; the table must already be empty.
+    /// Resets it to the state after [`ScopedNamespaces::new`]; the table must already be empty.
     pub(crate) fn reset(&mut self, scope: &Scope) -> Result<(), Error> {
         self.namespaces.clear();
         match scope {
@@ -248,8 +248,8 @@ impl ServedNamespaces {
 
     /// Removes all network namespaces except these; returns the removed ones.
     pub(crate) fn retain(&mut self, namespaces: &[Namespace]) -> Vec<Namespace> {
-        let served = std::mem::take(&mut self.namespaces).into_iter();
-        let (retained, left): (Vec<_>, Vec<_>) = served.partition(|it| namespaces.contains(it));
+        let scoped = std::mem::take(&mut self.namespaces).into_iter();
+        let (retained, left): (Vec<_>, Vec<_>) = scoped.partition(|it| namespaces.contains(it));
         self.namespaces = retained;
         for cookie in left.iter().filter_map(|it| it.cookie().ok()) {
             // A missing entry is already removed.
@@ -303,11 +303,11 @@ mod tests {
         let table = MapHandle::create(MapType::Hash, Some("namespaces"), 8, 1, 2, &options);
         let all = ["one", "two", "three"].map(namespace);
         let scope = Scope::Namespaces(all.to_vec());
-        let mut served = ServedNamespaces::new(table.unwrap(), &scope).unwrap();
-        assert_eq!(served.namespaces(), &all[..2]);
-        let refused = served.add(&all[2]).unwrap_err().to_string();
+        let mut scoped = ScopedNamespaces::new(table.unwrap(), &scope).unwrap();
+        assert_eq!(scoped.namespaces(), &all[..2]);
+        let refused = scoped.add(&all[2]).unwrap_err().to_string();
         assert!(refused.starts_with("three: the limit of 2 "), "{refused}");
-        assert_eq!(served.retain(&all[1..]), &all[..1]);
-        served.add(&all[2]).unwrap();
+        assert_eq!(scoped.retain(&all[1..]), &all[..1]);
+        scoped.add(&all[2]).unwrap();
     }
 }

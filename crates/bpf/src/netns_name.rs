@@ -72,7 +72,7 @@ impl From<&OsStr> for NamespaceName {
     }
 }
 
-/// Nothing stands where a network namespace was to be named.
+/// The name of a network namespace is empty.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "empty name: expected a network namespace, a name under {NETNS_DIR} or a file such as /proc/PID/ns/net"
@@ -175,7 +175,7 @@ impl NamespaceName {
         &self.path
     }
 
-    /// Opens the network namespace that the name stands for now.
+    /// Opens the network namespace that the name refers to now.
     ///
     /// # Errors
     /// [`Error::UnknownNamespace`], [`Error::NotANamespace`], [`Error::EnterNotPermitted`];
@@ -232,7 +232,7 @@ impl NamespaceName {
         !matches!(self.kind, NameKind::Process(_))
     }
 
-    /// True if it is that of a process which has ended, whatever has its number now.
+    /// True if it names a process that has ended, even if another process has its number now.
     #[must_use]
     pub fn is_process_gone(&self) -> bool {
         matches!(self.resolved().kind, NameKind::Process(process) if process.has_ended())

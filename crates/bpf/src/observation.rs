@@ -58,7 +58,7 @@ impl AssignBy {
     }
 }
 
-/// As on the command line.
+/// Formats the value as on the command line.
 impl fmt::Display for AssignBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -139,7 +139,7 @@ pub struct RetransmitCounts {
     pub after_timeout: u32,
     /// By fast retransmit.
     pub fast: u32,
-    /// As a tail loss probe.
+    /// By tail loss probes.
     pub probes: u32,
 }
 
@@ -159,7 +159,7 @@ pub struct Losses {
     /// Time by which bundles would have advanced acknowledgements, including delayed later
     /// segments, in microseconds.
     pub time_saved_us: u64,
-    /// The same with a copy of each segment instead of bundles, if no copy is lost.
+    /// As `time_saved_us`, with a copy of each segment instead of bundles, if no copy is lost.
     pub copies_time_saved_us: u64,
 }
 
@@ -210,7 +210,7 @@ impl ObservationReader {
         }
     }
 
-    /// As [`ObservationReader::new`], with nothing observed.
+    /// Resets it to the state after [`ObservationReader::new`].
     pub(crate) fn reset(&mut self) {
         self.missed.clear();
     }

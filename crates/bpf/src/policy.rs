@@ -20,19 +20,19 @@ pub struct Policy {
     pub default_mode: Mode,
     /// Runtime state: the running containers, which the rules select from.
     pub running: Vec<Container>,
-    /// Runtime state: the network namespaces in which connections are covered. The policy
-    /// keeps them open.
+    /// Runtime state: the network namespaces in which connections are covered. The policy keeps
+    /// them open.
     pub scope: Scope,
     /// Load option: maximum number of bundled connections, about 4.5 KiB each, charged to this
-    /// process. A socket with only a stored request takes an eighth of a slot. One user gets at most half of the
-    /// slots. Connections without a slot are not bundled.
+    /// process. A socket with only a stored request takes an eighth of a slot. One user gets at
+    /// most half of the slots. Connections without a slot are not bundled.
     pub max_connections: u32,
     /// Load option: observation of connections, and the share bundled meanwhile; `None`: no
     /// observation. It takes 2 KiB more of kernel memory per connection.
     pub observing: Option<Observing>,
     /// Load option: a governor limits the share of segments with redundancy, so that a queue that
-    /// redundancy fills drains. Costs 0.5 MiB of kernel memory.
-    /// `run`, `attach`, `advise` and `trial` set it.
+    /// redundancy fills drains. Costs 0.5 MiB of kernel memory. `run`, `attach`, `advise` and
+    /// `trial` set it.
     pub governing: bool,
 }
 

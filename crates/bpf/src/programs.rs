@@ -12,7 +12,7 @@ use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, MapType, Program, num_p
 use nix::unistd::close;
 
 use crate::loader::{Constants, DevicePrograms, UnloadedPrograms, duplicate_fd};
-use crate::netns::ServedNamespaces;
+use crate::netns::ScopedNamespaces;
 use crate::observation::ObservationReader;
 use crate::policy::Tables;
 use crate::quota::Quota;
@@ -33,7 +33,7 @@ pub struct Programs {
     pub(crate) setsockopt: Option<OwnedFd>,
     pub(crate) getsockopt: Option<OwnedFd>,
     pub(crate) tables: Tables,
-    pub(crate) served: ServedNamespaces,
+    pub(crate) scoped: ScopedNamespaces,
     pub(crate) quota: Quota,
     pub(crate) constants: Constants,
     /// The ids of the maps that start empty.
@@ -76,10 +76,10 @@ impl Programs {
         let tables = loaded.tables()?;
         tables.store(policy)?;
         let (maps, programs) = (loaded.maps(), loaded.programs());
-        let served = ServedNamespaces::new(loaded.map(&maps.pillion_namespaces)?, &policy.scope)?;
+        let scoped = ScopedNamespaces::new(loaded.map(&maps.pillion_namespaces)?, &policy.scope)?;
         let quota = loaded.quota(policy.max_connections)?;
         if left.is_some() {
-            quota.import(served.namespaces())?;
+            quota.import(scoped.namespaces())?;
         }
         let is_observing = policy.observing.is_some();
         let observations = is_observing.then(|| loaded.observations(&quota));
@@ -95,7 +95,7 @@ impl Programs {
             setsockopt: loaded.socket_option_program(&programs.pillion_setsockopt)?,
             getsockopt: loaded.socket_option_program(&programs.pillion_getsockopt)?,
             tables,
-            served,
+            scoped,
             quota,
             constants,
             resettable_maps: loaded.resettable_maps()?,
@@ -157,7 +157,7 @@ impl Programs {
     /// programs are then unusable.
     pub fn reset(&mut self, policy: &Policy) -> Result<bool, Error> {
         let is_unchanged = self.constants == Constants::from_policy(policy);
-        if !is_unchanged || !self.quota.is_empty(self.served.namespaces())? {
+        if !is_unchanged || !self.quota.is_empty(self.scoped.namespaces())? {
             return Ok(false);
         }
         for id in &self.resettable_maps {
@@ -168,7 +168,7 @@ impl Programs {
             }
         }
         self.tables.store(policy)?;
-        self.served.reset(&policy.scope)?;
+        self.scoped.reset(&policy.scope)?;
         self.quota.reset();
         if let Some(observations) = &mut self.observations {
             observations.reset();

@@ -36,10 +36,10 @@ impl Default for ThinTest {
 /// The reason why a [`ThinTest`] is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ThinTestError {
-    /// No time stands where the shortest inter-transmission time has to.
+    /// The minimum inter-transmission time is not a valid time.
     #[error("invalid time `{0}`: expected milliseconds above 0, at most 60000")]
     Time(String),
-    /// No number stands where the limit has to.
+    /// The limit is not a valid number.
     #[error("invalid limit `{0}`: expected packets, 1 or more")]
     Limit(String),
     /// The limit is missing.

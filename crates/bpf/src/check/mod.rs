@@ -226,7 +226,7 @@ fn attachment(mut programs: Programs, previous: &[CheckResult]) -> Vec<CheckResu
                 created.map_err(|errno| Error::system("make a network namespace", errno.into()))?;
             }
         }
-        programs.served.add(&Namespace::default())?;
+        programs.scoped.add(&Namespace::default())?;
         let devices = Device::select(&["lo".to_owned()])?;
         let connection = tcp_options::connection()?;
         let cgroup = open_cgroup2()?;

@@ -169,7 +169,7 @@ impl Networks {
         }
     }
 
-    /// The measurements since they were read last, as far as they could be read.
+    /// Reads and resets the measurements, as far as possible; the error of the rest, if any.
     fn read(&self) -> (Vec<(Key, types::network_load)>, Result<(), Error>) {
         let any = MapFlags::ANY;
         let read = match self.maps.loads.lookup_and_delete_batch(BATCH, any, any) {
@@ -270,15 +270,15 @@ pub struct GovernorDecision {
     pub alarm: Option<Alarm>,
 }
 
-/// Whose queue, or whose losses, an alarm was about.
+/// Cause of the queue, or of the losses, that an alarm was about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// They went away without redundancy.
+    /// Redundancy: they disappeared without it.
     Ours,
-    /// They stayed, or came again, without redundancy.
+    /// Other traffic: they remained, or reappeared, without redundancy.
     NotOurs,
-    /// pillion did not decide in time.
+    /// Unknown: pillion did not decide in time.
     Stale,
 }
 

@@ -1,4 +1,4 @@
-//! Which container or unit a cgroup is of, by its name.
+//! The container or systemd unit that a cgroup belongs to, by the cgroup's name.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

@@ -26,12 +26,12 @@ pub fn since_start() -> Duration {
     clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
 }
 
-/// Times at a fixed distance from each other, however long the work takes, so that two runs in
-/// virtual time are alike. A time that was missed is left out.
+/// Times at a fixed distance from each other, independently of the time that work takes, so that two
+/// runs in virtual time are alike. Missed times are skipped.
 #[derive(Debug, Clone, Copy)]
 pub struct Ticks {
     interval: Duration,
-    /// One of the times, from which the others are counted.
+    /// The time from which the others are calculated.
     origin: Duration,
     last: Duration,
 }

@@ -17,11 +17,10 @@ pub struct Socket {
     pub cgroup: Option<u64>,
 }
 
-/// Whose sockets are, as far as is known by now: the process, and the container or unit that this is
-/// of.
+/// Cache of the owners of sockets: the process, and its container or unit.
 #[derive(Debug)]
 pub struct Owners {
-    /// Where cgroups are, if they are mounted.
+    /// Mount point of cgroup v2, if it is mounted.
     mount: Option<PathBuf>,
     processes: Cache<SocketOwner>,
     units: Cache<Unit>,
@@ -31,7 +30,7 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Knows none yet; `mount` is where the cgroup v2 file system is, if it is mounted.
+    /// An empty cache; `mount` is the mount point of cgroup v2, if it is mounted.
     #[must_use]
     pub fn new(mount: Option<PathBuf>) -> Self {
         Self {
@@ -149,7 +148,7 @@ pub fn socket_owners() -> HashMap<u64, SocketOwner> {
 /// ids wrap within one tick.
 type StartOrder = (u64, u32);
 
-/// The inode of the socket that a descriptor stands for, which reads `socket:[12345]`.
+/// The inode of a socket, from the link `socket:[12345]` of its descriptor.
 fn inode(descriptor: &Path) -> Option<u64> {
     let target = fs::read_link(descriptor).ok()?;
     let inode = target.to_str()?.strip_prefix("socket:[")?;
@@ -212,7 +211,7 @@ impl<T: Clone> Cache<T> {
         self.all.get(&number)?.as_ref()
     }
 
-    /// All that is known.
+    /// All cached values.
     pub fn all(&self) -> impl Iterator<Item = &T> {
         self.all.values().flatten()
     }

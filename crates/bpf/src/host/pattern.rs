@@ -28,12 +28,12 @@ pub fn matching(folder: &Path, pattern: &OsStr) -> Vec<PathBuf> {
     found
 }
 
-/// True if a text is like a pattern, whose wildcards stand for any characters.
+/// True if a text matches a pattern, whose wildcards match any characters.
 pub(crate) fn text_is_like(text: &str, pattern: &str) -> bool {
     is_like(OsStr::new(text), OsStr::new(pattern), 0)
 }
 
-/// True if a path is like a pattern, whose wildcards stand for no `/`.
+/// True if a path matches a pattern, whose wildcards do not match `/`.
 pub(crate) fn path_is_like(path: &str, pattern: &str) -> bool {
     is_like(OsStr::new(path), OsStr::new(pattern), libc::FNM_PATHNAME)
 }

@@ -106,8 +106,10 @@ impl Daemon<'_> {
         let allowed = self.may_hand_over();
         let state = &mut self.state;
         let bundling = reloaded.as_ref().map(|it| it.description.as_str());
-        state.service.reloaded(bundling.map_err(String::as_str));
-        let Ok(Reloaded { rules, changes, .. }) = reloaded else {
+        state
+            .service
+            .set_reload_result(bundling.map_err(String::as_str));
+        let Ok(ReloadResult { rules, changes, .. }) = reloaded else {
             return;
         };
         changes.iter().for_each(|change| state.on_change(change));
@@ -268,7 +270,7 @@ impl EventHandler for DaemonState {
 // Reload of the rules file.
 
 /// Result of a reload.
-struct Reloaded {
+struct ReloadResult {
     /// The selected connections.
     description: String,
     rules: Rules,
@@ -277,11 +279,13 @@ struct Reloaded {
 }
 
 impl Daemon<'_> {
-    /// Reloads the file, applies its rules, enters its network namespaces, and logs the result.
+    /// Reloads the file, and logs the result. Applies, in this order, the rules to new connections, the
+    /// network namespaces, and the rules to existing connections. After the first, failures are logged
+    /// and retried.
     ///
     /// # Errors
-    /// The logged mistakes or failure; the old rules stay in force.
-    fn reload(&mut self, file: &Path) -> Result<Reloaded, String> {
+    /// The logged mistakes or failure before any change; the old rules stay in force.
+    fn reload(&mut self, file: &Path) -> Result<ReloadResult, String> {
         let name = display_name(file);
         let fail = |error: anyhow::Error| {
             let line = format!(
@@ -293,7 +297,7 @@ impl Daemon<'_> {
         };
         let read = self.args.reload_file(file).map_err(|BadInput(mistakes)| {
             logger::mistakes(&mistakes);
-            let line = not_reloaded(&name);
+            let line = format_not_reloaded(&name);
             log::error!("{line}");
             format!("{mistakes}\n{line}")
         })?;
@@ -341,7 +345,7 @@ impl Daemon<'_> {
         if let Some(warning) = restart_warning(&self.output, &self.args.output(read.output)) {
             log::warn!("{warning}");
         }
-        Ok(Reloaded {
+        Ok(ReloadResult {
             description,
             rules,
             changes,
@@ -376,7 +380,7 @@ impl Args {
 }
 
 /// Formats the error after mistakes in the file.
-pub(super) fn not_reloaded(name: &str) -> String {
+pub(super) fn format_not_reloaded(name: &str) -> String {
     format!("{name} not reloaded: the old rules stay in force; fix the file and reload")
 }
 

@@ -16,7 +16,7 @@ use pillion_cli::settings::{BadInput, Endpoint, OutputConfig};
 use pillion_stats::report::number::counted;
 
 use super::daemon::{
-    Daemon, DaemonState, SIGHUP_IGNORED, log_failed_handover, not_reloaded, restart_warning,
+    Daemon, DaemonState, SIGHUP_IGNORED, format_not_reloaded, log_failed_handover, restart_warning,
 };
 use super::{Args, AttachConfig, display_name, is_from_terminal, names};
 use crate::args::start_cleanup_helper;
@@ -201,7 +201,7 @@ impl Args {
             match (number, &self.config) {
                 (Ok(Signal::SIGHUP), Some(file)) => {
                     manager::notify_reloading();
-                    pending.reloaded(self.reload_while_waiting(file, config));
+                    pending.set_reload_result(self.reload_while_waiting(file, config));
                     // `wait` then notifies the manager again, which ends the reload there.
                     logged.clear();
                 }
@@ -227,7 +227,7 @@ impl Args {
             Ok(read) => read,
             Err(BadInput(mistakes)) => {
                 logger::mistakes(&mistakes);
-                log::error!("{}", not_reloaded(&name));
+                log::error!("{}", format_not_reloaded(&name));
                 return false;
             }
         };

@@ -92,7 +92,7 @@ impl Service {
     }
 
     /// Stores the result of a reload: the new description, or the error.
-    pub fn reloaded(&mut self, bundling: Result<&str, &str>) {
+    pub fn set_reload_result(&mut self, bundling: Result<&str, &str>) {
         self.is_out_of_date = bundling.is_err();
         match bundling {
             Ok(bundling) => self.shared.set_bundling(bundling.to_owned()),
@@ -184,7 +184,7 @@ impl PendingService {
     }
 
     /// Stores whether the last reload succeeded.
-    pub fn reloaded(&self, succeeded: bool) {
+    pub fn set_reload_result(&self, succeeded: bool) {
         self.is_out_of_date.set(!succeeded);
     }
 

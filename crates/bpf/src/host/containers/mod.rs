@@ -93,7 +93,7 @@ impl Containers {
         self.files.unreadable_path()
     }
 
-    /// The same process as at the last look, as long as it is there.
+    /// A process of the container: the one of the last refresh, while it exists.
     fn process(&self, at: &Folder) -> Option<u32> {
         let before = self.running.iter().find(|it| it.cgroup == at.cgroup);
         let is_there = |process: &u32| {
