@@ -47,13 +47,13 @@
  * bundled (0: none), otherwise the limit set.
  *
  * EINVAL	Negative, or shorter than an int.
- * ENOMEM	As above.
+ * ENOMEM	No memory or no free slot, as for PILLION_BUNDLE.
  */
 #define PILLION_MAX_PACKETS PILLION_OPTION(2)
 
 /*
- * int: maximum payload of a segment with its bundle, in bytes; otherwise as
- * above.
+ * int: maximum payload of a segment with its bundle, in bytes; otherwise like
+ * PILLION_MAX_PACKETS.
  */
 #define PILLION_MAX_BYTES PILLION_OPTION(3)
 
@@ -63,7 +63,7 @@
  * connection is bundled, the rules' own included, otherwise the bits set.
  *
  * EINVAL	Another bit, or shorter than an int.
- * ENOMEM	As above.
+ * ENOMEM	No memory or no free slot, as for PILLION_BUNDLE.
  */
 #define PILLION_MODE	      PILLION_OPTION(4)
 #define PILLION_ADAPTIVE      1 /* as many segments as losses demand, no more */
@@ -138,12 +138,13 @@ struct pillion_stats {
 	unsigned long long time_saved_us; /* lower bound, in microseconds */
 	unsigned int state; /* enum pillion_state */
 	unsigned int last; /* enum pillion_last */
-	unsigned int rule; /* that decided, the first is 1; 0: none */
+	unsigned int
+		rule; /* number of the rule that decided, from 1; 0: none */
 	unsigned int in_flight; /* packets, at this moment */
 	unsigned int level; /* adaptive: segments that losses demand */
-	unsigned int max_packets; /* these three as granted; 0: no limit */
-	unsigned int max_bytes;
-	unsigned int mode; /* a set, as PILLION_MODE */
+	unsigned int max_packets; /* effective limit; 0: none */
+	unsigned int max_bytes; /* effective limit; 0: none */
+	unsigned int mode; /* effective bits of PILLION_MODE */
 };
 
 #endif /* PILLION_H */

@@ -10,7 +10,7 @@
 #include "flow_record.h"
 #include "maps.h"
 
-#define MAX_CLOSED 1024 /* a power of two; then the oldest one is forgotten */
+#define MAX_CLOSED 1024 /* a power of two; a new one overwrites the oldest */
 
 /*
  * A closed connection. A reader has a consistent copy if two reads in a row are
@@ -18,7 +18,7 @@
  */
 struct closed_flow {
 	__u32 busy;
-	__u64 number; /* counts all that ended, the first is 1; 0: none */
+	__u64 number; /* counts closed connections from 1; 0: unused slot */
 	__u64 closed_ns; /* since boot, suspend included */
 	struct flow_record record;
 	struct counters counters;
@@ -40,7 +40,7 @@ static __always_inline void watch_close(struct bpf_sock_ops *ops)
 					       BPF_SOCK_OPS_STATE_CB_FLAG);
 }
 
-/* The same for a connection that existed before pillion (Linux 6.12). */
+/* Like watch_close(), for an existing connection (Linux 6.12). */
 static __always_inline void watch_close_of_existing(struct sock_common *skc,
 						    struct tcp_sock *tp)
 {
@@ -50,7 +50,7 @@ static __always_inline void watch_close_of_existing(struct sock_common *skc,
 		       sizeof(flags));
 }
 
-/* The connection ends, and its ports are still its own. */
+/* Stores the flow's snapshot on close, while its ports are still known. */
 static __always_inline void store_closed_flow(struct tcp_sock *tp,
 					      struct flow *flow)
 {

@@ -62,7 +62,7 @@ static __always_inline void read_endpoints(struct sock_common *skc,
 	}
 }
 
-/* Has its connection ended? A socket may listen after that. */
+/* Returns true for a closed socket, or one that listens (again). */
 static __always_inline bool has_no_connection(const struct sock_common *skc)
 {
 	return skc->skc_state == BPF_TCP_CLOSE ||

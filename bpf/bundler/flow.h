@@ -12,14 +12,19 @@
  * payload of a segment with its bundle.
  */
 #define HISTORY_BYTES  2048
-#define RECORD_SLOTS   128 /* segments recorded, and one; a power of two */
+#define RECORD_SLOTS   128 /* one more than recorded segments; a power of two */
 #define RUN_LENGTHS    8 /* the last one counts all longer runs */
 #define LOSS_INTERVALS 8 /* remembered (RFC 5348, section 5.4) */
 
 /* When is a stream thin? (LCN 2015, section III.B.2) */
 enum thin_test {
-	THIN_DPIFL, /* in_flight * itt_min_us < RTT */
-	THIN_SPIFL, /* in_flight <= spifl */
+	/*
+	 * dynamic packets-in-flight limit: in_flight * itt_min_us < RTT, with
+	 * the minimum inter-transmission time
+	 */
+	THIN_DPIFL,
+	/* static packets-in-flight limit: in_flight <= spifl */
+	THIN_SPIFL,
 	THIN_ALWAYS,
 };
 
@@ -171,8 +176,8 @@ enum outcome {
 	HELPER_PORT, /* this host's NAT gives it a port of helper_port.h */
 
 	OUTCOMES,
-	ELIGIBLE =
-		OUTCOMES, /* none yet: nothing speaks against bundling so far */
+	/* Internal, never counted: no reason against bundling so far. */
+	ELIGIBLE = OUTCOMES,
 };
 
 /* Counters of one connection. Outcomes have 32 bits to save space. */
@@ -190,16 +195,16 @@ struct counters {
 	__u64 reactions; /* window reductions for them */
 	__u64 reactions_suppressed; /* TFRC-SP found no reason for them */
 	__u64 reordered; /* counted as lost, but arrived later */
-	__u64 dsacks_removed; /* DSACKs of bundles taken out of ACKs */
-	__u64 acks_dropped; /* that failed half-way */
-	__u64 acks_unparsed; /* options not understood, or met by another one */
+	__u64 dsacks_removed; /* DSACKs of bundles relabelled (dsack.h) */
+	__u64 acks_dropped; /* half rewritten, as relabelling failed */
+	/* invalid options, unparsed IP header, or another processor's lock */
+	__u64 acks_unparsed;
 };
 
 /* The last TFRC-SP decision about a reaction. */
 struct tfrc_decision {
 	__u64 at; /* microseconds; 0: never */
-	__u32 tfrc_allowed_bytes_per_s; /* bytes/s of payload: headers are taken
-					   from it */
+	__u32 tfrc_allowed_bytes_per_s; /* payload, after subtracting headers */
 	__u32 tfrc_sent_bytes_per_s; /* payload, redundant bytes included */
 };
 
@@ -215,13 +220,13 @@ struct sending {
 	__u64 start_us; /* start of the current window, microseconds */
 	__u32 packets; /* ever sent */
 	struct sent current;
-	struct sent before; /* in the window before */
+	struct sent before; /* in the previous window */
 };
 
 /* Loss events, for TFRC-SP; written under the socket's lock. */
 struct loss_events {
 	__u64 start; /* of the last event, microseconds */
-	__u32 packets; /* ever sent by then */
+	__u32 packets; /* sending.packets at start */
 	__u32 losses; /* that belong to it */
 	__u32 known; /* losses of all events */
 	__u32 closed; /* number of valid intervals below */
@@ -232,7 +237,7 @@ struct loss_events {
 enum arm {
 	ARM_NONE, /* no comparison, or not assigned yet */
 	ARM_BUNDLED,
-	ARM_PLAIN, /* all is done as for a bundled one, except bundling */
+	ARM_PLAIN, /* handled like a bundled one, but never bundled */
 	ARM_UNOBSERVED, /* no slot to observe it: treated as plain */
 };
 
@@ -262,7 +267,7 @@ struct sent_segment {
  * have length 0.
  */
 struct record {
-	__u32 next; /* counts on; a slot is this modulo RECORD */
+	__u32 next; /* the next slot to fill, before modulo RECORD_SLOTS */
 	struct sent_segment segments[RECORD_SLOTS];
 };
 
@@ -275,31 +280,32 @@ enum announcement_kind {
 
 /* The payload size that the path accepts (path.h). */
 struct path_size {
-	__u32 probe_end; /* where the segment ends that tries it */
-	__u32 suspect; /* the smallest recent lost bundle; 0: none */
-	__u32 rounds; /* in which some were, one after the other */
-	__u32 round_end; /* of the last one, a sequence number */
-	__u32 epoch; /* deliveries before it do not count */
-	__u32 limit; /* 0: none */
-	__u32 pause_s; /* how long it holds */
-	__u64 until_us; /* when it ends */
+	__u32 probe_end; /* end of the last probe's segment */
+	__u32 suspect; /* payload of the smallest recent lost bundle; 0: none */
+	__u32 rounds; /* consecutive rounds with a lost bundle */
+	__u32 round_end; /* snd_nxt when the last round started */
+	__u32 epoch; /* deliveries of earlier epochs prove nothing */
+	__u32 limit; /* bytes of payload; 0: none */
+	__u32 pause_s; /* duration of limit; doubles each time */
+	__u64 until_us; /* end of limit */
 };
 
 /* TCP's retransmissions, until all of them are acknowledged. */
 struct retrans {
-	__u32 start; /* snd_una as the first packet left */
-	__u32 end;
-	__u32 next; /* snd_nxt as the first packet left */
-	__u32 time; /* its timestamp; 0: none */
-	__u32 newest_time; /* that of the newest segment by then */
+	__u32 start; /* snd_una when the first retransmission left */
+	__u32 end; /* end of the retransmitted data */
+	__u32 next; /* snd_nxt when the first retransmission left */
+	__u32 time; /* TSval of the first retransmission; 0: none */
+	__u32 newest_time; /* TSval of the last announced data before it */
 };
 
-/* Subject of a governor's verdict (governor.h). */
+/* The governor's verdict about redundancy on a network (governor.h). */
 enum verdict {
-	VERDICT_UNKNOWN, /* no decision was met yet */
-	VERDICT_NONE, /* no verdict yet */
-	VERDICT_OURS, /* queue or losses went away without redundancy */
-	VERDICT_NOT_OURS, /* they remained, or returned, without it */
+	VERDICT_UNKNOWN, /* the connection has not read a decision yet */
+	VERDICT_NONE, /* user space has not reached a verdict yet */
+	/* redundancy caused them: queue or losses vanished without it */
+	VERDICT_OURS,
+	VERDICT_NOT_OURS, /* they remained, or returned, without redundancy */
 	VERDICT_STALE, /* user space has not decided in time */
 };
 
@@ -310,7 +316,7 @@ enum alarm {
 	ALARM_LOSS, /* more than it was without redundancy */
 };
 
-/* Eligible segments that carry redundancy, of FULL_SHARE. */
+/* Share of eligible segments that carry redundancy, in 1/FULL_SHARE. */
 enum governor_share {
 	FULL_SHARE = 256,
 	LOW_SHARE = FULL_SHARE / 8, /* maximum, if user space does not decide */
@@ -319,24 +325,24 @@ enum governor_share {
 /* The governor's decision about the connections to one network. */
 struct allowance {
 	enum governor_share share;
-	enum verdict verdict; /* the last one */
-	enum alarm alarm; /* the last one */
+	enum verdict verdict; /* the last verdict */
+	enum alarm alarm; /* the last alarm */
 };
 
-/* The decision that a connection met last. */
+/* The last decision that the connection has read. */
 struct governor_state {
 	struct allowance allowance;
-	__u32 credit; /* of FULL_SHARE for a segment with redundancy */
+	__u32 credit; /* a segment with redundancy costs FULL_SHARE */
 };
 
 /* Measurements for the governor, in the current window. */
 struct load_window {
 	__u32 start_us;
-	__u32 rtt_us; /* the least; 0: none */
-	__u32 sampled; /* when the segment left of the last sample */
-	__u32 packets; /* at its start, so are the next */
-	__u32 losses;
-	__u32 redundant;
+	__u32 rtt_us; /* minimum in this window; 0: no sample */
+	__u32 sampled; /* rack.mstamp of the last RTT sample */
+	__u32 packets; /* packets ever sent, at start_us */
+	__u32 losses; /* losses ever found, at start_us */
+	__u32 redundant; /* redundant bytes ever sent, at start_us */
 };
 
 /*
@@ -350,10 +356,11 @@ struct announcement {
 	__u32 end; /* the first byte after the segment */
 	__u32 stored_bytes; /* bytes right before seq that history[] has */
 	__u32 room; /* maximum payload, by the socket's memory (truesize.h) */
-	__u16 varying; /* bytes of TCP options that not every segment has */
+	/* bytes of TCP options that tp->mss_cache does not include */
+	__u16 varying;
 	/* Only for new data: */
-	__u8 timeout_in_doubt; /* TCP doubts its time-out (reaction.h) */
-	__u8 excess; /* PACED, OVER_SHARE, or 0 */
+	__u8 timeout_in_doubt; /* F-RTO is running (reaction.h) */
+	__u8 excess; /* PACING_LIMIT, OVER_FAIR_SHARE, or 0 */
 };
 
 /*
@@ -364,7 +371,7 @@ struct announcement {
  */
 struct loss_notice {
 	__u64 hidden; /* a bundle repaired it; TCP does not see it */
-	__u64 known; /* TCP retransmitted some of it */
+	__u64 known; /* TCP retransmitted at least a part of it */
 };
 
 /*
@@ -377,44 +384,49 @@ struct egress {
 	struct tfrc_decision tfrc_decision;
 	struct path_size path;
 	struct record record;
-	__u64 translated; /* the socket's cookie, if it is (translation.h) */
+	/* the socket's cookie if its addresses are translated; 0: none */
+	__u64 translated;
 	__u32 busy;
 	enum outcome last; /* of the last segment */
-	__u32 stored_bytes; /* payload before the record's end that history[]
-			       has */
+	/* payload before the record's end that history[] has */
+	__u32 stored_bytes;
 	/* maximum number of segments in a bundle up to now */
 	__u32 max_bundled;
-	__u32 retransmissions; /* tp->total_retrans, when last looked at */
+	__u32 retransmissions; /* tp->total_retrans after the last packet */
 	__u32 retransmitted; /* packets with old data that left */
 	__u32 rtt_min_us; /* the connection's own minimum, or NO_RTT_SAMPLE */
-	__u32 overhead; /* memory of a segment without its payload */
+	__u32 overhead; /* skb->truesize without payload, minimum seen */
 
 	struct announcement announced;
 
-	/* Up to where a window reduction answers for losses (reaction.h). */
-	__u32 reduction_end; /* current */
-	__u32 final_reduction_end; /* even if TCP undoes its last reduction */
-	__u32 undone_reduction_end; /* one did, until TCP took it back */
-	__u32 undo_marker; /* identifies TCP's own reduction; 0: it is final */
-	__u32 prior_cwnd; /* TCP's, of its last one */
-	__u32 left_to_tcp_end; /* of losses left to TCP's own */
+	/* Window reductions and the losses that they cover (reaction.h). */
+	__u32 reduction_end; /* the last reduction covers losses before it */
+	/* losses before it are covered even if TCP undoes its last reduction */
+	__u32 final_reduction_end;
+	__u32 undone_reduction_end; /* end of the last one that TCP undid */
+	/* identifies TCP's last reduction while TCP may undo it; otherwise 0 */
+	__u32 undo_marker;
+	__u32 prior_cwnd; /* tp->prior_cwnd at the last packet */
+	/* losses before it count as handled by TCP's own reduction */
+	__u32 left_to_tcp_end;
 	struct loss_notice
-		handled; /* the part of ingress.notice that is done */
-	__u16 requested; /* for one, with the last packet */
-	__u16 unparsed; /* a packet has left that shows no sequence number */
-	__u32 requested_high_seq; /* TCP's, as that left */
-	__u32 prior_reduction_end; /* reduced_at before */
-	__u32 prior_left_to_tcp_end; /* trusted_end before */
+		handled; /* ingress.notice, as far as it is handled */
+	__u16 requested; /* the last packet returned KEEP_AND_REDUCE */
+	/* the record may lack a packet: unparsed IP header, or lock taken */
+	__u16 unparsed;
+	__u32 requested_high_seq; /* tp->high_seq at the request */
+	__u32 prior_reduction_end; /* reduction_end before the request */
+	__u32 prior_left_to_tcp_end; /* left_to_tcp_end before the request */
 
 	/* TCP's retransmissions while some are unacknowledged. */
 	struct retrans retrans;
-	__u32 newest_time; /* that of the new data announced last */
+	__u32 newest_time; /* TSval of the new data announced last */
 
-	/* What was bundled into the last retransmission. */
-	__u32 piggyback_count; /* 0: nothing ever did */
-	__u32 piggyback_seq; /* where the retransmitted segment starts */
-	__u32 piggyback_start; /* where it ends */
-	__u32 piggyback_end;
+	/* The last retransmission with a bundle. */
+	__u32 piggyback_count; /* counts them; 0: none yet */
+	__u32 piggyback_seq; /* start of the retransmitted segment */
+	__u32 piggyback_start; /* its end, where the bundle starts */
+	__u32 piggyback_end; /* end of the bundle */
 
 	struct governor_state governor_state;
 };
@@ -423,7 +435,7 @@ struct egress {
 struct hidden_losses {
 	__u32 segments;
 	__u32 bytes : 31;
-	__u32 retransmitted : 1; /* other losses, which TCP detected */
+	__u32 retransmitted : 1; /* further losses, which TCP detected */
 	__u32 time_saved_us;
 };
 
@@ -432,26 +444,26 @@ struct hidden_losses {
  * Segments that arrive later after all are removed.
  */
 struct pending_losses {
-	__u64 bits[RECORD_SLOTS / 64]; /* a bit for each slot of theirs */
-	__u32 start_us; /* when the first was counted as lost, microseconds */
+	__u64 bits[RECORD_SLOTS / 64]; /* by slot: 1 if it counts as lost */
+	__u32 start_us; /* when the first one was counted as lost */
 	__u32 segments;
 	__u32 time_saved_us; /* counted for all of them */
 };
 
-/* Segments lost one after the other, the last such run (level.h). */
+/* The last run of consecutive lost segments (level.h). */
 struct loss_run {
 	__u32 start;
 	__u32 end;
 	__u32 segments;
-	__u32 counted; /* it has ended, and is counted */
+	__u32 counted; /* 1: it has ended, and is in ingress.runs */
 };
 
 /*
  * Segments that were acknowledged selectively (sacked.h): a bit for each slot
- * of the record, from the oldest on that is not acknowledged.
+ * of the record, from the first unacknowledged one.
  */
 struct sacked {
-	__u32 from; /* its slot, as record.next counts */
+	__u32 from; /* slot of the first unacknowledged segment */
 	__u32 has_news; /* the last ACK's first block is new */
 	__u32 block_start; /* of the last ACK's first block */
 	__u32 block_end;
@@ -466,36 +478,34 @@ struct ingress {
 	__u32 busy;
 	__u32 acked; /* the highest acknowledgement that arrived */
 	__u32 peer_end; /* end of the peer's data that arrived, gaps included */
-	__u32 unparsed; /* the last ACK could not be read */
+	__u32 unparsed; /* the last ACK, or its report, could not be read */
 
 	struct loss_notice notice;
 	struct pending_losses pending;
 	/* how late reordered segments arrived, fading */
 	__u32 reorder_window_us;
-	__u32 loss_ack; /* the acknowledgement that showed the last loss */
-	enum loss_rule rule;
-	enum loss_rule
-		requested_rule; /* that of the options, when last looked at */
-	__u16 missing_report_points; /* points for ACKs without a report, while
-					learning */
-	__u8 reports_single_bytes; /* duplicates of no more, too */
-	__u8 peer_known; /* peer_end is */
-	struct hidden_losses
-		suspected_losses; /* found so far, if it reports duplicates */
-	__u32 suspected_losses_end; /* where the last of them ends */
+	__u32 loss_ack; /* number of the ACK that showed the last loss */
+	enum loss_rule rule; /* in force: configured or learned */
+	enum loss_rule requested_rule; /* as configured, at the last ACK */
+	__u16 missing_report_points; /* while learning (hidden_loss.h) */
+	__u8 reports_single_bytes; /* the peer reports 1-byte duplicates */
+	__u8 peer_known; /* peer_end is valid */
+	/* while learning: losses, if the receiver reports duplicates */
+	struct hidden_losses suspected_losses;
+	__u32 suspected_losses_end; /* end of the last suspected loss */
 
 	struct sacked sacked;
 
-	__u32 piggyback_checked; /* of egress.along_count */
+	__u32 piggyback_checked; /* egress.piggyback_count when last checked */
 
-	__u32 epoch; /* of egress.path */
-	__u32 largest; /* packet that ever arrived, payload */
-	/* the largest packet with a bundle since the epoch */
+	__u32 epoch; /* egress.path.epoch at the last ACK */
+	__u32 largest; /* payload of the largest packet that ever arrived */
+	/* payload of the largest packet with a bundle since that epoch */
 	__u32 largest_bundle;
-	__u32 bundle_end; /* of the newest bundle that has arrived */
-	__u32 bundle_size; /* payload of its packet */
+	__u32 bundle_end; /* end of the newest bundle that has arrived */
+	__u32 bundle_size; /* payload of that bundle's packet */
 
-	__u64 unacked_ends; /* small segments, by a bit (density.h) */
+	__u64 unacked_ends; /* 1: no ACK ended at a small segment (density.h) */
 	__u32 level; /* previous segments in a bundle */
 	__u32 run_segments; /* segments sent, fading */
 	__u16 runs[RUN_LENGTHS]; /* runs of lost ones, by length, fading */
@@ -519,20 +529,19 @@ struct flow {
 	/* As configured by the rules and the application (policy.h). */
 	struct options options;
 	struct tcp_options tcp_options;
-	__u32 tcp_options_refused; /* as tcp_options.set, at the last try */
+	__u32 tcp_options_refused; /* bits as in tcp_options.set */
 	__u32 opening; /* an enum opening */
-	__u32 rule; /* that decided; 0: none matches */
+	__u32 rule; /* number of the rule that decided; 0: none matches */
 	enum requested_by requested_by;
-	__u16 disabled_by_application; /* the application declined: no more
-					  bundles */
-	__u16 syn_state; /* of its SYN: an enum syn_state */
-	__u32 handshake_retransmissions; /* as far as observed */
+	__u16 disabled_by_application; /* no more bundles */
+	__u16 syn_state; /* an enum syn_state */
+	__u32 handshake_retransmissions; /* 0 if data had already been sent */
 	enum sack sack;
 	__u32 uid; /* the user whose slot it takes (quota.h) */
 	enum arm arm;
 };
 
-/* With the kernel's 72 bytes before it (Linux 6.18) it fits into 4 KiB. */
+/* With the kernel's header of 72 bytes (Linux 6.18) it fits into 4 KiB. */
 _Static_assert(sizeof(struct flow) <= 4096 - 72, "a page for each connection");
 
 #endif /* PILLION_FLOW_H */

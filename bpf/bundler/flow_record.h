@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The record of a connection for user space. */
+/* Snapshot of a connection for user space (`pillion flows`). */
 #ifndef PILLION_FLOW_RECORD_H
 #define PILLION_FLOW_RECORD_H
 
@@ -15,12 +15,12 @@ struct flow_record {
 	__u32 netns; /* inode number of its network namespace; 0: unknown */
 	__u32 in_flight; /* packets */
 	__u32 rtt_min_us; /* or NO_RTT_SAMPLE */
-	enum rtt_sample rtt_sample[0]; /* has the type reach user space */
+	enum rtt_sample rtt_sample[0]; /* puts the type into BTF, for Rust */
 	__u32 srtt_us; /* smoothed; 0: no sample */
 	__u32 snd_cwnd; /* packets */
 	__u32 mss;
 	__u32 data_packets; /* sent since the connection was opened */
-	__u32 retransmitted_packets; /* of these */
+	__u32 retransmitted_packets; /* part of data_packets */
 	enum outcome last;
 	__u32 rule;
 	enum requested_by requested_by;
@@ -30,7 +30,7 @@ struct flow_record {
 	/* maximum payload that the path accepts; 0: no limit */
 	__u32 path_size;
 	struct allowance allowance; /* the governor's */
-	__u32 ignores_cwr; /* the congestion control does */
+	__u32 ignores_cwr; /* 1: the congestion control ignores CWR */
 	struct options options;
 	struct tcp_options tcp_options;
 	__u32 tcp_options_refused;

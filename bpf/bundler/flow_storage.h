@@ -5,7 +5,7 @@
 
 #include "flow.h"
 
-/* A connection is ours while it has an entry here; the entry dies with it. */
+/* A covered connection has an entry here; it is freed with the socket. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

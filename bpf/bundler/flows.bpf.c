@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Reads the connections that a running pillion bundles: of each a record, and
- * its counters. Both together would be too much for the stack.
+ * Reads the connections that a running pillion bundles. For each: a
+ * flow_record, then its counters (together too large for the stack).
  */
 #include "../vmlinux.h"
 #include <bpf/bpf_core_read.h>
@@ -22,7 +22,7 @@ static __always_inline void write_flow(struct seq_file *seq, struct sock *sk,
 	struct flow_record record = {};
 	struct tcp_sock *tp;
 
-	/* Its port is given back, and its storage soon. */
+	/* Closed: its storage is freed soon. */
 	if (has_no_connection(skc))
 		return;
 	tp = bpf_skc_to_tcp_sock(skc);

@@ -15,8 +15,8 @@
 #define WRITE_ONCE(x, to) (*(volatile typeof(x) *)&(x) = (to))
 
 /*
- * A word that others may read, once they can see all that was written before:
- * on x86, where no load passes another. Elsewhere pillion was never tried.
+ * Stores a word that is visible to other processors only after all earlier
+ * stores. Tested on x86 only, where loads are not reordered with each other.
  */
 #define PUBLISH(x, to) ((void)__sync_lock_test_and_set(&(x), to))
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The state of the programs, and how each segment's fate is counted. */
+/* The counters of all connections, and of the outcome of each segment. */
 #ifndef PILLION_MAPS_H
 #define PILLION_MAPS_H
 
@@ -13,10 +13,10 @@ struct totals {
 	__u64 connections; /* added at or after establishment */
 	__u64 connections_failed; /* no memory for their state */
 	__u64 connection_limit_hits; /* sockets without a free slot (quota.h) */
-	__u64 unobserved; /* connections that found none to be observed */
+	__u64 unobserved; /* connections without a free observation */
 	__u64 tcp_options_set[TCP_OPTION_COUNT]; /* times, by enum tcp_option */
 	__u64 tcp_options_refused[TCP_OPTION_COUNT]; /* by the kernel */
-	struct tfrc_decision tfrc_decision; /* the last of any connection */
+	struct tfrc_decision tfrc_decision; /* the last one of any connection */
 };
 
 struct {
@@ -36,7 +36,7 @@ static __always_inline struct totals *totals(void)
 /* For counters with writers on both sides, or on several processors. */
 #define ADD_TO(counter, n) ((void)__sync_fetch_and_add(&(counter), n))
 
-/* Adds to a counter of the connection, and to that of all together. */
+/* Adds to a counter of the connection, and to the one in the totals. */
 #define ADD(flow, counter, n)                                                  \
 	do {                                                                   \
 		struct totals *all_ = totals();                                \

@@ -13,16 +13,16 @@
 #define TCP_OPT_ACCECN0	   172 /* RFC 9768; counters of received segments */
 #define TCP_OPT_ACCECN1	   174
 /*
- * Not assigned, and never on a wire: a report of duplicates that is not for TCP
- * to see, on its way from the device to the socket (dsack.h).
+ * Not assigned by IANA, and never on a wire. It hides a report of duplicates
+ * from TCP between the device and the socket (dsack.h).
  */
 #define TCP_OPT_DSACK 112
 
 #define TIMESTAMPS_LENGTH 10
 #define SACK_HEADER	  2
 #define SACK_BLOCK	  8
-#define SACK_BLOCKS	  4 /* that find room */
-#define MAX_OPTIONS	  40 /* all of a header's */
+#define SACK_BLOCKS	  4 /* maximum in one header */
+#define MAX_OPTIONS	  40 /* maximum bytes in one header */
 #define OPTIONS_BUFFER	  64 /* a power of two */
 
 /* The first word of Linux's timestamps: two NOPs, kind, length. */
@@ -38,15 +38,12 @@ struct header_options {
 struct option_positions {
 	__u8 sack;
 	__u8 sack_len;
-	__u8 nops; /* right before it */
+	__u8 nops; /* number of NOPs right before the SACK option */
 	__u8 dsack;
 	__u8 dsack_len;
 	__u8 has_timestamps;
 	__u8 timestamps;
-	/*
-	 * options that may cover or describe the payload; HAS_MPTCP: at least
-	 * one is MPTCP's
-	 */
+	/* HAS_ bits: options that may cover or describe the payload */
 	__u8 has_others;
 };
 

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The bundler: the eBPF programs and their hooks.
+ * The bundler: the eBPF programs and their hooks. A segment that TCP sends
+ * passes cgroup_skb/egress (record and announcement), then tcx/egress (bundle).
+ * A segment that arrives passes tcx/ingress (DSACK), then cgroup_skb/ingress
+ * (ACK).
+ *
+ * "A global function" in a comment means a function that the verifier checks
+ * once, independently of its callers. It assumes that each pointer argument may
+ * be NULL, hence the checks at the start.
  *
  * No kfunc and no callback is used, so that the programs also run in the BPF
  * interpreter.
@@ -56,7 +63,7 @@ static __always_inline int on_transmit(struct __sk_buff *skb,
 	if (!parse_ip(skb, &seg, 0, skb->protocol))
 		parsed = parse_tcp(skb, &seg);
 	else if (seg.in_tunnel)
-		return KEEP; /* seen before, without what carries it */
+		return KEEP; /* an outer packet; the inner one passed before */
 	if (!try_lock(&flow->egress.busy)) {
 		WRITE_ONCE(flow->egress.unparsed, 1);
 		count(flow, BUSY);
@@ -249,7 +256,7 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 		}
 	}
 	flow = apply_policy(sk, tp, NULL, request, opening, &decision);
-	/* While it is there: a flood of SYNs evicts it. */
+	/* Now, because later SYNs may evict the entry. */
 	if (flow && flow->opening == OPENED_BY_PEER)
 		flow->syn_state = look_up_syn(sk, true);
 	apply_tcp_options(ops, &decision.tcp_options, flow);
@@ -262,11 +269,11 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 enum set_on {
 	SET_ON_NEW, /* newly covered by their rule */
 	SET_ON_ALL,
-	SET_ON_NONE, /* a review for connections without a slot */
+	SET_ON_NONE, /* none: the review retries connections without a slot */
 };
 
 struct review {
-	__u64 cgroup; /* that the programs are attached to; 0: the root */
+	__u64 cgroup; /* id of the programs' cgroup; 0: the root */
 	enum set_on set_on;
 };
 
@@ -288,6 +295,7 @@ static __always_inline __u32 rule_of(const struct flow *flow,
 	return flow ? flow->rule : NO_RULE;
 }
 
+/* Returns true if this run covers the socket: it is in the cgroup. */
 static __always_inline bool is_reviewed(struct tcp_sock *tp)
 {
 	const struct review *review;
@@ -365,7 +373,7 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
-/* A separate function, so that the type is in the BTF for user space. */
+/* A separate function puts the type into BTF, for Rust. */
 static __noinline long output_entry(struct seq_file *seq,
 				    struct socket_entry *entry)
 {
@@ -411,7 +419,7 @@ static __always_inline void add_present(__u32 uid)
 		bpf_map_update_elem(&pillion_present, &uid, &share, BPF_ANY);
 }
 
-/* There may be many more requests than connections. */
+/* Only counts, because there may be many more requests than connections. */
 static __always_inline void count_request(struct seq_file *seq, struct sock *sk,
 					  struct request *request)
 {
@@ -423,7 +431,7 @@ ITERATE(pillion_flow_sockets, pillion_flows, write_flow)
 ITERATE_STORAGE(pillion_count_requests, count_request)
 ITERATE_SOCKETS(pillion_request_sockets, pillion_requests, write_request)
 
-/* The application sets an option of its socket. */
+/* Handles setsockopt(2) of an application. */
 SEC("cgroup/setsockopt")
 int pillion_setsockopt(struct bpf_sockopt *ctx)
 {
@@ -431,9 +439,7 @@ int pillion_setsockopt(struct bpf_sockopt *ctx)
 						: skip_option(ctx);
 }
 
-/*
- * The application reads an option of its socket, and the kernel has answered.
- */
+/* Handles getsockopt(2) of an application, after the kernel. */
 SEC("cgroup/getsockopt")
 int pillion_getsockopt(struct bpf_sockopt *ctx)
 {

@@ -55,8 +55,8 @@ struct segment {
 	__u16 ip; /* offsets from the packet's start */
 	__u16 tcp;
 	__u16 payload;
-	__u16 ip_len; /* the length as the IP header states it */
-	__u32 ip_end; /* where the packet ends by that; padding may follow */
+	__u16 ip_len; /* length field of the IP header (IPv6: without header) */
+	__u32 ip_end; /* offset of the end by ip_len; padding may follow */
 	__u16 check; /* the TCP checksum */
 	bool ipv6;
 	bool in_tunnel; /* inside another packet */
@@ -85,12 +85,12 @@ static __always_inline bool is_tunnel(__u8 proto)
  */
 #define BOUND(n, limit) asm volatile("%0 &= %1" : "+r"(n) : "i"((limit)-1))
 
-/* A header is not in the packet's own memory, or not there at all. */
+/* A header is not in the packet's linear part, or missing. */
 #define CUT 1
 
 /*
  * Parses the IP header at offset at; proto is the packet's, in network order.
- * Returns CUT, or -1 if it is not a complete TCP packet.
+ * Returns 0, CUT, or -1 if it is not a complete TCP packet.
  */
 static __always_inline int parse_ip(struct __sk_buff *skb, struct segment *seg,
 				    __u32 at, __be16 proto)
@@ -180,7 +180,7 @@ parse_link(struct __sk_buff *skb, struct segment *seg, enum link_header link)
 }
 
 /*
- * Returns ELIGIBLE if the headers allow bundling, else the reason; TCP's
+ * Returns ELIGIBLE if the headers allow bundling, otherwise the reason; TCP's
  * options are not checked (option_parser.h). seg->len and seg->seq are valid
  * except for UNPARSED_IP.
  */

@@ -15,8 +15,8 @@ static __always_inline __u8 ca_state(struct tcp_sock *tp)
 }
 
 /*
- * Does the congestion control set the window itself? Then the kernel enters CWR
- * in vain (tcp_cong_control()): so does BBR.
+ * Returns true if the congestion control sets the window itself, as BBR does.
+ * CWR then has no effect (tcp_cong_control()).
  */
 static __always_inline bool ignores_cwr(const struct tcp_sock *tp)
 {

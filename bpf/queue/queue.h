@@ -12,8 +12,8 @@ enum disposition {
 	DISPOSITION_SENT, /* it went on to the device */
 	DISPOSITION_REFUSED, /* dropped when it arrived */
 	DISPOSITION_DROPPED, /* dropped from the queue */
-	DISPOSITION_REPLACED, /* split or copied: others are in the queue for it
-			       */
+	/* split or copied: the queue has other packets instead */
+	DISPOSITION_REPLACED,
 } __attribute__((packed));
 
 #define UNKNOWN_LENGTH 0xffffffff
@@ -26,24 +26,24 @@ struct length {
 
 struct queued {
 	__u64 arrived; /* CLOCK_MONOTONIC in ns; 0: not seen */
-	__u64 left; /* likewise */
+	__u64 left; /* CLOCK_MONOTONIC in ns; 0: not seen */
 	unsigned char source[16]; /* IPv4 addresses as ::ffff:a.b.c.d */
 	unsigned char destination[16];
 	__u16 source_port;
 	__u16 destination_port;
 	__u32 seq; /* TCP's, of the first byte of payload */
-	__u32 payload; /* bytes, of TCP */
+	__u32 payload; /* bytes of TCP payload */
 	__u32 size; /* bytes, headers included */
 	__u32 counted; /* bytes, as the queue's disciplines count them */
-	__u32 reason; /* why it was dropped: enum skb_drop_reason */
-	struct length found; /* how long the queue was when it arrived */
-	struct length behind; /* and when it had left */
+	__u32 reason; /* enum skb_drop_reason, if it was dropped */
+	struct length found; /* queue length before its arrival */
+	struct length behind; /* queue length after its departure */
 	__u16 segments; /* more than one with segmentation offload */
-	__u16 queue; /* of the device's, by its number */
+	__u16 queue; /* number of the device's queue */
 	enum disposition disposition;
-	unsigned char protocol; /* of IP; 0: not an IP packet */
-	unsigned char ip; /* version */
-	unsigned char flags; /* TCP's */
+	unsigned char protocol; /* IP protocol number; 0: not an IP packet */
+	unsigned char ip; /* IP version */
+	unsigned char flags; /* TCP flags */
 };
 
 /* Packets, or ends of packets, that could not be recorded. */

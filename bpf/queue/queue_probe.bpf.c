@@ -106,7 +106,7 @@ static __always_inline void finish_if_replaced(struct offered *offered)
 		end(skb, packet, DISPOSITION_REPLACED, 0);
 }
 
-/* A packet is offered to the queue of its device. */
+/* Records a packet that is offered to the queue of its device. */
 SEC("raw_tp/net_dev_queue")
 int queue_arrival(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -142,7 +142,7 @@ int queue_arrival(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* The queue has accepted a packet, or reports so. */
+/* Notes that the queue accepted a packet, or reported so. */
 SEC("raw_tp/qdisc_enqueue")
 int queue_acceptance(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -155,7 +155,7 @@ int queue_acceptance(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* A packet is freed that was not dropped, anywhere. */
+/* Notes a freed packet that was not dropped. Runs for every packet. */
 SEC("raw_tp/consume_skb")
 int queue_consumption(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -168,8 +168,8 @@ int queue_consumption(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /*
- * Writes a packet that has not been seen to arrive: it is older than the probe,
- * or was made within the queue.
+ * Writes a packet whose arrival was not seen: it is older than the probe, or
+ * the queue created it.
  */
 static __always_inline void
 write_unknown_packet(struct sk_buff *skb, struct queued *unknown, __u64 now)
@@ -183,8 +183,8 @@ write_unknown_packet(struct sk_buff *skb, struct queued *unknown, __u64 now)
 }
 
 /*
- * A packet has left the queue. A global function, so that the verifier checks
- * it once.
+ * Writes a packet that left the queue. A global function, so that the verifier
+ * checks it once.
  */
 __noinline int record_departure(__u64 skb, __u64 qdisc, __u64 now)
 {
@@ -203,7 +203,7 @@ __noinline int record_departure(__u64 skb, __u64 qdisc, __u64 now)
 	return 0;
 }
 
-/* Packets are dequeued. */
+/* Records dequeued packets. */
 SEC("raw_tp/qdisc_dequeue")
 int queue_departure(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -233,7 +233,8 @@ int queue_departure(struct bpf_raw_tracepoint_args *ctx)
 	 (reason) == bpf_core_enum_value(enum skb_drop_reason, name))
 
 /*
- * Is it a reason that only queueing disciplines give, most of them when full?
+ * Returns true for a drop reason that only queueing disciplines give, mostly
+ * when full.
  */
 static __always_inline bool is_of_queue(__u32 reason)
 {
@@ -243,8 +244,8 @@ static __always_inline bool is_of_queue(__u32 reason)
 }
 
 /*
- * Is it the packet that was seen to arrive? Where its departure was not seen,
- * its address may be another packet's by now, of any device.
+ * Returns true if this is the packet that arrived. If its departure was not
+ * seen, its address may belong to another packet of any device now.
  */
 static __always_inline bool is_same(struct sk_buff *skb, struct queued *packet)
 {
@@ -257,8 +258,8 @@ static __always_inline bool is_same(struct sk_buff *skb, struct queued *packet)
 }
 
 /*
- * A packet is dropped, anywhere. Netem reports acceptance of the packets that
- * it drops; they are freed as if they had been refused.
+ * Records a dropped packet. Runs for every packet. Netem reports acceptance of
+ * packets that it drops; they are freed as if they had been refused.
  */
 SEC("raw_tp/kfree_skb")
 int queue_drop(struct bpf_raw_tracepoint_args *ctx)
@@ -298,7 +299,7 @@ int queue_drop(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* An empty queue is bypassed: the packet goes directly to the device. */
+/* Records a packet that bypasses an empty queue. */
 SEC("raw_tp/net_dev_start_xmit")
 int queue_bypass(struct bpf_raw_tracepoint_args *ctx)
 {

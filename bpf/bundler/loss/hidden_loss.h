@@ -19,10 +19,10 @@
 #include "resolve_bundles.h"
 
 /*
- * Number of ACKs without a due report after which a receiver counts as one that
- * makes none. A report is due if the receiver had already acknowledged some of
- * the redundant bytes. A loss explains any other ACK without a report, so each
- * counts a quarter; losses alone never reach the limit.
+ * A receiver counts as one that sends no reports after LEARN_FROM ACKs without
+ * a due report. A report is due if the receiver had already acknowledged some
+ * of the redundant bytes (CERTAIN_POINTS each). A loss explains any other ACK
+ * without a report (1 point each).
  */
 #define LEARN_FROM     8
 #define CERTAIN_POINTS 4
@@ -250,9 +250,9 @@ count_hidden(struct flow *flow, const struct hidden_losses *hidden, __u32 end)
 enum arrival {
 	BUNDLE_ARRIVED,
 	RETRANSMISSION_ARRIVED,
-	BOTH_ARRIVED, /* and the bundle's own ACK never did */
-	EITHER_ARRIVED, /* one of the two */
-	/* after a gap, or an ACK without information on the bundle */
+	BOTH_ARRIVED, /* but the bundle's own ACK did not */
+	EITHER_ARRIVED, /* one of the two, unknown which */
+	/* a packet after a gap, or an ACK without information on the bundle */
 	OTHER_ARRIVED,
 };
 
@@ -332,7 +332,7 @@ __noinline int resolve_suspected_losses(struct flow *flow)
 	return 0;
 }
 
-/* An ACK that ends with a bundle's packet. */
+/* Counts the losses that the ACK of a bundle's packet reveals. */
 static __always_inline void find_hidden(struct flow *flow,
 					struct bpf_tcp_sock *tp, __u32 next,
 					const struct ack *ack, bool reported,
@@ -354,7 +354,7 @@ static __always_inline void find_hidden(struct flow *flow,
 			     packet->flags);
 	if ((arrived != BUNDLE_ARRIVED && arrived != EITHER_ARRIVED) ||
 	    !after(packet->seq, una))
-		return; /* no information on the redundant bytes */
+		return; /* no information about the redundant bytes */
 	if (ingress->rule == LOSS_RULE_NONE)
 		return;
 	if (ingress->rule == LOSS_RULE_ACK)

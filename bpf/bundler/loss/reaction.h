@@ -62,7 +62,10 @@ __noinline __u64 find_allowed_rate(struct flow *flow, __u64 rtt_us)
 	return tfrc_rate(scale_for_unseen(&flow->ingress, p), rtt_us);
 }
 
-/* Does the stream send no more than this rate, with headers, allows? */
+/*
+ * Decides whether the stream sends at most this rate, headers included; stores
+ * the decision.
+ */
 __noinline int is_within_rate(struct flow *flow, __u64 rate, __u64 rtt_us)
 {
 	struct tfrc_decision tfrc_decision = {};
@@ -97,8 +100,8 @@ exceeds_share(struct flow *flow, const struct tcp_sock *sk, __u64 rtt_us)
 }
 
 /*
- * Is TCP finding out whether its time-out was needless, by what it has not
- * retransmitted (F-RTO, RFC 5682)?
+ * Returns true while TCP checks whether its time-out was spurious, by ACKs of
+ * data that it has not retransmitted (F-RTO, RFC 5682).
  */
 static __always_inline bool is_timeout_in_doubt(struct tcp_sock *tp)
 {
@@ -181,7 +184,7 @@ static __always_inline void track_reductions(struct egress *egress,
 		egress->final_reduction_end = tp->high_seq;
 }
 
-/* The losses up to end are left to TCP's own reduction. */
+/* Leaves the losses up to end to TCP's own reduction. */
 static __always_inline void leave_to_tcp(struct egress *egress, __u32 end)
 {
 	egress->left_to_tcp_end = later(egress->left_to_tcp_end, end);
@@ -238,9 +241,9 @@ needs_reaction(struct flow *flow, struct bpf_tcp_sock *tp, bool reducing)
 }
 
 /*
- * Handles lost segments that TCP has retransmitted, or takes for the originals.
- * If TCP did not reduce its window for them, they were a probe, and the
- * reduction follows.
+ * Leaves losses to TCP that it retransmitted, or whose repair it takes for the
+ * original segments. If TCP has not reduced its window for them yet, they were
+ * a tail loss probe, and TCP's reduction follows.
  */
 static __always_inline void note_known(struct egress *egress,
 				       const struct ingress *ingress)
@@ -256,7 +259,7 @@ static __always_inline void note_known(struct egress *egress,
 		leave_to_tcp(egress, end);
 }
 
-/* Has TCP taken back the reduction that a loss was left to? */
+/* Returns true if TCP undid the reduction that a loss was left to. */
 static __always_inline bool is_undone(const struct egress *egress)
 {
 	return after(egress->left_to_tcp_end, egress->reduction_end) &&
@@ -293,7 +296,7 @@ __noinline int retry_lost_request(struct flow *flow, __u32 high_seq,
 	return true;
 }
 
-/* Handles a packet that leaves; returns the verdict for the kernel. */
+/* Reacts to hidden losses with each packet; returns the kernel's verdict. */
 static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 				 struct tcp_sock *sk)
 {

@@ -13,11 +13,11 @@
 
 struct ack_range {
 	__u32 from; /* the first slot */
-	__u32 to; /* after the last */
-	__u32 ends_with; /* 1: the ACK does, with the last */
-	__u32 lost_start; /* bytes that were lost, and repaired by a bundle */
+	__u32 to; /* the slot after the last one */
+	__u32 ends_with; /* 1: the ACK ends where the last segment ends */
+	__u32 lost_start; /* lost bytes that a bundle repaired */
 	__u32 lost_end;
-	bool is_suspected; /* whether they were */
+	bool is_suspected; /* lost only if the receiver reports duplicates */
 	__u32 mss;
 };
 
@@ -26,7 +26,7 @@ static __always_inline bool begins_in(__u32 seq, __u32 start, __u32 end)
 	return !before(seq, start) && before(seq, end);
 }
 
-/* Records an arrived packet; the device splits one above the MSS. */
+/* Records the size of an arrived packet; a device splits one above the MSS. */
 static __always_inline void note_arrival(struct ingress *ingress, __u32 start,
 					 __u32 end, __u32 mss, __u16 flags)
 {
@@ -110,8 +110,9 @@ __noinline int count_ends(struct record *record, struct ingress *ingress,
 		flags = READ_ONCE(slot(record, at)->flags);
 		lost = ingress->pending.bits[(at & (RECORD_SLOTS - 1)) / 64];
 		lost |= *sacked_word(&ingress->sacked, at);
+		/* Bit 0: retransmitted, lost, or arrived after a gap. */
 		known = flags / RETRANSMITTED | lost >> (at & 63);
-		/* No more than the slots of the record lie between the two. */
+		/* 1 for the last slot: only then to - at - 2 is negative. */
 		last = (range->to - at - 2) >> 31;
 		count_end(ingress, flags / SMALL & ~known & 1,
 			  range->ends_with & last);

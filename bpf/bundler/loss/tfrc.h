@@ -12,8 +12,8 @@
 
 #include "../flow.h"
 
-#define NOMINAL_SEGMENT 1460 /* bytes, whatever the true size */
-#define MIN_INTERVAL_US 10000 /* between packets */
+#define NOMINAL_SEGMENT 1460 /* bytes, for any true size */
+#define MIN_INTERVAL_US 10000 /* minimum time between packets */
 #define SECOND_US	1000000ULL
 #define MAX_RTT_US	((1ULL << 24) - 1)
 #define MAX_RATE	0xffffffffULL /* bytes/s: u32 */

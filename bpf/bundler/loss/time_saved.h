@@ -20,7 +20,7 @@
 #include "../tcp_state.h"
 #include "../tx/thin.h"
 
-/* Whole units that have passed for certain; less if they are too many. */
+/* Elapsed time, rounded down; wrong after 1.05 s, because `sent` wraps. */
 static __always_inline __u32 since_us(__u16 sent)
 {
 	__u16 units = (__u16)(now_us() >> SENT_UNIT_BITS) - sent;
@@ -40,7 +40,7 @@ static __always_inline __u32 time_saved_us(struct bpf_tcp_sock *tp, __u16 sent)
 		return 0; /* TCP knew of it, or acted as if it did */
 	if (rtt_us == NO_RTT_SAMPLE)
 		return 0;
-	/* The minimum may be that of another path. */
+	/* At most an RTT: the minimum may be from another path. */
 	return until_ack_us < rtt_us ? until_ack_us : rtt_us;
 }
 

@@ -6,16 +6,16 @@
 #include "../endpoints.h"
 #include "rule.h"
 
-/* Stored cgroups of a connection: the root and the nearest to it. */
+/* Maximum number of stored cgroups, the root included. */
 #define CGROUP_LEVELS 14
 /* Maximum steps to the root; deeper sockets count as too deep. */
 #define MAX_CGROUP_DEPTH 64
 
 struct connection {
 	struct endpoints endpoints;
-	/* ids of its cgroups nearest the root, in no order */
+	/* ids of its cgroups nearest to the root, unordered; 0: unused */
 	__u64 cgroups[CGROUP_LEVELS];
-	__u64 is_too_deep; /* the way up to the root is too long */
+	__u64 is_too_deep; /* 1: more than MAX_CGROUP_DEPTH steps to the root */
 	__u32 uid;
 	enum opening opening;
 };
@@ -50,9 +50,7 @@ static __always_inline void fill_connection(struct tcp_sock *tp,
 	connection->uid = uid_of(tp);
 	connection->opening = opening;
 	for (int i = 0; i < MAX_CGROUP_DEPTH && cgroup; i++) {
-		/*
-		 * Not the modulo operator, which the verifier does not track.
-		 */
+		/* No modulo operator: the verifier does not track it. */
 		if (slot == CGROUP_LEVELS)
 			slot = 0;
 		connection->cgroups[slot++] = cgroup->kn->id;
@@ -65,8 +63,8 @@ static __always_inline void fill_connection(struct tcp_sock *tp,
 #define MAX_CGROUP_WALK 256
 
 /*
- * Is it a socket of this cgroup, or of one below? Programs that are attached
- * to the cgroup see no others.
+ * Returns true if the socket is in this cgroup or below. Programs attached to
+ * the cgroup see no other sockets.
  */
 static __always_inline bool is_below(struct tcp_sock *tp, __u64 id)
 {

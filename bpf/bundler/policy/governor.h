@@ -15,13 +15,12 @@
 #include "../tcp_state.h"
 #include "../segment.h"
 
-/* Bits of a peer's address that name its network. */
+/* Length of the prefix of a peer's network. */
 #define NETWORK_BITS_IPV4 24
 #define NETWORK_BITS_IPV6 48
 
-#define STALE_NS                                                               \
-	1000000000ULL /* age at which user space's decision is stale           \
-		       */
+/* Age at which user space's decision is stale. */
+#define STALE_NS 1000000000ULL
 
 #define GOVERNOR_WINDOW_US 250000U
 
@@ -35,7 +34,7 @@ enum queue_scale {
 	QUEUE_BUCKETS = 64,
 };
 
-/* User space decides; set before the programs are loaded. */
+/* The governor is enabled; set before the programs are loaded. */
 const volatile bool governing = false;
 
 /* A peer's network: its first bits, IPv4 as ::ffff:a.b.c.0. */
@@ -49,13 +48,14 @@ struct network {
  */
 struct network_load {
 	__u64 windows;
-	__u64 window_us; /* of all windows together; so are the next */
-	__u64 srtt_us;
-	__u64 packets; /* with data */
-	__u64 losses; /* repaired by bundles, or retransmitted */
-	__u64 redundant_bytes;
-	__u32 queue[QUEUE_BUCKETS]; /* windows, by their least queueing delay */
-	enum queue_scale scale[0]; /* has the type reach user space */
+	__u64 window_us; /* durations, sum over all windows */
+	__u64 srtt_us; /* smoothed RTTs, sum over all windows */
+	__u64 packets; /* packets with data, sum over all windows */
+	__u64 losses; /* repaired or retransmitted, sum over all windows */
+	__u64 redundant_bytes; /* sum over all windows */
+	/* number of windows by their minimum queueing delay */
+	__u32 queue[QUEUE_BUCKETS];
+	enum queue_scale scale[0]; /* puts the type into BTF, for Rust */
 };
 
 struct {
@@ -147,8 +147,8 @@ static __always_inline void look_up_allowance(struct bpf_sock *sk,
 }
 
 /*
- * Does the governor let this eligible segment carry redundancy? The share is
- * spread evenly over the segments.
+ * Returns true if this eligible segment may carry redundancy, and spends the
+ * connection's credit for it. The share is spread evenly over the segments.
  */
 static __always_inline bool is_allowed(struct bpf_sock *sk, struct flow *flow)
 {

@@ -12,8 +12,8 @@
 #include "rule.h"
 
 /*
- * 1 if both are the same, of 16 bits each. Without a branch: a loop over rules
- * would be verified for each of the cases.
+ * Returns 1 if both 16-bit numbers are equal, without a branch: the verifier
+ * would check a loop over rules once for each case.
  */
 static __always_inline __u32 is_same(__u32 port, __u32 other)
 {

@@ -26,7 +26,7 @@ struct multipath_key {
 };
 
 struct syn_info {
-	__u32 seq; /* the SYN's */
+	__u32 seq; /* sequence number of the SYN */
 	__u32 has_mptcp; /* 1: MPTCP */
 };
 
@@ -42,7 +42,7 @@ struct {
 	__type(value, struct syn_info);
 } pillion_multipath SEC(".maps");
 
-/* Does a SYN offer MPTCP? */
+/* Returns true if a SYN offers MPTCP. */
 static __always_inline bool has_mptcp_option(struct __sk_buff *skb,
 					     const struct segment *seg)
 {
@@ -68,7 +68,7 @@ static __always_inline bool is_syn(struct __sk_buff *skb,
 	return (void *)(tcp + 1) <= end && tcp->syn && !tcp->ack;
 }
 
-/* A packet arrives for a socket that listens. */
+/* Stores a SYN that arrives for a listening socket. */
 static __noinline int store_syn(struct __sk_buff *skb, struct bpf_sock *sk)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
@@ -91,16 +91,16 @@ static __noinline int store_syn(struct __sk_buff *skb, struct bpf_sock *sk)
 	return 0;
 }
 
-/* A connection's note, as far as it has been read. */
+/* Whether the peer's SYN offered MPTCP. */
 enum syn_state {
 	SYN_NOT_LOOKED_UP, /* an existing connection, possibly without entry */
-	SYN_REQUIRED, /* not read yet, and the peer opened it */
-	SYN_PLAIN,
+	SYN_REQUIRED, /* not looked up yet; a missing entry prevents bundling */
+	SYN_PLAIN, /* without MPTCP */
 	SYN_WITH_MPTCP,
-	SYN_UNKNOWN,
+	SYN_UNKNOWN, /* no valid entry */
 };
 
-/* Returns true for IPv6 packets, which a mapped address does not have. */
+/* Returns true if the packets are IPv6: not for an IPv4-mapped peer. */
 static __always_inline bool has_ipv6_packets(struct bpf_sock *sk)
 {
 	return sk->family == AF_INET6 && (sk->dst_ip6[0] | sk->dst_ip6[1] |
@@ -108,8 +108,8 @@ static __always_inline bool has_ipv6_packets(struct bpf_sock *sk)
 }
 
 /*
- * A connection that is established just now has the sequence number of its SYN
- * still: a note with another one is not of it, but may be forged.
+ * Looks up the connection's SYN; returns an enum syn_state. A new connection
+ * still has copied_seq = SYN + 1. An entry with another number may be forged.
  */
 static __noinline int look_up_syn(struct bpf_sock *sk, bool established_now)
 {

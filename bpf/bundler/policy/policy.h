@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Which connections are ours, and how they become so. */
+/* Decides which connections are covered, and adds them. */
 #ifndef PILLION_POLICY_H
 #define PILLION_POLICY_H
 
@@ -26,7 +26,7 @@ struct {
 	__type(value, struct rules);
 } pillion_rules SEC(".maps");
 
-/* Which table of rules is in force. */
+/* The index of the active table. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -52,9 +52,7 @@ static __always_inline bool contains_port(const struct port_range *range,
 	return range->first <= port && port <= range->last;
 }
 
-/*
- * The bits of the rules that name the connection's cgroup, or one above it.
- */
+/* Returns the bits of the rules that name a cgroup of the connection. */
 static __always_inline __u64
 rules_of_cgroups(const struct connection *connection, __u32 table)
 {
@@ -131,7 +129,10 @@ __noinline int find_rule_decision(const struct connection *connection,
 	all = bpf_map_lookup_elem(&pillion_rules, &table);
 	if (!all || !connection || !rule_decision || !tcp_options)
 		return -1;
-	/* Stored there, because this function has no stack left. */
+	/*
+	 * Scratch space, because this function has no stack left: the bits of
+	 * the ports, until a rule matches. Invalid if this returns -1.
+	 */
 	rule_decision->rule = helper_ports(connection->endpoints.local_port,
 					   connection->endpoints.peer_port);
 	if (all->uses_cgroups)
@@ -156,9 +157,9 @@ __noinline int find_rule_decision(const struct connection *connection,
 }
 
 /*
- * Decides for a connection without stored decision: as far as known, no rule
- * matches; returns 0. If rules use the opening side, the decision is always
- * stored.
+ * Decides for a connection without a stored decision: no rule matches it.
+ * Returns 0, or -1 if rules use the opening side, because the decision is then
+ * always stored.
  */
 __noinline int decide_unmatched(struct rule_decision *rule_decision,
 				__u32 local_port, __u32 peer_port)
@@ -203,7 +204,7 @@ must_store_decision(const struct rule_decision *rule_decision)
 /* The policy's result for a connection. */
 struct policy_decision {
 	struct rule_decision rule_decision;
-	struct tcp_options tcp_options; /* that it gets, bundled or not */
+	struct tcp_options tcp_options; /* of the rule, bundled or not */
 };
 
 /* TCP_REPAIR sets the peer's SACK option last. */

@@ -15,10 +15,10 @@
 #define MAX_USERS 4096
 
 enum all_users {
-	ALL_USERS = ~0U, /* the key for all together */
+	ALL_USERS = ~0U, /* the key of the sum over all users */
 };
 
-/* Set before the programs are loaded; a single user has half of them. */
+/* Set before the programs are loaded; a single user may take half. */
 const volatile __u32 max_connections = 0;
 
 /*
@@ -52,12 +52,12 @@ struct {
  */
 struct socket_entry {
 	__u64 cookie; /* the socket's */
-	__u32 inode; /* of sockfs, by which processes have it open; 0: none */
+	__u32 inode; /* inode of the open socket file; 0: not open */
 	__u32 uid;
 	__u32 packets_out; /* TCP's, not acknowledged yet */
-	__u16 share; /* of enum slot_share */
-	__u16 has_ended; /* its connection has ended, though it is open */
-	enum all_users all_users[0]; /* has the type reach user space */
+	__u16 share; /* an enum slot_share */
+	__u16 has_ended; /* 1: the connection has ended, but not the socket */
+	enum all_users all_users[0]; /* puts the type into BTF, for Rust */
 };
 
 static __always_inline __u64 *taken(__u32 uid)

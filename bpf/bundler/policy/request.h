@@ -11,7 +11,7 @@
 #include "../../../include/pillion.h"
 #include "rule.h"
 
-#define DEFAULT_TARGET_PPM 1000 /* left unrepaired, if not configured */
+#define DEFAULT_TARGET_PPM 1000 /* default of options.target_ppm */
 
 enum app_request {
 	APP_UNSET,
@@ -21,13 +21,13 @@ enum app_request {
 
 struct request {
 	enum app_request requested;
-	__u32 max_packets; /* 0: as granted; so are the next */
-	__u32 max_bytes;
-	__u32 mode;
-	struct rule_decision
-		rule_decision; /* opening 0: no connection was looked at */
+	__u32 max_packets; /* 0: no lower limit than the rule's */
+	__u32 max_bytes; /* 0: no lower limit than the rule's */
+	__u32 mode; /* PILLION_MODE bits; 0: as the rule configures it */
+	/* opening is 0 while no decision is stored */
+	struct rule_decision rule_decision;
 	__u32 uid; /* the user whose slot it takes (quota.h) */
-	__u32 multipath; /* its peer's SYN offered MPTCP (multipath.h) */
+	__u32 multipath; /* 1: the peer may have used MPTCP (multipath.h) */
 };
 
 /*

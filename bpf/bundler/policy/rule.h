@@ -7,10 +7,10 @@
 
 #include "../flow.h"
 
-#define MAX_RULES 65 /* in one table, that for the others included */
+#define MAX_RULES 65 /* in one table, the last without conditions */
 
 enum any_uid {
-	ANY_UID = ~0U, /* no user has this id */
+	ANY_UID = ~0U, /* matches every user; no user has this id */
 };
 
 /* Who opened a connection; a rule has a set of them. */
@@ -31,7 +31,7 @@ enum helper_port {
 	HELPER_IRC = 6667,
 };
 
-/* The bits of a local port and, above these, of a remote one. */
+/* Number of bits for the local port; the remote port's bits follow. */
 enum helper_port_bits {
 	HELPER_PORT_BITS = 8,
 };
@@ -52,7 +52,7 @@ enum rule_mode {
 /* The decision of a rule for a connection. */
 struct rule_decision {
 	enum rule_mode mode;
-	__u32 rule; /* its number, the first is 1; 0: none matches */
+	__u32 rule; /* number of the matching rule, from 1; 0: none */
 	__u32 opening; /* the connection's, an enum opening */
 	struct options options;
 };
@@ -61,17 +61,17 @@ struct rule_decision {
 struct rule {
 	__u64 peer[2]; /* IPv4 as ::ffff:a.b.c.d */
 	__u64 peer_mask[2];
-	__u64 cgroups; /* the bit of the rule, if it names cgroups; 0: any */
-	struct port_range ports; /* the local or the remote one */
+	__u64 cgroups; /* the rule's bit if it names cgroups; 0: any cgroup */
+	struct port_range ports; /* of the local or the remote port */
 	struct port_range local_ports;
 	struct port_range remote_ports;
-	__u32 ipv6; /* no IPv4 peer matches, though peer_mask covers its form */
+	__u32 ipv6; /* 1: no IPv4 peer matches, even if peer_mask covers it */
 	__u32 uid; /* or ANY_UID */
 	__u32 openings; /* a set of enum opening */
 	enum rule_mode mode;
 	__u32 number; /* one rule may take several rows */
-	__u32 helper_ports; /* that it names; see helper_port.h */
-	enum any_uid any_uid[0]; /* has the types reach user space */
+	__u32 helper_ports; /* bits of ports that it names (helper_port.h) */
+	enum any_uid any_uid[0]; /* puts the types into BTF, for Rust */
 	enum helper_port helper_port[0];
 	enum helper_port_bits helper_port_bits[0];
 	struct options options;
@@ -89,9 +89,9 @@ struct rule_cgroup {
 /* The first matching rule decides; the last one has no conditions. */
 struct rules {
 	__u32 count;
-	__u32 refuse_all; /* every rule is "never" */
-	__u32 uses_opening; /* at least one depends on the opening side */
-	__u32 uses_cgroups; /* at least one names cgroups */
+	__u32 refuse_all; /* 1: every rule is "never" */
+	__u32 uses_opening; /* 1: a rule depends on who opened a connection */
+	__u32 uses_cgroups; /* 1: a rule names cgroups */
 	struct rule rules[MAX_RULES];
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* In which network namespaces connections may be ours. */
+/* The network namespaces whose connections may be covered. */
 #ifndef PILLION_SCOPE_H
 #define PILLION_SCOPE_H
 
@@ -33,7 +33,7 @@ static __always_inline bool in_scope(void *ctx)
 	return bpf_map_lookup_elem(&pillion_namespaces, &cookie);
 }
 
-/* The cookie of a socket's; 0 where the kernel has a single one. */
+/* Cookie of a socket's namespace; 0 if the kernel has only one. */
 static __always_inline __u64 netns_of(const struct sock_common *skc)
 {
 	if (!bpf_core_field_exists(skc->skc_net.net))
@@ -41,7 +41,7 @@ static __always_inline __u64 netns_of(const struct sock_common *skc)
 	return skc->skc_net.net->net_cookie;
 }
 
-/* The same for a socket without context. */
+/* Like in_scope(), for a socket without context. */
 static __always_inline bool is_in_scope(struct sock_common *skc)
 {
 	__u64 cookie;

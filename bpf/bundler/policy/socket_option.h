@@ -23,9 +23,8 @@
 #define ENOPROTOOPT 92
 #define ENOTCONN    107
 
-#define OPTLEN_HANDLED                                                         \
-	-1 /* as optlen: the kernel's own code is not to be run */
-#define MAX_VISIBLE_BYTES 4096 /* of a longer value, programs see no more */
+#define OPTLEN_HANDLED	  (-1) /* as optlen: skips the kernel's own code */
+#define MAX_VISIBLE_BYTES 4096 /* programs see at most this part of a value */
 #define ALL_MODES	  (PILLION_ADAPTIVE | PILLION_WAIT_FOR_LOSS | PILLION_REACT_CWR)
 
 /* SYN_RECV includes connections with data in the SYN (RFC 7413). */
@@ -121,7 +120,7 @@ static __always_inline int skip_option(struct bpf_sockopt *ctx)
 	return 1;
 }
 
-/* Finds the decision for the socket's connection; zeroed by the caller. */
+/* Finds the decision for the socket's connection; rule_decision is zeroed. */
 static __always_inline void
 find_socket_decision(const struct bpf_sock *sk, const struct flow *flow,
 		     const struct request *request,
@@ -172,7 +171,7 @@ static __always_inline void store_request(struct request *request, __u32 option,
 	}
 }
 
-/* Sets an option of ours. Returns 0 or a negative errno. */
+/* Sets a pillion option. Returns 0 or a negative errno. */
 static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
 					  __s32 value)
 {

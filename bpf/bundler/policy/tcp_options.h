@@ -23,8 +23,8 @@ struct set_result {
 
 /*
  * `socket` is the helper's argument for this program type: the context for
- * sockops, otherwise a socket. A separate function, so that the enum is in the
- * BTF for user space.
+ * sockops, otherwise a socket. A separate function puts the enum into BTF,
+ * for Rust.
  */
 static __noinline int set_option(void *socket, enum tcp_option tcp_option,
 				 int option, const void *value, int size)
@@ -42,7 +42,7 @@ static __noinline int set_option(void *socket, enum tcp_option tcp_option,
 	return error;
 }
 
-/* Options set earlier remain, even if no longer requested. */
+/* Stores the accepted values. Options set earlier remain. */
 static __always_inline void
 store_tcp_options(struct flow *flow, const struct tcp_options *requested,
 		  const struct set_result *result)
@@ -62,7 +62,7 @@ store_tcp_options(struct flow *flow, const struct tcp_options *requested,
 				 sizeof(known->congestion));
 }
 
-/* The flow is NULL where the connection is not bundled. */
+/* Sets a rule's TCP options. flow is NULL for a connection not bundled. */
 static __always_inline void
 apply_tcp_options(void *socket, const struct tcp_options *requested,
 		  struct flow *flow)
@@ -89,7 +89,7 @@ apply_tcp_options(void *socket, const struct tcp_options *requested,
 	APPLY(RTO_MIN, TCP_BPF_RTO_MIN, requested->rto_min_us);
 	APPLY(DELACK_MAX, TCP_BPF_DELACK_MAX, requested->delack_max_us);
 	APPLY(USER_TIMEOUT, TCP_USER_TIMEOUT, requested->user_timeout_ms);
-	/* May send what waits, for which the others hold by now. */
+	/* Last, because TCP_NODELAY may send queued data at once. */
 	APPLY(NODELAY, TCP_NODELAY, on);
 #undef APPLY
 	if (flow)

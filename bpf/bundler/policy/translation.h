@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Sockets behind this host's own NAT: DNAT in OUTPUT (such as a Kubernetes
- * ClusterIP), redirection, masquerading. At a device their packets have other
- * addresses than the socket. A leaving packet shows both, and so maps arriving
- * packets to the socket.
+ * Sockets whose packets this host itself translates: DNAT in OUTPUT (such as a
+ * Kubernetes ClusterIP), redirection, masquerading. At a device their packets
+ * have other addresses than the socket. A leaving packet shows both, and so
+ * maps arriving packets to the socket.
  */
 #ifndef PILLION_TRANSLATION_H
 #define PILLION_TRANSLATION_H
@@ -12,17 +12,18 @@
 #include "../maps.h"
 #include "../segment.h"
 
-/* Then the least recently used entry is evicted. */
+/* A new entry evicts the least recently used one. */
 #define MAX_TRANSLATED 4096
 
 #define TUPLE_WORDS (sizeof(struct bpf_sock_tuple) / 4)
 
 struct translation {
-	struct bpf_sock_tuple own; /* as if nothing were translated */
+	struct bpf_sock_tuple
+		own; /* of arriving packets, without translation */
 	__u64 cookie; /* the socket's */
 };
 
-/* By the ends that packets have where they arrive, the peer's first. */
+/* By the translated endpoints of arriving packets, the peer's first. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_TRANSLATED);
@@ -67,7 +68,7 @@ static __always_inline void reverse(struct bpf_sock_tuple *tuple, bool ipv6)
 	SWAP(tuple->ipv6.sport, tuple->ipv6.dport);
 }
 
-/* The ends of a packet that arrives for the socket, if nothing translates. */
+/* The endpoints of packets that arrive for the socket, untranslated. */
 static __always_inline void socket_tuple(struct bpf_sock *sk, bool ipv6,
 					 struct bpf_sock_tuple *tuple)
 {
@@ -103,8 +104,8 @@ static __always_inline bool are_equal_tuples(const struct bpf_sock_tuple *a,
 }
 
 /*
- * Does this host's NAT give the packet a port of helper_port.h? Rules see the
- * socket's own ports only.
+ * Returns true if this host's NAT gives the packet a port of helper_port.h,
+ * because rules see only the socket's own ports.
  */
 static __always_inline bool gets_helper_port(struct __sk_buff *skb,
 					     const struct bpf_sock *sk,

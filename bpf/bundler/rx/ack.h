@@ -9,20 +9,17 @@
 
 struct ack {
 	__u32 seq;
-	__u32 end; /* of its data */
+	__u32 end; /* end of its data, FIN included */
 	__u32 ack;
-	bool unparsed; /* its options are invalid: its report is unknown */
-	/*
-	 * the peer's segment right before it has not arrived, nor any report in
-	 * it
-	 */
+	bool unparsed; /* invalid options: its report is unknown */
+	/* 1: the peer's segment before it is missing, and any report in it */
 	__u8 after_gap;
-	bool duplicate; /* reported, RFC 2883 */
+	bool duplicate; /* it reports a duplicate (DSACK, RFC 2883) */
 	__u32 duplicate_start;
 	__u32 duplicate_end;
-	__u32 echo; /* of a timestamp; 0: none */
-	__u8 blocks; /* that acknowledge selectively, the newest first */
-	__u8 first_block; /* its offset in the options */
+	__u32 echo; /* TSecr; 0: none */
+	__u8 blocks; /* number of SACK blocks without the DSACK */
+	__u8 first_block; /* offset of the first SACK block in the options */
 };
 
 static __always_inline __u32 option_word(const struct header_options *options,
@@ -90,8 +87,9 @@ static __always_inline void find_blocks(const struct option_positions *found,
 }
 
 /*
- * The segment's IP header has been read. Options are left in the caller's
- * buffer, which is zero before.
+ * Parses the acknowledgement after parse_ip(); returns -1 for other segments.
+ * The caller's zeroed buffer `options` receives the options, unless timestamps
+ * are the only one.
  */
 static __always_inline int parse_ack(struct __sk_buff *skb,
 				     const struct segment *seg,

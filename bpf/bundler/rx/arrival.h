@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* An ACK arrives for a connection of ours. */
+/* Processes the ACKs of covered connections. */
 #ifndef PILLION_ARRIVAL_H
 #define PILLION_ARRIVAL_H
 
@@ -59,12 +59,15 @@ static __always_inline void check_piggybacked(struct flow *flow, __u32 una,
 	if (!hidden.segments)
 		return;
 	ADD(flow, piggyback_repaired_segments, hidden.segments);
-	/* Not by the ACK: TCP has retransmitted what its report may be of. */
+	/*
+	 * `una`, not the ACK's number: a later DSACK may report the
+	 * retransmission.
+	 */
 	note_pending(flow, una, &hidden);
 	report_known_losses(flow, end);
 }
 
-/* Handles a packet that arrived after a gap, and maybe others before it. */
+/* Records the packets that an ACK acknowledges selectively. */
 static __always_inline void note_sacked(struct flow *flow, __u32 next,
 					const struct header_options *options,
 					const struct ack *ack, __u32 mss)
@@ -156,14 +159,14 @@ static __always_inline void note_gap(struct ingress *ingress, struct ack *ack,
 		end = later(ingress->peer_end, end);
 	ingress->peer_known = true;
 
-	/* No branch, because the verifier would follow both sides. */
+	/* The sign bit: no branch, which the verifier would follow twice. */
 	ack->after_gap = (end - ack->seq) >> 31;
 	ingress->peer_end = later(end, ack->end);
 }
 
 /*
- * Does a segment lie outside the receive window (tcp_sequence())? A global
- * function, as the verifier is not to follow each comparison.
+ * Returns true for a segment outside the receive window (tcp_sequence()). A
+ * global function, so that the verifier does not follow every comparison.
  */
 __noinline int is_outside_window(__u32 seq, __u32 end, __u32 next, __u32 wup,
 				 __u32 limit)
@@ -194,7 +197,7 @@ static __always_inline bool is_acceptable(struct __sk_buff *skb,
 				  tp->rcv_wup + tp->rcv_wnd);
 }
 
-/* An ACK arrives, and TCP has not looked at it yet. */
+/* Processes an ACK before TCP does. */
 static __always_inline void on_ack(struct flow *flow, const struct bpf_sock *sk,
 				   struct bpf_tcp_sock *tp,
 				   const struct tcp_sock *full, struct ack *ack,

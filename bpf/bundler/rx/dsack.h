@@ -8,8 +8,9 @@
  * window. With more reports it ignores all of them, also those of its
  * retransmissions.
  *
- * Their option is therefore changed to one that TCP does not know and skips. At
- * the socket, ack.h reads it.
+ * Their block is therefore relabelled: it stays in the packet, but in an option
+ * of the unassigned kind TCP_OPT_DSACK, which TCP skips. At the socket, ack.h
+ * reads it.
  */
 #ifndef PILLION_DSACK_H
 #define PILLION_DSACK_H
@@ -77,8 +78,9 @@ static __always_inline bool predates_retransmission(struct flow *flow,
 }
 
 /*
- * Is it in the ACK of a bundle's own packet? Its beginning was duplicate, and
- * the rest advances the acknowledgement, to where no retransmission ended.
+ * Returns true if the report is in the ACK of a bundle's own packet. The start
+ * of that packet was duplicate. The rest advances the acknowledgement, to where
+ * no retransmission ended.
  */
 static __always_inline bool
 is_bundle_packet_dsack(struct record *record, const struct ack *ack, __u32 next)
@@ -121,7 +123,7 @@ static __always_inline bool is_bundle_dsack(struct flow *flow,
 	return is_bundle_packet_dsack(record, ack, next);
 }
 
-/* Reads the link and IP headers, and finds that of TCP. */
+/* Parses the link and IP headers; the TCP header must be linear. */
 static __always_inline int
 read_headers(struct __sk_buff *skb, struct segment *seg, enum link_header link)
 {
@@ -154,8 +156,8 @@ static __always_inline int gather_headers(struct __sk_buff *skb,
 }
 
 /*
- * The connection of ours that a packet is for that arrives with these ends, and
- * its socket, to be released.
+ * Returns the flow of an arriving packet with these endpoints, or NULL. The
+ * caller releases *sk, which is set even without a flow.
  */
 static __always_inline struct flow *look_up_flow(struct __sk_buff *skb,
 						 struct bpf_sock_tuple *tuple,
@@ -167,8 +169,9 @@ static __always_inline struct flow *look_up_flow(struct __sk_buff *skb,
 }
 
 /*
- * Translated addresses take precedence: they may equal those of another
- * connection, whose own are then translated.
+ * Finds the flow of an arriving packet; the caller releases *sk. Translated
+ * addresses take precedence. They may equal the addresses of another
+ * connection's socket, which then has translated ones itself.
  */
 static __always_inline struct flow *find_flow(struct __sk_buff *skb,
 					      const struct segment *seg,
@@ -187,7 +190,7 @@ static __always_inline struct flow *find_flow(struct __sk_buff *skb,
 		own = known->own;
 		cookie = known->cookie;
 		flow = look_up_flow(skb, &own, seg->ipv6, sk);
-		/* It may have ended, or be another network namespace's. */
+		/* The entry may be outdated, or of another namespace. */
 		if (flow && READ_ONCE(flow->egress.translated) == cookie)
 			return flow;
 		if (*sk)
@@ -234,8 +237,8 @@ __noinline int split_dsack(struct header_options *options,
 }
 
 /*
- * Hides the duplicate report of a packet. Returns -1 if the packet is half
- * rewritten, and 1 if it is unchanged.
+ * Relabels the duplicate report of a packet. Returns 0, -1 if the packet is
+ * half rewritten, or 1 if it is unchanged.
  */
 static __always_inline int rewrite_dsack(struct __sk_buff *skb,
 					 const struct segment *seg,
@@ -259,7 +262,10 @@ static __always_inline int rewrite_dsack(struct __sk_buff *skb,
 	return bpf_l4_csum_replace(skb, seg->tcp + TCP_CHECK, 0, diff, 0);
 }
 
-/* A packet has arrived at a device. Returns -1 if it is half rewritten. */
+/*
+ * Relabels a bundle's DSACK in an arriving packet. Returns -1 if the packet is
+ * half rewritten, otherwise 0.
+ */
 static __always_inline int remove_dsack(struct __sk_buff *skb,
 					enum link_header link)
 {

@@ -75,8 +75,9 @@ __noinline int mark_sacked(struct sacked *sacked, struct record *record,
 }
 
 /*
- * The first block has the segment that the ACK answers (RFC 2018, section 4),
- * unless that is acknowledged; then the block may be unchanged.
+ * Marks the segments of all SACK blocks. The first block has the segment that
+ * the ACK answers (RFC 2018, section 4). If that segment is acknowledged, the
+ * block may be unchanged.
  */
 static __always_inline void mark_blocks(struct sacked *sacked,
 					struct record *record,

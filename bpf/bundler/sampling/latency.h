@@ -21,18 +21,18 @@
 /* The segments of an ACK during measurement. */
 struct measured_range {
 	__u32 from; /* the next slot */
-	__u32 to; /* after the last */
+	__u32 to; /* the slot after the last one */
 	__u32 now_us;
 	__u32 rtt_min_us; /* 0: unknown */
 	__u32 srtt_us;
 
-	/* How they would have fared with bundles. */
-	__u32 blocked_us; /* nothing could have been acknowledged before then */
-	__u32 has_loss; /* there was a loss */
-	__u32 is_repaired; /* a bundle would have repaired one */
+	/* The result that bundles would have had. */
+	__u32 blocked_us; /* earliest time of the next acknowledgement */
+	__u32 has_loss; /* 1: a segment was lost */
+	__u32 is_repaired; /* 1: a bundle would have repaired one */
 };
 
-/* Returns 0 if unknown. */
+/* Returns the sending time in microseconds; 0 if unknown. */
 static __always_inline __u32 sent_at(const struct observation *observation,
 				     __u32 at)
 {
@@ -84,7 +84,7 @@ __noinline int add_latency(struct observation *observation,
 	return 0;
 }
 
-/* Which round of the record a slot is of: 1 to 255, and then from 1 again. */
+/* Returns the round of the record that a slot is in: 1 to 255, repeating. */
 static __always_inline __u8 record_round(__u32 at)
 {
 	return at / RECORD_SLOTS % 255 + 1;
@@ -97,7 +97,7 @@ static __always_inline bool is_reported(const struct observation *observation,
 	       record_round(at);
 }
 
-/* A bundle would have repaired the loss of the slot's segment. */
+/* Counts a loss that a bundle would have repaired. */
 static __always_inline void add_repairable(struct observation *observation,
 					   __u32 at)
 {
@@ -233,7 +233,7 @@ __noinline int observe_report(struct observation *observation,
 
 /*
  * Starts measuring from the first slot that is neither acknowledged nor
- * measured, up to range->to; false if there is none.
+ * measured, up to acked->to; false if there is none.
  */
 static __always_inline bool
 start_measuring(const struct observation *observation, struct record *record,
@@ -255,7 +255,7 @@ static __always_inline void note_min_rtt(struct observation *observation,
 		observation->rtt_min_us = rtt_us;
 }
 
-/* An ACK arrives, and TCP has not looked at it yet. */
+/* Measures the segments that an ACK acknowledges, before TCP does. */
 static __always_inline void observe_ack(struct observation *observation,
 					struct flow *flow,
 					struct bpf_tcp_sock *tp,

@@ -44,21 +44,20 @@ const volatile __u32 stall_us = 0;
 struct retransmit_counts {
 	__u32 after_timeout;
 	__u32 fast;
-	__u32 probes; /* of the tail, before a time-out */
+	__u32 probes; /* tail loss probes */
 };
 
-/* Segments that TCP retransmitted, as bundles would have met them. */
+/* Segments that TCP retransmitted, and what bundles would have done. */
 struct losses {
 	__u32 segments;
-	__u32 spurious; /* the receiver reported that it had them twice */
-	__u32 repairable; /* the bundle that had them would have arrived */
-	__u32 spurious_repairable; /* both */
-	__u32 uncovered; /* nothing that could have had them was sent yet */
-	/* time saved, for delayed later segments as well */
+	__u32 spurious; /* the receiver reported duplicates of them */
+	__u32 repairable; /* their suppressed bundle would have arrived */
+	__u32 spurious_repairable; /* spurious and repairable */
+	__u32 uncovered; /* no later segment could have bundled them */
+	/* time saved, including that of delayed later segments */
 	__u64 time_saved_us;
-	__u64 copies_time_saved_us; /* the same with a copy of each, if none is
-				     * lost
-				     */
+	/* time saved by a copy of each segment, if no copy were lost */
+	__u64 copies_time_saved_us;
 };
 
 struct observation {
@@ -70,31 +69,31 @@ struct observation {
 	/* Written on the egress side. */
 	struct retransmit_counts retransmitted;
 	__u32 timeouts;
-	__u32 timer; /* icsk_retransmits, when last looked at */
-	__u32 unrecorded; /* segments too many to be recorded */
+	__u32 timer; /* icsk_retransmits at the last one; 0 after an ACK */
+	__u32 unrecorded; /* segments without a slot in the record */
 	__u32 suppressed; /* segments that would have had a bundle */
 	__u64 suppressed_bytes; /* bytes of these bundles */
 	/* for each slot of the record; 0: unknown */
 	__u32 sent_us[RECORD_SLOTS];
-	__u8 covering_bundle[RECORD_SLOTS]; /* the bundle that would have had
-					       it: slots on */
+	/* distance in slots to the bundle that would have had it; 0: none */
+	__u8 covering_bundle[RECORD_SLOTS];
 
 	/* Written on the ingress side. */
-	__u32 measured; /* the slot that is to be measured next */
-	__u32 rtt_min_us; /* the least so far; 0: none */
-	__u8 reported[RECORD_SLOTS]; /* the round (latency.h) of the last report
-				      */
-	__u64 repairable[RECORD_SLOTS /
-			 64]; /* a bit for each slot, as measured */
-	__u64 segments; /* new, acknowledged, and with a known sending time */
-	__u64 latency_us; /* of all together; so are the next */
-	__u64 waited_us; /* beyond the least RTT */
-	__u64 late_us; /* beyond that and the grace */
-	__u32 late;
-	__u32 stalls; /* latencies beyond stall_us */
+	__u32 measured; /* the next slot to measure */
+	__u32 rtt_min_us; /* minimum so far; 0: no sample */
+	/* round (latency.h) of the last report for each slot */
+	__u8 reported[RECORD_SLOTS];
+	/* a bit for each slot: 1 for a repairable loss without report */
+	__u64 repairable[RECORD_SLOTS / 64];
+	__u64 segments; /* acknowledged, with a known sending time */
+	__u64 latency_us; /* latencies, sum over all segments */
+	__u64 waited_us; /* beyond the minimum RTT, sum over all segments */
+	__u64 late_us; /* beyond minimum RTT and grace_us, sum over late ones */
+	__u32 late; /* number of segments beyond minimum RTT and grace_us */
+	__u32 stalls; /* number of segments with latency beyond stall_us */
 	struct losses losses;
 	__u32 latencies[LATENCY_BUCKETS];
-	enum latency_scale scale[0]; /* has the type reach user space */
+	enum latency_scale scale[0]; /* puts the type into BTF, for Rust */
 	__u32 aborted; /* ended by an error, with undelivered data */
 	struct counters counters; /* as of the last ACK */
 };
@@ -151,7 +150,7 @@ __noinline int note_covering_bundle(struct observation *observation,
 	return 0;
 }
 
-/* Is all done as for a bundled connection, except bundling? */
+/* Returns true for a connection that is only observed, not bundled. */
 static __always_inline bool is_suppressed(const struct flow *flow)
 {
 	return flow->arm == ARM_PLAIN || flow->arm == ARM_UNOBSERVED;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* When each segment was sent first, and how TCP retransmits. */
+/* Records when each segment was sent first, and how TCP retransmits. */
 #ifndef PILLION_SENDING_TIMES_H
 #define PILLION_SENDING_TIMES_H
 
@@ -7,7 +7,7 @@
 #include "observation.h"
 #include "../segment.h"
 
-/* It has been recorded just now, unless too much is outstanding. */
+/* Stores the sending time of a new segment, if the record has it. */
 static __always_inline void observe_new(struct observation *observation,
 					struct record *record,
 					const struct segment *seg)
@@ -20,14 +20,14 @@ static __always_inline void observe_new(struct observation *observation,
 		return;
 	}
 	observation->covering_bundle[newest & (RECORD_SLOTS - 1)] = 0;
-	/* An unseen transmission of TCP takes the next slot. */
+	/* The next slot may become a gap without a sending time. */
 	observation->sent_us[next & (RECORD_SLOTS - 1)] = 0;
 	observation->covering_bundle[next & (RECORD_SLOTS - 1)] = 0;
 	WRITE_ONCE(observation->sent_us[newest & (RECORD_SLOTS - 1)],
 		   (__u32)now_us() | 1);
 }
 
-/* The kernel counts how often in a row its timer has made it retransmit. */
+/* Counts a retransmission by its cause; timeouts by icsk_retransmits. */
 static __always_inline void
 observe_retransmission(struct observation *observation, struct bpf_tcp_sock *tp,
 		       struct tcp_sock *full, __u32 packets)

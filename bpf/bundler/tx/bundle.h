@@ -23,14 +23,14 @@
 
 /* The limits of a bundle with the newest segment, and its contents. */
 struct bundle_plan {
-	__u32 packets; /* maximum */
-	__u32 una; /* from here on */
-	__u32 limit; /* of the payload in all */
-	__u32 stored_bytes; /* payload before the segment */
+	__u32 packets; /* maximum number of previous segments */
+	__u32 una; /* the bundle starts here or later */
+	__u32 limit; /* payload of the segment with its bundle */
+	__u32 stored_bytes; /* bytes right before the segment in history[] */
 
-	__u32 segments;
-	__u32 start; /* where the first of them starts */
-	bool is_probe; /* its size is not proven on this path */
+	__u32 segments; /* number of bundled segments */
+	__u32 start; /* start of the first bundled segment */
+	bool is_probe; /* the path has not delivered this size yet */
 };
 
 /*
@@ -212,8 +212,9 @@ static __always_inline void add_redundant(struct flow *flow, __u32 bytes)
 }
 
 /*
- * Matches the segment at the device with the announced one. Then only its
- * headers may prevent bundling. UNATTACHED_DEVICE for any other segment.
+ * Compares the segment at the device with the announced one: ELIGIBLE, or the
+ * reason against bundling. UNATTACHED_DEVICE means another segment here, and is
+ * not counted.
  */
 static __always_inline enum outcome
 match_announcement(const struct egress *egress, struct bpf_tcp_sock *tp,
@@ -234,7 +235,7 @@ match_announcement(const struct egress *egress, struct bpf_tcp_sock *tp,
 	return parsed;
 }
 
-/* The announced segment, one way or another, or something else. */
+/* Bundles the packet if it is the announced segment; counts the outcome. */
 static __always_inline enum outcome
 send(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
      struct bpf_tcp_sock *tp, struct segment *seg, enum outcome parsed)
@@ -264,7 +265,7 @@ send(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 	return outcome;
 }
 
-/* A packet of a connection that is ours leaves by a device. */
+/* Handles every packet of a covered connection that leaves by a device. */
 static __always_inline int bundle(struct __sk_buff *skb, struct bpf_sock *sk,
 				  struct flow *flow, enum link_header link)
 {

@@ -14,8 +14,10 @@
 
 #include "../lock.h"
 
-#define ENDS		 64 /* of the last small segments */
-#define MAX_THINNED_ENDS 16 /* if no more have an ACK that ends there */
+/* Number of remembered ends of small segments. */
+#define ENDS 64
+/* ACKs are thinned if at most this number of the ends has one. */
+#define MAX_THINNED_ENDS 16
 
 /*
  * Records whether an ACK ended at an acknowledged segment. `counts` is 1 for a

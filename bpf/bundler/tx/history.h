@@ -15,10 +15,7 @@
 /* Maximum pieces of a segment, which may not be aligned. */
 #define PIECES (HISTORY_BYTES / PIECE + 1)
 
-/*
- * Copies a piece out of the packet. A length of zero would be refused, and does
- * not occur.
- */
+/* Copies a piece out of the packet; len is at least 1. */
 static __always_inline int load_piece(struct __sk_buff *skb, __u32 offset,
 				      struct flow *flow, __u64 at, __u64 len)
 {
@@ -37,7 +34,7 @@ static __always_inline int store_piece(struct __sk_buff *skb, __u32 offset,
 	return bpf_skb_store_bytes(skb, offset, &flow->history[at], len + 1, 0);
 }
 
-/* How many of len bytes from seq on lie in the same piece. */
+/* Returns how many of len bytes from seq lie in the same piece. */
 static __always_inline __u32 piece(__u32 seq, __u32 len)
 {
 	__u32 room = PIECE - (seq & (PIECE - 1));

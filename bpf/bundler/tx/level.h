@@ -16,14 +16,14 @@
 
 #include "density.h"
 
-/* Segments counted at which all counts are halved, this one with them. */
+/* Number of counted segments at which all counts are halved. */
 #define FADE_AFTER 1024
 #define PPM	   1000000
 
 /*
- * Segments that are left unrepaired, times 1024: those seen, or as many as the
- * longer runs to be expected, if runs get rarer from each length to the next as
- * they did so far.
+ * Segments left unrepaired, times 1024: the maximum of those seen and those
+ * expected. The expected number of longer runs continues the ratio between the
+ * last two lengths.
  */
 static __always_inline __u64 left_unrepaired(__u64 unrepaired, __u64 at,
 					     __u64 shorter)
@@ -88,7 +88,7 @@ static __always_inline void lengthen_run(struct ingress *ingress, __u32 start,
 	run->segments++;
 }
 
-/* A segment arrived that no bundle had to repair. */
+/* Ends the current run of losses, because a segment arrived. */
 static __always_inline void end_run(struct ingress *ingress)
 {
 	struct loss_run *run = &ingress->run;

@@ -18,7 +18,7 @@
 #include "../tcp_state.h"
 #include "../segment.h"
 
-/* The packets that all are to take, headers included (RFC 791, RFC 8200). */
+/* Minimum MTU of every path, headers included (RFC 791, RFC 8200). */
 #define BASE_IPV4 576
 #define BASE_IPV6 1280
 
@@ -26,20 +26,20 @@
 #define PAUSE_S	    2
 #define MAX_PAUSE_S 640
 
-/* Packets larger for a bundle that are lost for certain. */
+/* Lost packets with a bundle, among the data of a retransmission. */
 struct lost_bundles {
-	__u32 smallest; /* payload; 0: none */
-	__u32 last; /* where the newest of these segments starts */
+	__u32 smallest; /* payload of the smallest packet; 0: none */
+	__u32 last; /* start of the newest of their own segments */
 };
 
-/* Returns true if all deliveries counted are since the last round. */
+/* Returns true if the ingress side counts deliveries of this epoch. */
 static __always_inline bool is_current_epoch(const struct path_size *path,
 					     const struct ingress *ingress)
 {
 	return READ_ONCE(ingress->epoch) == path->epoch;
 }
 
-/* Payload of the largest delivered packet with a bundle since then. */
+/* Payload of the largest delivered packet with a bundle of this epoch. */
 static __always_inline __u32 delivered_bundle_size(
 	const struct path_size *path, const struct ingress *ingress)
 {
@@ -48,8 +48,7 @@ static __always_inline __u32 delivered_bundle_size(
 		       : 0;
 }
 
-/* Has a bundle as large that left later arrived? Then it was no matter of size.
- */
+/* Returns true if a bundle of this size, sent later, has arrived. */
 static __always_inline bool is_size_unrelated(const struct ingress *ingress,
 					      const struct lost_bundles *lost)
 {
@@ -108,7 +107,7 @@ static __always_inline void note_lost_bundles(struct path_size *path,
 		limit_path_size(path, now_us());
 }
 
-/* Payload that every path is to carry in a packet. */
+/* Payload of a packet that every path must carry. */
 static __always_inline __u32 base_size(const struct segment *seg)
 {
 	__u32 headers = seg->payload - seg->ip;
@@ -140,7 +139,7 @@ static __always_inline __u32 current_limit(struct path_size *path,
 	clear_suspicion(path, ingress);
 	if (path->limit && now_us() < path->until_us)
 		return path->limit;
-	/* One more round in which it fails is enough. */
+	/* After the pause, a single failed round renews the limit. */
 	if (path->limit)
 		path->rounds = ROUNDS - 1;
 	path->limit = 0;
@@ -160,7 +159,7 @@ static __always_inline __u32 proved_size(const struct path_size *path,
 	return proved > varying ? proved - varying : 0;
 }
 
-/* Is a packet on its way that tries a size? */
+/* Returns true while a probe is unacknowledged. */
 static __always_inline bool is_probing(const struct path_size *path,
 				       __u32 snd_una)
 {

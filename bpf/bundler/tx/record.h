@@ -13,15 +13,16 @@
 #include "../lock.h"
 #include "../segment.h"
 
-/* Bits of sent_segment.how. */
-#define REDUNDANT     0x07ff /* bytes of other segments before it: a bundle */
-#define RETRANSMITTED 0x0800 /* by TCP, all of it or a part */
-#define PIGGYBACKED   0x1000 /* in the packet of a later one */
+/* Bits of sent_segment.flags. */
+#define REDUNDANT     0x07ff /* number of redundant bytes before it */
+#define RETRANSMITTED 0x0800 /* TCP retransmitted at least a part of it */
+#define PIGGYBACKED   0x1000 /* also sent in another segment's packet */
 #define SMALL	      0x2000 /* a plain segment that a bundle could repair */
 #define RETRANSMISSION_END                                                     \
-	0x4000 /* a packet with old data ended where it does */
+	0x4000 /* a retransmitted packet ended where it ends */
 
-_Static_assert(REDUNDANT >= HISTORY_BYTES - 1, "room for all that rides along");
+_Static_assert(REDUNDANT >= HISTORY_BYTES - 1,
+	       "fits the number of redundant bytes");
 
 #define SENT_UNIT_BITS 4 /* sent_segment.sent: 16 us, for 1.05 s */
 
@@ -107,7 +108,7 @@ static __always_inline void add_segment(struct record *record, __u32 end,
 	PUBLISH(record->next, record->next + 1);
 }
 
-/* Acknowledged segments that late reports may name, besides bundled ones. */
+/* Acknowledged segments that late reports may name, in addition to bundled. */
 #define REPORTED_LATE 16
 /* Limit that leaves slots for unacknowledged segments. */
 #define MAX_REPORTED (RECORD_SLOTS - 5)
@@ -145,17 +146,17 @@ static __always_inline void set_flags(struct sent_segment *segment, __u16 flags)
 	WRITE_ONCE(segment->flags, segment->flags | flags);
 }
 
-/* A segment, and the packet that it left in. */
+/* A segment, and the packet in which it was sent first. */
 struct packet {
 	__u32 slot;
 	__u32 seq;
 	__u32 end;
-	__u32 start; /* of all its payload */
+	__u32 start; /* start of the packet's payload, its bundle included */
 	__u16 flags;
 	__u16 sent;
 };
 
-/* The packet that left with the byte before end as its own. */
+/* Finds the packet whose own segment has the byte before end. */
 static __always_inline void find_packet(struct record *record, __u32 next,
 					__u32 end, struct packet *packet)
 {

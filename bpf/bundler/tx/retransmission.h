@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Bundling into retransmissions: segments after it are appended (LCN 2008,
- * section III); optional.
+ * Bundling into retransmissions: the segments after one are appended to it (LCN
+ * 2008, section III); optional.
  *
  * Only the retransmission of the first unacknowledged segment is used. Its
  * arrival either advances the acknowledgement or brings nothing new, which
@@ -67,9 +67,7 @@ __noinline int mark_followers(struct record *record, __u32 start, __u32 end)
 	return i;
 }
 
-/*
- * Sets PSH: the packet ends where a write of the application's did, as a rule.
- */
+/* Sets PSH, because appended data usually ends with an application's write. */
 static __always_inline int set_push(struct __sk_buff *skb,
 				    const struct segment *seg)
 {
@@ -121,7 +119,7 @@ static __always_inline bool may_append(struct flow *flow,
 	return check_thin(&flow->options, egress, tp) == ELIGIBLE;
 }
 
-/* The last byte that may be appended: stored, and already sent by TCP. */
+/* End of the bytes that may be appended: stored, and already sent by TCP. */
 static __always_inline __u32 last_byte_to_append(struct egress *egress,
 						 struct bpf_tcp_sock *tp,
 						 const struct segment *seg,
@@ -134,7 +132,7 @@ static __always_inline __u32 last_byte_to_append(struct egress *egress,
 	return after(seg->seq + limit, snd_nxt) ? snd_nxt : seg->seq + limit;
 }
 
-/* A plain retransmission; OLD_DATA if it passes untouched. */
+/* Bundles into a retransmission; RETRANSMISSION if it stays unchanged. */
 static __noinline enum outcome
 retransmit(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	   struct bpf_sock *sk, struct segment *seg)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How much a stream has sent in the last second, or in the last RTT if that is
- * longer. Two windows of this length are stored, the current and the previous
- * one. The previous one counts in part, as if sent evenly.
+ * Measures how much a stream has sent in the last second, or in the last RTT if
+ * that is longer. Two windows of this length are stored, the current and the
+ * previous one. The previous one counts in part, as if sent evenly.
  */
 #ifndef PILLION_SENDING_RATE_H
 #define PILLION_SENDING_RATE_H
@@ -71,16 +71,13 @@ static __always_inline struct sent sending_rate(const struct sending *sending,
 	return rate;
 }
 
-/* Is more sent than limit bytes a second, with headers? */
+/* Returns true above limit bytes/s, headers included. */
 static __always_inline bool exceeds_rate(const struct sending *sending,
 					 __u64 now, __u64 rtt_us, __u64 limit)
 {
 	__u64 age = now - sending->start_us;
 
-	/*
-	 * At the start and after a pause, less than what sending_rate()
-	 * averages over has passed.
-	 */
+	/* At the start and after a pause, less than a window has passed. */
 	if (!sending->before.wire && age < window_us(rtt_us))
 		return sending->current.wire * SECOND_US > limit * age;
 	return sending_rate(sending, now, rtt_us).wire > limit;

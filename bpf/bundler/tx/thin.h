@@ -2,9 +2,10 @@
 /*
  * The thin-stream tests.
  *
- * SPIFL is a fixed limit of packets in flight. DPIFL compares with the packets
- * in flight that a stream with this RTT has if it sends once every itt_min (LCN
- * 2015, section III.B.2).
+ * SPIFL (static packets-in-flight limit) is a fixed limit. DPIFL (dynamic
+ * limit) is the number of packets in flight at this RTT if the stream sends
+ * once every minimum inter-transmission time, itt_min_us (LCN 2015, section
+ * III.B.2).
  */
 #ifndef PILLION_THIN_H
 #define PILLION_THIN_H

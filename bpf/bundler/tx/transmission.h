@@ -25,7 +25,7 @@
 enum transmission {
 	IS_NEW,
 	IS_RETRANSMISSION,
-	IS_STALE, /* it was queued on the way; TCP has moved on */
+	IS_STALE, /* delayed before this hook; TCP has sent more since */
 };
 
 static __always_inline enum transmission classify(const struct egress *egress,
@@ -66,8 +66,8 @@ static __always_inline void refresh_marks(struct egress *egress, __u32 snd_una)
 }
 
 /*
- * Takes back what TCP turned out not to have sent: where a device refuses a
- * packet, it sends the same again later, and maybe more with it.
+ * Removes recorded data that TCP did not send after all. If a device refuses a
+ * packet, TCP sends the same data again later, maybe with more.
  */
 static __always_inline void drop_unsent(struct egress *egress, __u32 snd_nxt)
 {
@@ -164,10 +164,10 @@ static __always_inline void note_retransmission(struct __sk_buff *skb,
 }
 
 /*
- * Handles retransmissions that did not show here while a packet left unparsed.
- * Any unacknowledged data may have been retransmitted, at an unknown time.
- * Without an unparsed packet, a filter dropped it, or it was a handshake
- * packet.
+ * Handles retransmissions that TCP counted, but this program could not parse.
+ * Any unacknowledged data may have been retransmitted, at an unknown time. If
+ * every packet was parsed, a filter dropped the retransmission, or it was a
+ * handshake packet.
  */
 static __always_inline void note_unseen_retransmission(struct egress *egress,
 						       struct bpf_tcp_sock *tp,
@@ -202,7 +202,7 @@ static __always_inline void announce(struct egress *egress,
 	WRITE_ONCE(egress->announced.kind, announced);
 }
 
-/* The last announced segment did not reach an attached device. */
+/* Counts an announced segment that did not reach an attached device. */
 static __always_inline void close_announcement(struct flow *flow, __u32 snd_nxt)
 {
 	struct egress *egress = &flow->egress;
@@ -227,7 +227,10 @@ __noinline int exceeds_pacing_rate(const struct sending *sending, __u64 limit,
 	       exceeds_rate(sending, now_us(), rtt_us, limit);
 }
 
-/* PACED or OVER_SHARE, if the connection sends as much as it may; or 0. */
+/*
+ * Returns PACING_LIMIT or OVER_FAIR_SHARE if the connection sends as much as it
+ * may, otherwise 0; stores the TFRC-SP decision.
+ */
 static __always_inline __u8 find_excess(struct flow *flow,
 					struct bpf_tcp_sock *tp,
 					const struct tcp_sock *full)
@@ -241,7 +244,7 @@ static __always_inline __u8 find_excess(struct flow *flow,
 	return exceeds_share(flow, full, rtt_us) ? OVER_FAIR_SHARE : 0;
 }
 
-/* TCP sends new data. */
+/* Records and announces new data. */
 static __always_inline void
 transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	     struct tcp_sock *full, const struct segment *seg,
@@ -256,7 +259,10 @@ transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	if (outcome == ELIGIBLE)
 		small = seg->len + varying < tp->mss_cache &&
 			seg->len < HISTORY_BYTES;
-	/* All of it, or the part added since it failed. */
+	/*
+	 * Counts only bytes after the record's end: TCP may have extended a
+	 * segment that a device refused.
+	 */
 	if (before(counted, seg->seq + seg->len)) {
 		if (before(counted, seg->seq))
 			counted = seg->seq;
@@ -318,8 +324,8 @@ transmit_retransmission(struct __sk_buff *skb, struct flow *flow,
 }
 
 /*
- * Measures sent data for TFRC-SP, which counts all of it, for every reaction,
- * so that a later change of the reaction has complete data.
+ * Measures all sent data for TFRC-SP. Also for other reactions, so that the
+ * data is complete if the reaction changes later.
  */
 static __always_inline void measure(struct __sk_buff *skb, struct flow *flow,
 				    struct bpf_tcp_sock *tp,

@@ -25,8 +25,8 @@ const volatile bool receivers_are_safe = false;
 
 /*
  * Memory of a segment without its payload. The application's own pages count as
- * whole pages. But a copy of a packet that is still queued takes no more than
- * any other (pskb_copy(), SKB_TRUESIZE()).
+ * whole pages. But TCP may copy a packet that a device still queues, and the
+ * copy is as small as any other (pskb_copy(), SKB_TRUESIZE()).
  */
 static __always_inline __u32 overhead_of(const struct sk_buff *skb)
 {
