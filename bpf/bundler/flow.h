@@ -167,7 +167,7 @@ enum outcome {
 
 	GOVERNED, /* not in the share that the governor allows (governor.h) */
 
-	ACKS_THINNED, /* too few ACKs arrive to show losses (density.h) */
+	ACKS_THINNED, /* too few ACKs arrive to show losses (ack_thinning.h) */
 
 	/* The stream sends as much as it may. */
 	PACING_LIMIT, /* SO_MAX_PACING_RATE is reached */
@@ -271,14 +271,14 @@ struct record {
 	struct sent_segment segments[RECORD_SLOTS];
 };
 
-/* A segment on its way from TCP to a device (transmission.h). */
+/* A segment on its way from TCP to a device (cgroup_egress.h). */
 enum announcement_kind {
 	ANNOUNCED_NOTHING,
 	ANNOUNCED_NEW_DATA,
 	ANNOUNCED_RETRANSMISSION,
 };
 
-/* The payload size that the path accepts (path.h). */
+/* The payload size that the path accepts (plpmtu.h). */
 struct path_size {
 	__u32 probe_end; /* end of the last probe's segment */
 	__u32 suspect; /* payload of the smallest recent lost bundle; 0: none */
@@ -505,7 +505,8 @@ struct ingress {
 	__u32 bundle_end; /* end of the newest bundle that has arrived */
 	__u32 bundle_size; /* payload of that bundle's packet */
 
-	__u64 unacked_ends; /* 1: no ACK ended at a small segment (density.h) */
+	/* 1 for each small segment at which no ACK ended (ack_thinning.h) */
+	__u64 unacked_ends;
 	__u32 level; /* previous segments in a bundle */
 	__u32 run_segments; /* segments sent, fading */
 	__u16 runs[RUN_LENGTHS]; /* runs of lost ones, by length, fading */

@@ -18,8 +18,8 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-#include "rx/arrival.h"
-#include "tx/bundle.h"
+#include "rx/process_ack.h"
+#include "tx/tc_egress.h"
 #include "closed.h"
 #include "policy/tcp_options.h"
 #include "sampling/assignment.h"
@@ -30,7 +30,7 @@
 #include "policy/scope.h"
 #include "sampling/sending_times.h"
 #include "policy/socket_option.h"
-#include "tx/transmission.h"
+#include "tx/cgroup_egress.h"
 #include "socket_iter.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -43,8 +43,8 @@ static __always_inline struct flow *our_flow(struct __sk_buff *skb,
 }
 
 /* Handles a packet that leaves TCP; returns the verdict for the kernel. */
-static __always_inline int on_transmit(struct __sk_buff *skb,
-				       struct bpf_sock *sk, struct flow *flow)
+static __always_inline int
+on_cgroup_egress(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow)
 {
 	enum outcome parsed = UNPARSED_IP;
 	struct segment seg = {};
@@ -79,7 +79,7 @@ static __always_inline int on_transmit(struct __sk_buff *skb,
 		note_unseen_retransmission(&flow->egress, tp, 0);
 		count(flow, UNPARSED_IP);
 	} else if (seg.len) {
-		transmit(skb, flow, tp, full, &seg, parsed);
+		record_segment(skb, flow, tp, full, &seg, parsed);
 	}
 	if (observation && parsed != UNPARSED_IP && seg.len)
 		observe_segment(observation, flow, tp, full, &seg,
@@ -89,19 +89,19 @@ static __always_inline int on_transmit(struct __sk_buff *skb,
 	return verdict;
 }
 
-static __always_inline int on_egress(struct __sk_buff *skb,
-				     enum link_header link)
+static __always_inline int on_tc_egress(struct __sk_buff *skb,
+					enum link_header link)
 {
 	struct bpf_sock *sk;
 	struct flow *flow = our_flow(skb, &sk);
 
-	return flow ? bundle(skb, sk, flow, link) : TCX_NEXT;
+	return flow ? handle_tc_egress(skb, sk, flow, link) : TCX_NEXT;
 }
 
-static __always_inline int on_ingress(struct __sk_buff *skb,
-				      enum link_header link)
+static __always_inline int on_tc_ingress(struct __sk_buff *skb,
+					 enum link_header link)
 {
-	return remove_dsack(skb, link) ? TCX_DROP : TCX_NEXT;
+	return relabel_dsack(skb, link) ? TCX_DROP : TCX_NEXT;
 }
 
 static __always_inline int on_state(struct bpf_sock_ops *ops)
@@ -130,28 +130,28 @@ static __always_inline int on_state(struct bpf_sock_ops *ops)
 SEC("tcx/egress")
 int pillion_egress(struct __sk_buff *skb)
 {
-	return on_egress(skb, LINK_ETHERNET);
+	return on_tc_egress(skb, LINK_ETHERNET);
 }
 
 /* Every packet that arrives by a device with Ethernet headers. */
 SEC("tcx/ingress")
 int pillion_dsack(struct __sk_buff *skb)
 {
-	return on_ingress(skb, LINK_ETHERNET);
+	return on_tc_ingress(skb, LINK_ETHERNET);
 }
 
 /* Every packet that leaves by a device without link headers: a tunnel. */
 SEC("tcx/egress")
 int pillion_egress_ip(struct __sk_buff *skb)
 {
-	return on_egress(skb, LINK_NONE);
+	return on_tc_egress(skb, LINK_NONE);
 }
 
 /* Every packet that arrives by a device without link headers. */
 SEC("tcx/ingress")
 int pillion_dsack_ip(struct __sk_buff *skb)
 {
-	return on_ingress(skb, LINK_NONE);
+	return on_tc_ingress(skb, LINK_NONE);
 }
 
 /* Every packet that arrives for a socket of the cgroup; none is changed. */
@@ -195,7 +195,7 @@ int pillion_transmit(struct __sk_buff *skb)
 	struct bpf_sock *sk;
 	struct flow *flow = our_flow(skb, &sk);
 
-	return flow ? on_transmit(skb, sk, flow) : KEEP;
+	return flow ? on_cgroup_egress(skb, sk, flow) : KEEP;
 }
 
 /* A connection starts, is established in either direction, or ends. */

@@ -16,7 +16,7 @@
 #include "../rx/ack.h"
 #include "../maps.h"
 #include "time_saved.h"
-#include "resolve_bundles.h"
+#include "resolve_segments.h"
 
 /*
  * A receiver counts as one that sends no reports after LEARN_FROM ACKs without

@@ -15,7 +15,7 @@
 #define PILLION_REACTION_H
 
 #include "../tcp_state.h"
-#include "../tx/density.h"
+#include "../tx/ack_thinning.h"
 #include "../maps.h"
 #include "../segment.h"
 #include "../tx/sending_rate.h"
@@ -66,7 +66,7 @@ __noinline __u64 find_allowed_rate(struct flow *flow, __u64 rtt_us)
  * Decides whether the stream sends at most this rate, headers included; stores
  * the decision.
  */
-__noinline int is_within_rate(struct flow *flow, __u64 rate, __u64 rtt_us)
+__noinline int record_tfrc_decision(struct flow *flow, __u64 rate, __u64 rtt_us)
 {
 	struct tfrc_decision tfrc_decision = {};
 	struct sent sent;
@@ -82,21 +82,23 @@ __noinline int is_within_rate(struct flow *flow, __u64 rate, __u64 rtt_us)
 	       sent.packets <= SECOND_US / MIN_INTERVAL_US;
 }
 
-static __always_inline bool is_within_allowance(struct flow *flow, __u64 rtt_us)
+static __always_inline bool make_tfrc_decision(struct flow *flow, __u64 rtt_us)
 {
-	return is_within_rate(flow, find_allowed_rate(flow, rtt_us), rtt_us);
+	return record_tfrc_decision(flow, find_allowed_rate(flow, rtt_us),
+				    rtt_us);
 }
 
 /*
- * Returns true if the congestion control ignores CWR and the stream sends more
- * than TFRC-SP allows. Redundancy then stops, to be fair to other streams.
+ * Decides by TFRC-SP, and stores the decision, if the congestion control
+ * ignores CWR. Returns true if the stream sends more than allowed. Redundancy
+ * then stops, to be fair to other streams.
  */
 static __always_inline bool
-exceeds_share(struct flow *flow, const struct tcp_sock *sk, __u64 rtt_us)
+decide_fair_share(struct flow *flow, const struct tcp_sock *sk, __u64 rtt_us)
 {
 	return ignores_cwr(sk) && flow->options.reaction != REACT_NONE &&
 	       !flow->options.published && flow->egress.loss_events.closed &&
-	       !is_within_allowance(flow, rtt_us);
+	       !make_tfrc_decision(flow, rtt_us);
 }
 
 /*
@@ -142,12 +144,12 @@ static __always_inline bool was_undone(const struct tcp_sock *tp)
 }
 
 /*
- * Returns true if TCP started a reduction since the last packet. A finished one
- * changes prior_cwnd, unless the window before it was the same as the last
- * time: this can happen within the ACK of a tail loss probe
- * (tcp_process_tlp_ack()).
+ * Stores TCP's prior_cwnd. Returns true if TCP started a reduction since the
+ * last packet. A finished one changes prior_cwnd, unless the window before it
+ * was the same as the last time. It may start and finish within the ACK of a
+ * tail loss probe (tcp_process_tlp_ack()).
  */
-static __always_inline bool has_new_reduction(struct egress *egress,
+static __always_inline bool update_prior_cwnd(struct egress *egress,
 					      const struct tcp_sock *tp)
 {
 	bool has_started = egress->prior_cwnd != PRIOR_CWND_UNKNOWN &&
@@ -167,7 +169,7 @@ static __always_inline void track_reductions(struct egress *egress,
 {
 	__u32 marker = undo_marker(tp);
 	bool undone = was_undone(tp),
-	     has_started = has_new_reduction(egress, tp);
+	     has_started = update_prior_cwnd(egress, tp);
 
 	if (egress->undo_marker && undone) {
 		egress->undone_reduction_end = egress->reduction_end;
@@ -267,16 +269,16 @@ static __always_inline bool is_undone(const struct egress *egress)
 }
 
 /*
- * Returns true if the last requested reduction was lost. If a route, or lack of
- * memory, rejects the packet after this program, TCP gets the error instead of
- * the congestion signal (ip_finish_output(), tcp_transmit_skb()). The loss then
- * still requires a reaction. A received request would have cleared the stored
- * window (tcp_enter_cwr()) and set high_seq to the requested value, as a
- * time-out also does. A global function, so that the verifier does not follow
- * every case.
+ * Restores the state before the last requested reduction if the request was
+ * lost; returns true then. If a route, or lack of memory, rejects the packet
+ * after this program, TCP gets the error instead of the congestion signal
+ * (ip_finish_output(), tcp_transmit_skb()). The loss then still requires a
+ * reaction. A received request would have cleared the stored window
+ * (tcp_enter_cwr()) and set high_seq to the requested value, as a time-out also
+ * does. A global function, so that the verifier does not follow every case.
  */
-__noinline int retry_lost_request(struct flow *flow, __u32 high_seq,
-				  __u32 prior_ssthresh)
+__noinline int rearm_lost_cwr_request(struct flow *flow, __u32 high_seq,
+				      __u32 prior_ssthresh)
 {
 	struct egress *egress;
 
@@ -304,10 +306,10 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 	struct egress *egress = &flow->egress;
 	struct ingress *ingress = &flow->ingress;
 	bool reducing = is_reducing(sk), due;
-	/* A repeated request is the same reaction. */
-	__u64 more =
-		!retry_lost_request(flow, sk->high_seq, sk->prior_ssthresh);
+	__u64 is_first_request;
 
+	is_first_request =
+		!rearm_lost_cwr_request(flow, sk->high_seq, sk->prior_ssthresh);
 	learn_losses(flow, tp);
 	track_reductions(egress, sk, reducing);
 	due = needs_reaction(flow, tp, reducing);
@@ -320,7 +322,7 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 	if (ignores_cwr(sk))
 		reaction = REACT_NONE;
 	if (reaction == REACT_TFRC_SP &&
-	    is_within_allowance(flow, round_trip_us(tp))) {
+	    make_tfrc_decision(flow, round_trip_us(tp))) {
 		ADD(flow, reactions_suppressed, 1);
 		return KEEP;
 	}
@@ -331,7 +333,8 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 		return KEEP;
 	egress->requested = true;
 	egress->requested_high_seq = sk->high_seq;
-	ADD(flow, reactions, more);
+	/* A repeated request is the same reaction. */
+	ADD(flow, reactions, is_first_request);
 	return KEEP_AND_REDUCE;
 }
 

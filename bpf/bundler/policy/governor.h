@@ -150,7 +150,8 @@ static __always_inline void look_up_allowance(struct bpf_sock *sk,
  * Returns true if this eligible segment may carry redundancy, and spends the
  * connection's credit for it. The share is spread evenly over the segments.
  */
-static __always_inline bool is_allowed(struct bpf_sock *sk, struct flow *flow)
+static __always_inline bool take_governor_credit(struct bpf_sock *sk,
+						 struct flow *flow)
 {
 	struct governor_state *governor_state = &flow->egress.governor_state;
 	struct allowance allowance = {};

@@ -266,8 +266,8 @@ static __always_inline int rewrite_dsack(struct __sk_buff *skb,
  * Relabels a bundle's DSACK in an arriving packet. Returns -1 if the packet is
  * half rewritten, otherwise 0.
  */
-static __always_inline int remove_dsack(struct __sk_buff *skb,
-					enum link_header link)
+static __always_inline int relabel_dsack(struct __sk_buff *skb,
+					 enum link_header link)
 {
 	struct header_options options = {};
 	struct option_positions found = {};

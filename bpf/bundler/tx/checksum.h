@@ -75,16 +75,16 @@ static __noinline int recompute_checksum(struct __sk_buff *skb,
  * decreases a complete checksum.
  */
 static __always_inline int update_checksum(struct __sk_buff *skb,
-					   struct segment *seg, __u16 grown)
+					   struct segment *seg, __u16 added)
 {
 	__u32 at = seg->tcp + TCP_CHECK;
 	__u16 current, len = skb->len - seg->tcp;
 
-	if (bpf_l4_csum_replace(skb, at, bpf_htons(len - grown), bpf_htons(len),
+	if (bpf_l4_csum_replace(skb, at, bpf_htons(len - added), bpf_htons(len),
 				BPF_F_PSEUDO_HDR | sizeof(len)) ||
 	    bpf_skb_load_bytes(skb, at, &current, sizeof(current)))
 		return -1;
-	if (current == fold((__u64)seg->check + bpf_htons(grown)))
+	if (current == fold((__u64)seg->check + bpf_htons(added)))
 		return 0;
 	return recompute_checksum(skb, seg);
 }

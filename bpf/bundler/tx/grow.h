@@ -37,10 +37,10 @@ static __always_inline __u32 payload_limit(struct __sk_buff *skb,
 }
 
 static __always_inline int set_ip_length(struct __sk_buff *skb,
-					 const struct segment *seg, __u16 grown)
+					 const struct segment *seg, __u16 added)
 {
 	__be16 old_len = bpf_htons(seg->ip_len);
-	__be16 new_len = bpf_htons(seg->ip_len + grown);
+	__be16 new_len = bpf_htons(seg->ip_len + added);
 
 	if (seg->ipv6)
 		return bpf_skb_store_bytes(
@@ -60,11 +60,11 @@ static __always_inline int set_ip_length(struct __sk_buff *skb,
 static __always_inline int write_payload(struct __sk_buff *skb,
 					 struct flow *flow, struct segment *seg,
 					 __u32 offset, __u32 seq, __u32 len,
-					 __u16 grown)
+					 __u16 added)
 {
 	return copy_from_history(skb, offset, flow, seq, len) ||
-	       set_ip_length(skb, seg, grown) ||
-	       update_checksum(skb, seg, grown);
+	       set_ip_length(skb, seg, added) ||
+	       update_checksum(skb, seg, added);
 }
 
 #endif /* PILLION_GROW_H */

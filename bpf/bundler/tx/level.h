@@ -14,7 +14,7 @@
 #ifndef PILLION_LEVEL_H
 #define PILLION_LEVEL_H
 
-#include "density.h"
+#include "ack_thinning.h"
 
 /* Number of counted segments at which all counts are halved. */
 #define FADE_AFTER 1024

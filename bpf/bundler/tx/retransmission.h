@@ -18,7 +18,7 @@
 #include "grow.h"
 #include "level.h"
 #include "../sampling/observation.h"
-#include "path.h"
+#include "plpmtu.h"
 #include "thin.h"
 
 #define TCP_FLAGS 13 /* offset of the byte with PSH */
@@ -83,25 +83,26 @@ static __always_inline int set_push(struct __sk_buff *skb,
 static __always_inline enum outcome
 append(struct __sk_buff *skb, struct flow *flow, struct segment *seg, __u32 end)
 {
-	__u32 seq = seg->seq + seg->len, grown = end - seq;
+	__u32 seq = seg->seq + seg->len, added = end - seq;
 
-	if (bpf_skb_change_tail(skb, skb->len + grown, 0))
+	if (bpf_skb_change_tail(skb, skb->len + added, 0))
 		return NO_MEMORY;
 	if (set_push(skb, seg) ||
-	    write_payload(skb, flow, seg, seg->payload + seg->len, seq, grown,
-			  grown))
+	    write_payload(skb, flow, seg, seg->payload + seg->len, seq, added,
+			  added))
 		return DROPPED;
 	return RETRANSMISSION_BUNDLED;
 }
 
 /*
- * Returns true if segments may be appended to a retransmission. Not if the last
- * retransmission of it had some: the packet may have been too large for the
- * path.
+ * Returns true if segments may be appended to a retransmission. If the last
+ * retransmission of the segment had some, this one is skipped, because the
+ * packet may have been too large for the path. The skip is consumed: the next
+ * one may have some again.
  */
-static __always_inline bool may_append(struct flow *flow,
-				       struct bpf_tcp_sock *tp,
-				       const struct segment *seg)
+static __always_inline bool consume_append_attempt(struct flow *flow,
+						   struct bpf_tcp_sock *tp,
+						   const struct segment *seg)
 {
 	struct egress *egress = &flow->egress;
 
@@ -109,13 +110,15 @@ static __always_inline bool may_append(struct flow *flow,
 		return false;
 	if (is_suppressed(flow))
 		return false;
-	if (check_acks(flow) != ELIGIBLE || READ_ONCE(flow->ingress.unparsed))
+	if (check_loss_detection(flow) != ELIGIBLE ||
+	    READ_ONCE(flow->ingress.unparsed))
 		return false;
 	if (egress->piggyback_seq == seg->seq &&
 	    before(egress->piggyback_seq, egress->piggyback_end)) {
 		egress->piggyback_seq = egress->piggyback_end;
 		return false;
 	}
+	update_rtt_min(egress, tp);
 	return check_thin(&flow->options, egress, tp) == ELIGIBLE;
 }
 
@@ -134,18 +137,20 @@ static __always_inline __u32 last_byte_to_append(struct egress *egress,
 
 /* Bundles into a retransmission; RETRANSMISSION if it stays unchanged. */
 static __noinline enum outcome
-retransmit(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
-	   struct bpf_sock *sk, struct segment *seg)
+bundle_into_retransmission(struct __sk_buff *skb, struct flow *flow,
+			   struct bpf_tcp_sock *tp, struct bpf_sock *sk,
+			   struct segment *seg)
 {
 	__u32 end = seg->seq + seg->len, packets, limit, size, last;
 	struct egress *egress = &flow->egress;
 	enum outcome outcome;
 
-	if (!may_append(flow, tp, seg) || !is_allowed(sk, flow))
+	if (!consume_append_attempt(flow, tp, seg) ||
+	    !take_governor_credit(sk, flow))
 		return RETRANSMISSION;
 	limit = payload_limit(skb, flow, tp, seg);
-	size = current_limit(&egress->path, &flow->ingress, &flow->options,
-			     base_size(seg), egress->announced.varying);
+	size = update_path_limit(&egress->path, &flow->ingress, &flow->options,
+				 base_size(seg), egress->announced.varying);
 	packets = allowed_packets(flow);
 	last = find_followers(&egress->record, end, packets ?: RECORD_SLOTS,
 			      last_byte_to_append(egress, tp, seg,

@@ -20,18 +20,25 @@ static __always_inline __u32 packets_in_flight(struct bpf_tcp_sock *tp)
 }
 
 /*
- * ELIGIBLE if the stream is thin, otherwise the reason. The minimum RTT is over
- * the whole connection, as published; the kernel's own expires after some
- * minutes.
+ * Stores the minimum RTT of the whole connection, as published; the kernel's
+ * own expires after some minutes.
+ */
+static __always_inline void update_rtt_min(struct egress *egress,
+					   struct bpf_tcp_sock *tp)
+{
+	if (tp->rtt_min < egress->rtt_min_us)
+		egress->rtt_min_us = tp->rtt_min;
+}
+
+/*
+ * ELIGIBLE if the stream is thin, otherwise the reason; after update_rtt_min().
  */
 static __always_inline enum outcome check_thin(const struct options *options,
-					       struct egress *egress,
+					       const struct egress *egress,
 					       struct bpf_tcp_sock *tp)
 {
 	__u32 rtt;
 
-	if (tp->rtt_min < egress->rtt_min_us)
-		egress->rtt_min_us = tp->rtt_min;
 	switch (options->thin_test) {
 	case THIN_ALWAYS:
 		return ELIGIBLE;

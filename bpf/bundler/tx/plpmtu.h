@@ -11,8 +11,8 @@
  * lost bundle applies for a pause, which doubles each time (RFC 8899, sections
  * 4.3 and 5.1).
  */
-#ifndef PILLION_PATH_H
-#define PILLION_PATH_H
+#ifndef PILLION_PLPMTU_H
+#define PILLION_PLPMTU_H
 
 #include "record.h"
 #include "../tcp_state.h"
@@ -127,11 +127,14 @@ static __always_inline __u32 at_least_base(__u32 arrived, __u32 varying,
 	return arrived > base ? arrived : base;
 }
 
-/* The current limit of the path: at most the largest size delivered. */
-static __always_inline __u32 current_limit(struct path_size *path,
-					   const struct ingress *ingress,
-					   const struct options *options,
-					   __u32 base, __u32 varying)
+/*
+ * Returns the current limit of the path, at most the largest size delivered.
+ * Clears an expired or disproved limit.
+ */
+static __always_inline __u32 update_path_limit(struct path_size *path,
+					       const struct ingress *ingress,
+					       const struct options *options,
+					       __u32 base, __u32 varying)
 {
 	/* The papers have no such limit. */
 	if (options->published)
@@ -166,4 +169,4 @@ static __always_inline bool is_probing(const struct path_size *path,
 	return after(path->probe_end, snd_una);
 }
 
-#endif /* PILLION_PATH_H */
+#endif /* PILLION_PLPMTU_H */

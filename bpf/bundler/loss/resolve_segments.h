@@ -3,10 +3,10 @@
  * Resolves the segments that an ACK acknowledges, each one once, with its last
  * byte.
  */
-#ifndef PILLION_RESOLVE_BUNDLES_H
-#define PILLION_RESOLVE_BUNDLES_H
+#ifndef PILLION_RESOLVE_SEGMENTS_H
+#define PILLION_RESOLVE_SEGMENTS_H
 
-#include "../tx/density.h"
+#include "../tx/ack_thinning.h"
 #include "../tx/level.h"
 #include "../tx/record.h"
 #include "../rx/sacked.h"
@@ -151,4 +151,4 @@ __noinline int count_lost(struct record *record, struct ingress *ingress,
 	return 0;
 }
 
-#endif /* PILLION_RESOLVE_BUNDLES_H */
+#endif /* PILLION_RESOLVE_SEGMENTS_H */

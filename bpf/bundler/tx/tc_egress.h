@@ -7,15 +7,15 @@
  * packet is only read until everything is decided; then it is sent with a
  * complete bundle or dropped.
  */
-#ifndef PILLION_BUNDLE_H
-#define PILLION_BUNDLE_H
+#ifndef PILLION_TC_EGRESS_H
+#define PILLION_TC_EGRESS_H
 
-#include "density.h"
+#include "ack_thinning.h"
 #include "../policy/governor.h"
 #include "grow.h"
 #include "level.h"
 #include "../sampling/observation.h"
-#include "path.h"
+#include "plpmtu.h"
 #include "retransmission.h"
 #include "../rx/sacked.h"
 #include "thin.h"
@@ -102,11 +102,12 @@ plan_bundle(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	limit = payload_limit(skb, flow, tp, seg);
 	if (seg->len >= limit)
 		return FULL_SIZE;
-	outcome = check_acks(flow);
+	outcome = check_loss_detection(flow);
 	if (outcome != ELIGIBLE)
 		return outcome;
 	if (flow->options.wait_for_loss && !tp->total_retrans)
 		return NO_LOSS;
+	update_rtt_min(egress, tp);
 	outcome = check_thin(&flow->options, egress, tp);
 	if (outcome != ELIGIBLE)
 		return outcome;
@@ -114,8 +115,8 @@ plan_bundle(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		return LOSS_DETECTION_UNAVAILABLE;
 	if (egress->announced.excess)
 		return egress->announced.excess;
-	size = current_limit(&egress->path, &flow->ingress, &flow->options,
-			     base_size(seg), egress->announced.varying);
+	size = update_path_limit(&egress->path, &flow->ingress, &flow->options,
+				 base_size(seg), egress->announced.varying);
 	proved = proved_size(&egress->path, &flow->ingress, &flow->options,
 			     egress->announced.varying);
 	if (is_probing(&egress->path, tp->snd_una) && proved < size)
@@ -161,22 +162,24 @@ static __always_inline enum outcome prepend(struct __sk_buff *skb,
 					    struct flow *flow,
 					    struct segment *seg, __u32 start)
 {
-	__u32 grown = seg->seq - start;
+	__u32 added = seg->seq - start;
 	__be32 seq = bpf_htonl(start);
 
-	if (bpf_skb_change_tail(skb, skb->len + grown, 0))
+	if (bpf_skb_change_tail(skb, skb->len + added, 0))
 		return NO_MEMORY;
 	if (bpf_skb_store_bytes(skb, seg->tcp + offsetof(struct tcphdr, seq),
 				&seq, sizeof(seq), 0) ||
-	    write_payload(skb, flow, seg, seg->payload, start, grown + seg->len,
-			  grown))
+	    write_payload(skb, flow, seg, seg->payload, start, added + seg->len,
+			  added))
 		return DROPPED;
 	return BUNDLED;
 }
 
-static __always_inline enum outcome
-send_new(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
-	 struct bpf_tcp_sock *tp, struct segment *seg)
+static __always_inline enum outcome bundle_new_segment(struct __sk_buff *skb,
+						       struct bpf_sock *sk,
+						       struct flow *flow,
+						       struct bpf_tcp_sock *tp,
+						       struct segment *seg)
 {
 	struct egress *egress = &flow->egress;
 	struct bundle_plan plan = {};
@@ -195,7 +198,7 @@ send_new(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 				plan.segments);
 		return SUPPRESSED;
 	}
-	if (!is_allowed(sk, flow))
+	if (!take_governor_credit(sk, flow))
 		return GOVERNED;
 	outcome = prepend(skb, flow, seg, plan.start);
 	if (outcome == BUNDLED)
@@ -237,13 +240,14 @@ match_announcement(const struct egress *egress, struct bpf_tcp_sock *tp,
 
 /* Bundles the packet if it is the announced segment; counts the outcome. */
 static __always_inline enum outcome
-send(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
-     struct bpf_tcp_sock *tp, struct segment *seg, enum outcome parsed)
+process_announced(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
+		  struct bpf_tcp_sock *tp, struct segment *seg,
+		  enum outcome parsed)
 {
 	struct egress *egress = &flow->egress;
 	enum announcement_kind announced = egress->announced.kind;
 	enum outcome outcome;
-	__u32 grown = skb->len;
+	__u32 len_before = skb->len;
 
 	outcome = match_announcement(egress, tp, seg, parsed);
 	if (announced == ANNOUNCED_NOTHING || outcome == UNATTACHED_DEVICE)
@@ -253,21 +257,24 @@ send(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 		outcome = HELPER_PORT;
 	if (outcome == ELIGIBLE)
 		outcome = announced == ANNOUNCED_NEW_DATA
-				  ? send_new(skb, sk, flow, tp, seg)
-				  : retransmit(skb, flow, tp, sk, seg);
+				  ? bundle_new_segment(skb, sk, flow, tp, seg)
+				  : bundle_into_retransmission(skb, flow, tp,
+							       sk, seg);
 	else if (announced == ANNOUNCED_RETRANSMISSION)
 		outcome = RETRANSMISSION;
 	count(flow, outcome);
 	if (outcome == BUNDLED || outcome == RETRANSMISSION_BUNDLED) {
-		add_redundant(flow, skb->len - grown);
+		add_redundant(flow, skb->len - len_before);
 		learn_translation(skb, sk, flow, seg);
 	}
 	return outcome;
 }
 
 /* Handles every packet of a covered connection that leaves by a device. */
-static __always_inline int bundle(struct __sk_buff *skb, struct bpf_sock *sk,
-				  struct flow *flow, enum link_header link)
+static __always_inline int handle_tc_egress(struct __sk_buff *skb,
+					    struct bpf_sock *sk,
+					    struct flow *flow,
+					    enum link_header link)
 {
 	struct egress *egress = &flow->egress;
 	struct bpf_tcp_sock *tp;
@@ -285,9 +292,9 @@ static __always_inline int bundle(struct __sk_buff *skb, struct bpf_sock *sk,
 		return TCX_NEXT;
 	if (!try_lock(&egress->busy))
 		return TCX_NEXT;
-	outcome = send(skb, sk, flow, tp, &seg, outcome);
+	outcome = process_announced(skb, sk, flow, tp, &seg, outcome);
 	unlock(&egress->busy);
 	return outcome == DROPPED ? TCX_DROP : TCX_NEXT;
 }
 
-#endif /* PILLION_BUNDLE_H */
+#endif /* PILLION_TC_EGRESS_H */

@@ -9,8 +9,8 @@
  * count, with or without bundles, so a return to dense ACKs is detected as
  * well.
  */
-#ifndef PILLION_DENSITY_H
-#define PILLION_DENSITY_H
+#ifndef PILLION_ACK_THINNING_H
+#define PILLION_ACK_THINNING_H
 
 #include "../lock.h"
 
@@ -40,20 +40,21 @@ static __always_inline __u32 ends_acknowledged(const struct ingress *ingress)
 	return ENDS - __builtin_popcountll(READ_ONCE(ingress->unacked_ends));
 }
 
-static __always_inline bool are_acks_thinned(const struct ingress *ingress)
+static __always_inline bool is_ack_thinned(const struct ingress *ingress)
 {
 	return ends_acknowledged(ingress) <= MAX_THINNED_ENDS;
 }
 
 /* ELIGIBLE if the receiver's ACKs show hidden losses, otherwise the reason. */
-static __always_inline enum outcome check_acks(const struct flow *flow)
+static __always_inline enum outcome
+check_loss_detection(const struct flow *flow)
 {
 	if (flow->sack != SACK_OFFERED && !flow->options.without_sack)
 		return NO_SACK;
 	if (READ_ONCE(flow->ingress.rule) == LOSS_RULE_NONE)
 		return NO_DSACK;
 	if (flow->ingress.rule != LOSS_RULE_ACK &&
-	    are_acks_thinned(&flow->ingress))
+	    is_ack_thinned(&flow->ingress))
 		return ACKS_THINNED;
 	return ELIGIBLE;
 }
@@ -68,4 +69,4 @@ static __always_inline __u64 scale_for_unseen(const struct ingress *ingress,
 	return seen * ENDS / (ends_acknowledged(ingress) ?: 1);
 }
 
-#endif /* PILLION_DENSITY_H */
+#endif /* PILLION_ACK_THINNING_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Processes the ACKs of covered connections. */
-#ifndef PILLION_ARRIVAL_H
-#define PILLION_ARRIVAL_H
+#ifndef PILLION_PROCESS_ACK_H
+#define PILLION_PROCESS_ACK_H
 
 #include "../policy/governor.h"
 #include "../loss/reordering.h"
@@ -246,4 +246,4 @@ static __always_inline void on_unparsed_packet(struct flow *flow)
 	unlock(&ingress->busy);
 }
 
-#endif /* PILLION_ARRIVAL_H */
+#endif /* PILLION_PROCESS_ACK_H */

@@ -10,34 +10,34 @@
  * the same packet again at the next device, and nothing once this program is
  * detached.
  */
-#ifndef PILLION_TRANSMISSION_H
-#define PILLION_TRANSMISSION_H
+#ifndef PILLION_CGROUP_EGRESS_H
+#define PILLION_CGROUP_EGRESS_H
 
 #include "history.h"
 #include "../maps.h"
-#include "path.h"
+#include "plpmtu.h"
 #include "../loss/reaction.h"
 #include "sending_rate.h"
 #include "../option_parser.h"
 #include "truesize.h"
 
 /* The kind of a packet that leaves TCP. */
-enum transmission {
-	IS_NEW,
-	IS_RETRANSMISSION,
-	IS_STALE, /* delayed before this hook; TCP has sent more since */
+enum segment_class {
+	SEGMENT_NEW,
+	SEGMENT_RETRANSMITTED,
+	SEGMENT_STALE, /* delayed before this hook; TCP has sent more since */
 };
 
-static __always_inline enum transmission classify(const struct egress *egress,
-						  struct bpf_tcp_sock *tp,
-						  const struct segment *seg)
+static __always_inline enum segment_class
+classify_segment(const struct egress *egress, struct bpf_tcp_sock *tp,
+		 const struct segment *seg)
 {
 	if (seg->seq == tp->snd_nxt)
-		return IS_NEW;
+		return SEGMENT_NEW;
 	if (tp->total_retrans != egress->retransmissions &&
 	    !after(seg->seq + seg->len, tp->snd_nxt))
-		return IS_RETRANSMISSION;
-	return IS_STALE;
+		return SEGMENT_RETRANSMITTED;
+	return SEGMENT_STALE;
 }
 
 static __always_inline void refresh_marks(struct egress *egress, __u32 snd_una)
@@ -88,9 +88,9 @@ static __always_inline void drop_unsent(struct egress *egress, __u32 snd_nxt)
  * Adds the announced segment to the record; false if it is full. Data since the
  * record's end that did not pass here becomes one segment.
  */
-static __always_inline bool record_new_data(struct egress *egress,
-					    const struct segment *seg,
-					    __u32 snd_una, bool small)
+static __always_inline bool add_to_record(struct egress *egress,
+					  const struct segment *seg,
+					  __u32 snd_una, bool small)
 {
 	struct record *record = &egress->record;
 	__u64 now = now_us();
@@ -231,9 +231,9 @@ __noinline int exceeds_pacing_rate(const struct sending *sending, __u64 limit,
  * Returns PACING_LIMIT or OVER_FAIR_SHARE if the connection sends as much as it
  * may, otherwise 0; stores the TFRC-SP decision.
  */
-static __always_inline __u8 find_excess(struct flow *flow,
-					struct bpf_tcp_sock *tp,
-					const struct tcp_sock *full)
+static __always_inline __u8 decide_excess(struct flow *flow,
+					  struct bpf_tcp_sock *tp,
+					  const struct tcp_sock *full)
 {
 	__u64 rtt_us = round_trip_us(tp);
 
@@ -241,14 +241,14 @@ static __always_inline __u8 find_excess(struct flow *flow,
 				((struct sock *)full)->sk_max_pacing_rate,
 				rtt_us))
 		return PACING_LIMIT;
-	return exceeds_share(flow, full, rtt_us) ? OVER_FAIR_SHARE : 0;
+	return decide_fair_share(flow, full, rtt_us) ? OVER_FAIR_SHARE : 0;
 }
 
 /* Records and announces new data. */
 static __always_inline void
-transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
-	     struct tcp_sock *full, const struct segment *seg,
-	     enum outcome outcome)
+record_new_segment(struct __sk_buff *skb, struct flow *flow,
+		   struct bpf_tcp_sock *tp, struct tcp_sock *full,
+		   const struct segment *seg, enum outcome outcome)
 {
 	struct egress *egress = &flow->egress;
 	__u32 varying = 0, room, counted = record_end(&egress->record);
@@ -269,7 +269,7 @@ transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		if (!flow->disabled_by_application)
 			ADD(flow, new_bytes, seg->seq + seg->len - counted);
 	}
-	if (!record_new_data(egress, seg, tp->snd_una, small) &&
+	if (!add_to_record(egress, seg, tp->snd_una, small) &&
 	    outcome == ELIGIBLE)
 		outcome = LOSS_DETECTION_UNAVAILABLE;
 	if (flow->disabled_by_application)
@@ -285,7 +285,7 @@ transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	egress->newest_time = own_timestamp(skb, seg->tcp, seg->payload);
 	room = room_in_memory(full, egress, seg);
 	egress->announced.timeout_in_doubt = is_timeout_in_doubt(full);
-	egress->announced.excess = find_excess(flow, tp, full);
+	egress->announced.excess = decide_excess(flow, tp, full);
 	announce(egress, seg, ANNOUNCED_NEW_DATA, varying, room);
 }
 
@@ -294,9 +294,9 @@ transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
  * window, which may have shrunk.
  */
 static __always_inline void
-transmit_retransmission(struct __sk_buff *skb, struct flow *flow,
-			struct bpf_tcp_sock *tp, const struct tcp_sock *full,
-			const struct segment *seg, enum outcome outcome)
+record_retransmission(struct __sk_buff *skb, struct flow *flow,
+		      struct bpf_tcp_sock *tp, const struct tcp_sock *full,
+		      const struct segment *seg, enum outcome outcome)
 {
 	__u32 packets = skb->gso_size ? skb->gso_segs : 1;
 	struct egress *egress = &flow->egress;
@@ -313,7 +313,7 @@ transmit_retransmission(struct __sk_buff *skb, struct flow *flow,
 		return;
 	if (outcome != ELIGIBLE || !flow->options.retransmissions ||
 	    !options_are_plain(skb, seg, &varying) ||
-	    find_excess(flow, tp, full)) {
+	    decide_excess(flow, tp, full)) {
 		count(flow, RETRANSMISSION);
 		return;
 	}
@@ -340,17 +340,18 @@ static __always_inline void measure(struct __sk_buff *skb, struct flow *flow,
 
 /* Handles one segment with data; parsed is the outcome of its headers. */
 static __always_inline void
-transmit(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
-	 struct tcp_sock *full, const struct segment *seg, enum outcome parsed)
+record_segment(struct __sk_buff *skb, struct flow *flow,
+	       struct bpf_tcp_sock *tp, struct tcp_sock *full,
+	       const struct segment *seg, enum outcome parsed)
 {
 	close_announcement(flow, tp->snd_nxt);
-	switch (classify(&flow->egress, tp, seg)) {
-	case IS_NEW:
+	switch (classify_segment(&flow->egress, tp, seg)) {
+	case SEGMENT_NEW:
 		note_unseen_retransmission(&flow->egress, tp, 0);
-		transmit_new(skb, flow, tp, full, seg, parsed);
+		record_new_segment(skb, flow, tp, full, seg, parsed);
 		break;
-	case IS_RETRANSMISSION:
-		transmit_retransmission(skb, flow, tp, full, seg, parsed);
+	case SEGMENT_RETRANSMITTED:
+		record_retransmission(skb, flow, tp, full, seg, parsed);
 		break;
 	default:
 		note_unseen_retransmission(&flow->egress, tp, 0);
@@ -360,4 +361,4 @@ transmit(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	measure(skb, flow, tp, seg);
 }
 
-#endif /* PILLION_TRANSMISSION_H */
+#endif /* PILLION_CGROUP_EGRESS_H */
