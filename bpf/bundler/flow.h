@@ -228,7 +228,7 @@ struct loss_events {
 	__u64 start; /* of the last event, microseconds */
 	__u32 packets; /* sending.packets at start */
 	__u32 losses; /* that belong to it */
-	__u32 known; /* losses of all events */
+	__u32 total_losses; /* losses of all events */
 	__u32 closed; /* number of valid intervals below */
 	__u32 intervals[LOSS_INTERVALS]; /* newest first, 1/256 packets */
 };
@@ -371,7 +371,7 @@ struct announcement {
  */
 struct loss_notice {
 	__u64 hidden; /* a bundle repaired it; TCP does not see it */
-	__u64 known; /* TCP retransmitted at least a part of it */
+	__u64 retransmitted; /* TCP retransmitted at least a part of it */
 };
 
 /*
@@ -411,10 +411,10 @@ struct egress {
 	__u32 left_to_tcp_end;
 	struct loss_notice
 		handled; /* ingress.notice, as far as it is handled */
-	__u16 requested; /* the last packet returned KEEP_AND_REDUCE */
+	__u16 cwr_requested; /* the last packet returned KEEP_AND_REDUCE */
 	/* the record may lack a packet: unparsed IP header, or lock taken */
 	__u16 unparsed;
-	__u32 requested_high_seq; /* tp->high_seq at the request */
+	__u32 cwr_high_seq; /* tp->high_seq at the request */
 	__u32 prior_reduction_end; /* reduction_end before the request */
 	__u32 prior_left_to_tcp_end; /* left_to_tcp_end before the request */
 
@@ -485,11 +485,11 @@ struct ingress {
 	/* how late reordered segments arrived, fading */
 	__u32 reorder_window_us;
 	__u32 loss_ack; /* number of the ACK that showed the last loss */
-	enum loss_rule rule; /* in force: configured or learned */
-	enum loss_rule requested_rule; /* as configured, at the last ACK */
+	enum loss_rule loss_rule; /* in force: configured or learned */
+	enum loss_rule configured_loss_rule; /* at the last ACK */
 	__u16 missing_report_points; /* while learning (hidden_loss.h) */
 	__u8 reports_single_bytes; /* the peer reports 1-byte duplicates */
-	__u8 peer_known; /* peer_end is valid */
+	__u8 peer_end_valid; /* peer_end is valid */
 	/* while learning: losses, if the receiver reports duplicates */
 	struct hidden_losses suspected_losses;
 	__u32 suspected_losses_end; /* end of the last suspected loss */

@@ -83,7 +83,7 @@ static __always_inline void fill_record(struct tcp_sock *tp, struct flow *flow,
 	record->rule = flow->rule;
 	record->requested_by = flow->requested_by;
 	record->disabled_by_application = flow->disabled_by_application;
-	record->loss_rule = flow->ingress.rule;
+	record->loss_rule = flow->ingress.loss_rule;
 	record->level = flow->ingress.level;
 	record->path_size = flow->options.published ? 0
 						    : flow->egress.path.limit;

@@ -22,10 +22,10 @@ __u64 pillion_less_headers(__u64 rate, const struct sent *sent)
 	return less_headers(rate, sent);
 }
 
-void pillion_note_losses(struct loss_events *events, __u32 known, __u32 packets,
-			 __u64 now, __u64 rtt_us)
+void pillion_note_losses(struct loss_events *events, __u32 total_losses,
+			 __u32 packets, __u64 now, __u64 rtt_us)
 {
-	note_losses(events, known, packets, now, rtt_us);
+	note_losses(events, total_losses, packets, now, rtt_us);
 }
 
 __u64 pillion_loss_event_rate(const struct loss_events *events, __u32 packets,

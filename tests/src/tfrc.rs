@@ -31,7 +31,7 @@ pub struct LossEvents {
     start: u64,
     packets: u32,
     losses: u32,
-    known: u32,
+    total_losses: u32,
     closed: u32,
     intervals: [u32; 8],
 }
@@ -45,7 +45,7 @@ mod c {
         pub safe fn pillion_less_headers(rate: u64, sent: &Sent) -> u64;
         pub safe fn pillion_note_losses(
             events: &mut LossEvents,
-            known: u32,
+            total_losses: u32,
             packets: u32,
             now: u64,
             rtt: u64,
@@ -79,9 +79,9 @@ pub fn less_headers(rate: u64, sent: Sent) -> u64 {
 }
 
 impl LossEvents {
-    /// Records `known` losses so far, out of `packets` packets sent.
-    pub fn note(&mut self, known: u32, packets: u32, now: u64, rtt: u64) {
-        c::pillion_note_losses(self, known, packets, now, rtt);
+    /// Records `total_losses` losses so far, out of `packets` packets sent.
+    pub fn note(&mut self, total_losses: u32, packets: u32, now: u64, rtt: u64) {
+        c::pillion_note_losses(self, total_losses, packets, now, rtt);
     }
 
     /// Returns the loss event rate after `packets` packets, in units of 1 / [`EVERY_PACKET`].

@@ -46,7 +46,8 @@ __noinline int reports_earlier_bundle(struct record *record, __u32 next,
 	if (!record || !ack)
 		return false;
 	find_packet(record, next, ack->duplicate_end + 1, &earlier);
-	return earlier.flags & REDUNDANT && !(earlier.flags & RETRANSMITTED) &&
+	return redundant_len(earlier.flags) &&
+	       !(earlier.flags & RETRANSMITTED) &&
 	       earlier.seq == ack->duplicate_end &&
 	       earlier.start == ack->duplicate_start &&
 	       after(earlier.end, una) && !after(earlier.end, until);
@@ -117,14 +118,15 @@ static __always_inline void forget_pending(struct ingress *ingress)
  * The rule of the options. Without SACK no report can arrive, so the option to
  * bundle to such peers implies the published rule.
  */
-static __always_inline enum loss_rule requested_rule(const struct flow *flow)
+static __always_inline enum loss_rule
+configured_loss_rule(const struct flow *flow)
 {
-	enum loss_rule requested = READ_ONCE(flow->options.loss_rule);
+	enum loss_rule configured = READ_ONCE(flow->options.loss_rule);
 
-	if (requested == LOSS_RULE_LEARNING && flow->options.without_sack &&
+	if (configured == LOSS_RULE_LEARNING && flow->options.without_sack &&
 	    flow->sack == SACK_MISSING)
 		return LOSS_RULE_ACK;
-	return requested;
+	return configured;
 }
 
 /*
@@ -133,27 +135,27 @@ static __always_inline enum loss_rule requested_rule(const struct flow *flow)
  * rule changes, losses found before it are certain. A global function, so that
  * the verifier does not follow every case.
  */
-__noinline int choose_rule(struct flow *flow, const struct ack *ack,
-			   bool reported)
+__noinline int choose_loss_rule(struct flow *flow, const struct ack *ack,
+				bool reported)
 {
 	struct ingress *ingress;
-	enum loss_rule requested;
+	enum loss_rule configured;
 
 	if (!flow || !ack)
 		return 0;
 	ingress = &flow->ingress;
-	requested = requested_rule(flow);
+	configured = configured_loss_rule(flow);
 
-	if (ingress->requested_rule != requested) {
-		ingress->requested_rule = requested;
-		WRITE_ONCE(ingress->rule, requested);
+	if (ingress->configured_loss_rule != configured) {
+		ingress->configured_loss_rule = configured;
+		WRITE_ONCE(ingress->loss_rule, configured);
 		ingress->missing_report_points = 0;
 		forget_pending(ingress);
 	}
 	if (!reported)
 		return 0;
-	if (requested == LOSS_RULE_LEARNING)
-		WRITE_ONCE(ingress->rule, LOSS_RULE_DSACK);
+	if (configured == LOSS_RULE_LEARNING)
+		WRITE_ONCE(ingress->loss_rule, LOSS_RULE_DSACK);
 	if (ack->duplicate_end - ack->duplicate_start == 1)
 		ingress->reports_single_bytes = true;
 	return 0;
@@ -168,12 +170,12 @@ __noinline int choose_rule(struct flow *flow, const struct ack *ack,
  */
 __noinline int note_missing_report(struct ingress *ingress, bool is_certain)
 {
-	if (!ingress || ingress->rule != LOSS_RULE_LEARNING)
+	if (!ingress || ingress->loss_rule != LOSS_RULE_LEARNING)
 		return 0;
 	ingress->missing_report_points += is_certain ? CERTAIN_POINTS : 1;
 	if (ingress->missing_report_points < LEARN_FROM * CERTAIN_POINTS)
 		return 0;
-	WRITE_ONCE(ingress->rule, LOSS_RULE_NONE);
+	WRITE_ONCE(ingress->loss_rule, LOSS_RULE_NONE);
 	forget_pending(ingress);
 	return 0;
 }
@@ -217,12 +219,13 @@ static __always_inline void note_pending(struct flow *flow, __u32 by,
 }
 
 /* Reports lost segments up to end that TCP has retransmitted. */
-static __always_inline void report_known_losses(struct flow *flow, __u32 end)
+static __always_inline void report_retransmitted_losses(struct flow *flow,
+							__u32 end)
 {
 	struct ingress *ingress = &flow->ingress;
 
-	WRITE_ONCE(ingress->notice.known,
-		   next_notice(ingress->notice.known, end));
+	WRITE_ONCE(ingress->notice.retransmitted,
+		   next_notice(ingress->notice.retransmitted, end));
 }
 
 /* Counts losses up to end that a bundle hid. */
@@ -232,7 +235,7 @@ count_hidden(struct flow *flow, const struct hidden_losses *hidden, __u32 end)
 	struct ingress *ingress = &flow->ingress;
 
 	if (hidden->retransmitted)
-		report_known_losses(flow, end);
+		report_retransmitted_losses(flow, end);
 	if (!hidden->segments)
 		return;
 	ADD(flow, hidden_losses, hidden->segments);
@@ -323,9 +326,9 @@ __noinline int resolve_suspected_losses(struct flow *flow)
 	if (!flow)
 		return 0;
 	ingress = &flow->ingress;
-	if (ingress->rule == LOSS_RULE_LEARNING)
+	if (ingress->loss_rule == LOSS_RULE_LEARNING)
 		return 0;
-	if (ingress->rule == LOSS_RULE_DSACK)
+	if (ingress->loss_rule == LOSS_RULE_DSACK)
 		count_hidden(flow, &ingress->suspected_losses,
 			     ingress->suspected_losses_end);
 	ingress->suspected_losses = (struct hidden_losses){};
@@ -355,18 +358,18 @@ static __always_inline void find_hidden(struct flow *flow,
 	if ((arrived != BUNDLE_ARRIVED && arrived != EITHER_ARRIVED) ||
 	    !after(packet->seq, una))
 		return; /* no information about the redundant bytes */
-	if (ingress->rule == LOSS_RULE_NONE)
+	if (ingress->loss_rule == LOSS_RULE_NONE)
 		return;
-	if (ingress->rule == LOSS_RULE_ACK)
+	if (ingress->loss_rule == LOSS_RULE_ACK)
 		lost_by_ack(packet, una, range);
 	else
 		lost_by_dsack(record, ingress, next, ack, packet, una, range);
 	count_lost(record, ingress, range, &hidden);
-	if (ingress->rule != LOSS_RULE_ACK && arrived == BUNDLE_ARRIVED)
+	if (ingress->loss_rule != LOSS_RULE_ACK && arrived == BUNDLE_ARRIVED)
 		hidden.time_saved_us =
 			hidden.segments * time_saved_us(tp, packet->sent);
 	note_pending(flow, ack->ack, &hidden);
-	if (ingress->rule == LOSS_RULE_LEARNING) {
+	if (ingress->loss_rule == LOSS_RULE_LEARNING) {
 		add_hidden(&ingress->suspected_losses, &hidden);
 		ingress->suspected_losses_end = range->lost_end;
 		range->is_suspected = true;

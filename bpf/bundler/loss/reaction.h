@@ -34,12 +34,12 @@ static __always_inline void learn_losses(struct flow *flow,
 					 struct bpf_tcp_sock *tp)
 {
 	struct egress *egress = &flow->egress;
-	__u32 known = flow->counters.hidden_losses +
-		      flow->counters.piggyback_repaired_segments +
-		      egress->retransmitted;
+	__u32 total_losses = flow->counters.hidden_losses +
+			     flow->counters.piggyback_repaired_segments +
+			     egress->retransmitted;
 
-	if (known != egress->loss_events.known)
-		note_losses(&egress->loss_events, known,
+	if (total_losses != egress->loss_events.total_losses)
+		note_losses(&egress->loss_events, total_losses,
 			    egress->sending.packets, now_us(),
 			    round_trip_us(tp));
 }
@@ -221,6 +221,12 @@ static __always_inline bool may_be_reordered(const struct flow *flow,
 	return (__u32)now_us() - READ_ONCE(ingress->pending.start_us) < wait_us;
 }
 
+/* Where the loss of a notice ends: the lower half (struct loss_notice). */
+static __always_inline __u32 notice_end(__u64 notice)
+{
+	return notice;
+}
+
 /*
  * Returns true if a hidden loss requires a reaction. It does not if TCP was
  * reducing the window anyway. Losses after high_seq are left for later, because
@@ -231,7 +237,7 @@ needs_reaction(struct flow *flow, struct bpf_tcp_sock *tp, bool reducing)
 {
 	struct egress *egress = &flow->egress;
 	__u64 notice = READ_ONCE(flow->ingress.notice.hidden);
-	__u32 end = notice;
+	__u32 end = notice_end(notice);
 
 	if (notice == egress->handled.hidden)
 		return false;
@@ -247,15 +253,15 @@ needs_reaction(struct flow *flow, struct bpf_tcp_sock *tp, bool reducing)
  * original segments. If TCP has not reduced its window for them yet, they were
  * a tail loss probe, and TCP's reduction follows.
  */
-static __always_inline void note_known(struct egress *egress,
-				       const struct ingress *ingress)
+static __always_inline void
+leave_retransmitted_to_tcp(struct egress *egress, const struct ingress *ingress)
 {
-	__u64 notice = READ_ONCE(ingress->notice.known);
-	__u32 end = notice;
+	__u64 notice = READ_ONCE(ingress->notice.retransmitted);
+	__u32 end = notice_end(notice);
 
-	if (notice == egress->handled.known)
+	if (notice == egress->handled.retransmitted)
 		return;
-	egress->handled.known = notice;
+	egress->handled.retransmitted = notice;
 	if (!after(end,
 		   later(egress->reduction_end, egress->undone_reduction_end)))
 		leave_to_tcp(egress, end);
@@ -285,10 +291,10 @@ __noinline int rearm_lost_cwr_request(struct flow *flow, __u32 high_seq,
 	if (!flow)
 		return false;
 	egress = &flow->egress;
-	if (!egress->requested)
+	if (!egress->cwr_requested)
 		return false;
-	egress->requested = false;
-	if (high_seq != egress->requested_high_seq ||
+	egress->cwr_requested = false;
+	if (high_seq != egress->cwr_high_seq ||
 	    (high_seq == egress->reduction_end && !prior_ssthresh))
 		return false;
 	egress->handled.hidden = 0;
@@ -313,7 +319,7 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 	learn_losses(flow, tp);
 	track_reductions(egress, sk, reducing);
 	due = needs_reaction(flow, tp, reducing);
-	note_known(egress, ingress);
+	leave_retransmitted_to_tcp(egress, ingress);
 	if (reducing || !(due || is_undone(egress)))
 		return KEEP;
 	egress->handled.hidden = READ_ONCE(ingress->notice.hidden);
@@ -331,8 +337,8 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 	egress->final_reduction_end = tp->snd_nxt;
 	if (reaction == REACT_NONE)
 		return KEEP;
-	egress->requested = true;
-	egress->requested_high_seq = sk->high_seq;
+	egress->cwr_requested = true;
+	egress->cwr_high_seq = sk->high_seq;
 	/* A repeated request is the same reaction. */
 	ADD(flow, reactions, is_first_request);
 	return KEEP_AND_REDUCE;

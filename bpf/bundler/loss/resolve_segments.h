@@ -34,7 +34,7 @@ static __always_inline void note_arrival(struct ingress *ingress, __u32 start,
 
 	if (ingress->largest < size)
 		WRITE_ONCE(ingress->largest, size);
-	if (!(flags & REDUNDANT))
+	if (!redundant_len(flags))
 		return;
 	if (ingress->largest_bundle < size)
 		WRITE_ONCE(ingress->largest_bundle, size);
@@ -100,7 +100,7 @@ __noinline int resolve_segments(struct record *record, struct ingress *ingress,
 __noinline int count_ends(struct record *record, struct ingress *ingress,
 			  const struct ack_range *range)
 {
-	__u32 at, i, flags, known, last;
+	__u32 at, i, flags, lost_or_sacked, last;
 	__u64 lost;
 
 	if (!record || !ingress || !range)
@@ -111,10 +111,10 @@ __noinline int count_ends(struct record *record, struct ingress *ingress,
 		lost = ingress->pending.bits[(at & (RECORD_SLOTS - 1)) / 64];
 		lost |= *sacked_word(&ingress->sacked, at);
 		/* Bit 0: retransmitted, lost, or arrived after a gap. */
-		known = flags / RETRANSMITTED | lost >> (at & 63);
+		lost_or_sacked = flags / RETRANSMITTED | lost >> (at & 63);
 		/* 1 for the last slot: only then to - at - 2 is negative. */
 		last = (range->to - at - 2) >> 31;
-		count_end(ingress, flags / SMALL & ~known & 1,
+		count_end(ingress, flags / SMALL & ~lost_or_sacked & 1,
 			  range->ends_with & last);
 	}
 	return 0;

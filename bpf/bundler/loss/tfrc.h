@@ -95,19 +95,21 @@ static __always_inline __u64 interval_length(const struct loss_events *events,
 }
 
 /*
- * Updates the loss events: `known` losses among `packets` sent up to now. A
- * loss within an RTT of an event's start belongs to it (RFC 5348, section 5.2).
+ * Updates the loss events: `total_losses` losses among `packets` sent up to
+ * now. A loss within an RTT of an event's start belongs to it (RFC 5348,
+ * section 5.2).
  */
-static __always_inline void note_losses(struct loss_events *events, __u32 known,
-					__u32 packets, __u64 now, __u64 rtt_us)
+static __always_inline void note_losses(struct loss_events *events,
+					__u32 total_losses, __u32 packets,
+					__u64 now, __u64 rtt_us)
 {
-	__u32 losses = known - events->known;
+	__u32 losses = total_losses - events->total_losses;
 	__u64 length;
 	int i;
 
 	if (!losses)
 		return;
-	events->known = known;
+	events->total_losses = total_losses;
 	if (events->losses && now - events->start <= rtt_us) {
 		events->losses += losses;
 		return;

@@ -73,7 +73,7 @@ static __noinline int store_syn(struct __sk_buff *skb, struct bpf_sock *sk)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct multipath_key key = {};
-	const struct syn_info *known;
+	const struct syn_info *stored;
 	struct syn_info info = {};
 	struct segment seg = {};
 
@@ -85,8 +85,8 @@ static __noinline int store_syn(struct __sk_buff *skb, struct bpf_sock *sk)
 	key.netns = netns_of(&((struct sock *)tp)->__sk_common);
 	info.seq = bpf_ntohl(info.seq);
 	info.has_mptcp = has_mptcp_option(skb, &seg);
-	known = bpf_map_lookup_elem(&pillion_multipath, &key);
-	if (info.has_mptcp || !known || !known->has_mptcp)
+	stored = bpf_map_lookup_elem(&pillion_multipath, &key);
+	if (info.has_mptcp || !stored || !stored->has_mptcp)
 		bpf_map_update_elem(&pillion_multipath, &key, &info, BPF_ANY);
 	return 0;
 }

@@ -243,7 +243,7 @@ static __always_inline struct request *create_request(void *sk, __u32 uid,
 		return NULL;
 	request->uid = uid;
 	if (flow && flow->disabled_by_application)
-		request->requested = APP_OFF;
+		request->bundling = APP_OFF;
 	return request;
 }
 
@@ -293,8 +293,8 @@ add_flow(void *sk, const struct initial_state *initial_state,
 	ingress = &flow->ingress;
 	ingress->acked = initial_state->snd_una;
 	ingress->bundle_end = initial_state->snd_una;
-	ingress->requested_rule = rule_decision->options.loss_rule;
-	ingress->rule = rule_decision->options.loss_rule;
+	ingress->configured_loss_rule = rule_decision->options.loss_rule;
+	ingress->loss_rule = rule_decision->options.loss_rule;
 	ingress->level = 1;
 	return flow;
 }
@@ -323,7 +323,7 @@ apply_decision(void *sk, struct flow *flow, const struct request *request,
 {
 	if (!should_bundle(rule_decision, request)) {
 		if (flow && rule_decision->mode != RULE_NEVER && request &&
-		    request->requested == APP_OFF) {
+		    request->bundling == APP_OFF) {
 			flow->disabled_by_application = 1;
 			set_options(flow, rule_decision, request);
 			flow->rule = rule_decision->rule;

@@ -20,7 +20,7 @@ enum app_request {
 };
 
 struct request {
-	enum app_request requested;
+	enum app_request bundling;
 	__u32 max_packets; /* 0: no lower limit than the rule's */
 	__u32 max_bytes; /* 0: no lower limit than the rule's */
 	__u32 mode; /* PILLION_MODE bits; 0: as the rule configures it */
@@ -46,13 +46,13 @@ static __always_inline bool
 should_bundle(const struct rule_decision *rule_decision,
 	      const struct request *request)
 {
-	enum app_request requested = request ? request->requested : APP_UNSET;
+	enum app_request bundling = request ? request->bundling : APP_UNSET;
 
 	if (request && request->multipath)
 		return false;
 	if (rule_decision->mode == RULE_BUNDLE)
-		return requested != APP_OFF;
-	return rule_decision->mode == RULE_ON_REQUEST && requested == APP_ON;
+		return bundling != APP_OFF;
+	return rule_decision->mode == RULE_ON_REQUEST && bundling == APP_ON;
 }
 
 /* The lower of two limits, where 0 means no limit. */

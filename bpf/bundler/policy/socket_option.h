@@ -158,7 +158,7 @@ static __always_inline void store_request(struct request *request, __u32 option,
 {
 	switch (option) {
 	case PILLION_BUNDLE:
-		request->requested = value ? APP_ON : APP_OFF;
+		request->bundling = value ? APP_ON : APP_OFF;
 		break;
 	case PILLION_MAX_PACKETS:
 		request->max_packets = value;
@@ -254,7 +254,7 @@ static __always_inline __u32 get_our_option(struct bpf_sock *sk, __u32 option,
 	case PILLION_BUNDLE:
 		if (flow)
 			return !flow->disabled_by_application;
-		return request && request->requested == APP_ON &&
+		return request && request->bundling == APP_ON &&
 		       !is_in_state(sk, CONNECTED_STATES);
 	case PILLION_MAX_PACKETS:
 		if (flow)

@@ -43,40 +43,40 @@ static __noinline int set_option(void *socket, enum tcp_option tcp_option,
 }
 
 /* Stores the accepted values. Options set earlier remain. */
-static __always_inline void
-store_tcp_options(struct flow *flow, const struct tcp_options *requested,
-		  const struct set_result *result)
+static __always_inline void store_tcp_options(struct flow *flow,
+					      const struct tcp_options *values,
+					      const struct set_result *result)
 {
-	struct tcp_options *known = &flow->tcp_options;
+	struct tcp_options *accepted = &flow->tcp_options;
 
-	known->set |= result->set;
+	accepted->set |= result->set;
 	flow->tcp_options_refused = result->refused;
 	if (result->set & (1 << RTO_MIN))
-		known->rto_min_us = requested->rto_min_us;
+		accepted->rto_min_us = values->rto_min_us;
 	if (result->set & (1 << DELACK_MAX))
-		known->delack_max_us = requested->delack_max_us;
+		accepted->delack_max_us = values->delack_max_us;
 	if (result->set & (1 << USER_TIMEOUT))
-		known->user_timeout_ms = requested->user_timeout_ms;
+		accepted->user_timeout_ms = values->user_timeout_ms;
 	if (result->set & (1 << CONGESTION))
-		__builtin_memcpy(known->congestion, requested->congestion,
-				 sizeof(known->congestion));
+		__builtin_memcpy(accepted->congestion, values->congestion,
+				 sizeof(accepted->congestion));
 }
 
 /* Sets a rule's TCP options. flow is NULL for a connection not bundled. */
-static __always_inline void
-apply_tcp_options(void *socket, const struct tcp_options *requested,
-		  struct flow *flow)
+static __always_inline void apply_tcp_options(void *socket,
+					      const struct tcp_options *values,
+					      struct flow *flow)
 {
 	struct set_result result = {};
 	const int on = 1;
 
-	if (!requested->set)
+	if (!values->set)
 		return;
 #define APPLY(tcp_option, option, value)                                       \
 	do {                                                                   \
 		__u32 bit = 1 << tcp_option;                                   \
                                                                                \
-		if (!(requested->set & bit))                                   \
+		if (!(values->set & bit))                                      \
 			break;                                                 \
 		if (set_option(socket, tcp_option, option, &(value),           \
 			       sizeof(value)))                                 \
@@ -84,16 +84,16 @@ apply_tcp_options(void *socket, const struct tcp_options *requested,
 		else                                                           \
 			result.set |= bit;                                     \
 	} while (0)
-	APPLY(CONGESTION, TCP_CONGESTION, requested->congestion);
+	APPLY(CONGESTION, TCP_CONGESTION, values->congestion);
 	APPLY(LINEAR_TIMEOUTS, TCP_THIN_LINEAR_TIMEOUTS, on);
-	APPLY(RTO_MIN, TCP_BPF_RTO_MIN, requested->rto_min_us);
-	APPLY(DELACK_MAX, TCP_BPF_DELACK_MAX, requested->delack_max_us);
-	APPLY(USER_TIMEOUT, TCP_USER_TIMEOUT, requested->user_timeout_ms);
+	APPLY(RTO_MIN, TCP_BPF_RTO_MIN, values->rto_min_us);
+	APPLY(DELACK_MAX, TCP_BPF_DELACK_MAX, values->delack_max_us);
+	APPLY(USER_TIMEOUT, TCP_USER_TIMEOUT, values->user_timeout_ms);
 	/* Last, because TCP_NODELAY may send queued data at once. */
 	APPLY(NODELAY, TCP_NODELAY, on);
 #undef APPLY
 	if (flow)
-		store_tcp_options(flow, requested, &result);
+		store_tcp_options(flow, values, &result);
 }
 
 #endif /* PILLION_TCP_OPTIONS_H */

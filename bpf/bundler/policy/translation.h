@@ -126,7 +126,7 @@ static __noinline void learn_translation(struct __sk_buff *skb,
 					 struct bpf_sock *sk, struct flow *flow,
 					 const struct segment *seg)
 {
-	struct translation *known, current = {};
+	struct translation *stored, current = {};
 	struct bpf_sock_tuple wire;
 
 	if (read_tuple(skb, seg, &wire))
@@ -137,8 +137,8 @@ static __noinline void learn_translation(struct __sk_buff *skb,
 		return;
 	current.cookie = bpf_get_socket_cookie(skb);
 	WRITE_ONCE(flow->egress.translated, current.cookie);
-	known = bpf_map_lookup_elem(&pillion_translated, &wire);
-	if (!known || known->cookie != current.cookie)
+	stored = bpf_map_lookup_elem(&pillion_translated, &wire);
+	if (!stored || stored->cookie != current.cookie)
 		bpf_map_update_elem(&pillion_translated, &wire, &current,
 				    BPF_ANY);
 }

@@ -24,18 +24,19 @@
 #define MAX_HEADERS (ETH_HLEN + VLAN_TAGS * VLAN_HLEN + IP_HLEN_MAX + TCP_HLEN)
 
 /*
- * Combines the flags of the segments: RETRANSMITTED if any has it, PIGGYBACKED
- * if all have it. A global function, so that the verifier checks the loop once.
+ * Combines the flags of the segments: RETRANSMITTED if any has it,
+ * SENT_IN_OTHER_PACKET if all have it. A global function, so that the verifier
+ * checks the loop once.
  */
 __noinline int combine_flags(struct record *record, __u32 start, __u32 end)
 {
 	__u32 next, at, i;
-	__u16 any = 0, all = PIGGYBACKED, flags;
+	__u16 any = 0, all = SENT_IN_OTHER_PACKET, flags;
 
 	if (!record)
 		return 0;
 	next = READ_ONCE(record->next);
-	if (before(start, first_known(record, next)) ||
+	if (before(start, oldest_valid_seq(record, next)) ||
 	    after(end, first_byte(slot(record, next))))
 		return 0; /* not recorded, or no more */
 	at = find_segment(record, next, start);
@@ -74,7 +75,8 @@ static __always_inline bool predates_retransmission(struct flow *flow,
 		return false;
 	/* Earlier retransmissions have other timestamps. */
 	return !before(start, first) ||
-	       combine_flags(record, start, earlier(end, first)) == PIGGYBACKED;
+	       combine_flags(record, start, earlier(end, first)) ==
+		       SENT_IN_OTHER_PACKET;
 }
 
 /*
@@ -110,9 +112,9 @@ static __always_inline bool is_bundle_dsack(struct flow *flow,
 	__u32 una;
 
 	if (!(flags & RETRANSMITTED))
-		return flags & PIGGYBACKED;
+		return flags & SENT_IN_OTHER_PACKET;
 	una = highest_ack(flow, tp->snd_una, first_byte(slot(record, next)));
-	if (flags & PIGGYBACKED &&
+	if (flags & SENT_IN_OTHER_PACKET &&
 	    predates_retransmission(flow, ack, next, una))
 		return true;
 	if (!after(ack->ack, una))
@@ -178,17 +180,17 @@ static __always_inline struct flow *find_flow(struct __sk_buff *skb,
 					      struct bpf_sock **sk)
 {
 	struct bpf_sock_tuple tuple, own;
-	struct translation *known;
+	struct translation *translation;
 	struct flow *flow;
 	__u64 cookie;
 
 	*sk = NULL;
 	if (read_tuple(skb, seg, &tuple))
 		return NULL;
-	known = bpf_map_lookup_elem(&pillion_translated, &tuple);
-	if (known) {
-		own = known->own;
-		cookie = known->cookie;
+	translation = bpf_map_lookup_elem(&pillion_translated, &tuple);
+	if (translation) {
+		own = translation->own;
+		cookie = translation->cookie;
 		flow = look_up_flow(skb, &own, seg->ipv6, sk);
 		/* The entry may be outdated, or of another namespace. */
 		if (flow && READ_ONCE(flow->egress.translated) == cookie)

@@ -43,7 +43,7 @@ static __always_inline void check_piggybacked(struct flow *flow, __u32 una,
 	struct hidden_losses hidden = {};
 
 	ingress->piggyback_checked = READ_ONCE(flow->egress.piggyback_count);
-	if (ingress->rule == LOSS_RULE_NONE)
+	if (ingress->loss_rule == LOSS_RULE_NONE)
 		return;
 	range->lost_start = start;
 	range->lost_end = end;
@@ -64,7 +64,7 @@ static __always_inline void check_piggybacked(struct flow *flow, __u32 una,
 	 * retransmission.
 	 */
 	note_pending(flow, una, &hidden);
-	report_known_losses(flow, end);
+	report_retransmitted_losses(flow, end);
 }
 
 /* Records the packets that an ACK acknowledges selectively. */
@@ -106,8 +106,8 @@ process_ack(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	__u32 oldest_byte;
 	bool reported;
 
-	reported = reports_sent_data(ack, first_known(record, next), end);
-	choose_rule(flow, ack, reported);
+	reported = reports_sent_data(ack, oldest_valid_seq(record, next), end);
+	choose_loss_rule(flow, ack, reported);
 	range.from = find_segment(record, next, una);
 	forget_sacked(&ingress->sacked, range.from);
 	ingress->sacked.has_news = 0;
@@ -131,14 +131,14 @@ process_ack(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	range.mss = tp->mss_cache;
 	if (covers_piggyback(flow, ack, una))
 		check_piggybacked(flow, una, ack, &range);
-	else if (packet.end == ack->ack && packet.flags & REDUNDANT)
+	else if (packet.end == ack->ack && redundant_len(packet.flags))
 		find_hidden(flow, tp, next, ack, reported, &packet, una,
 			    &range);
 	resolve_segments(record, ingress, &range);
 	count_ends(record, ingress, &range);
 	WRITE_ONCE(ingress->acked, ack->ack);
 	/* The record has no older segments. */
-	oldest_byte = first_known(record, next);
+	oldest_byte = oldest_valid_seq(record, next);
 	forget_losses(ingress, oldest_byte, oldest_byte - OLD);
 	if (flow->options.level == LEVEL_ADAPTIVE)
 		WRITE_ONCE(ingress->level,
@@ -155,9 +155,9 @@ static __always_inline void note_gap(struct ingress *ingress, struct ack *ack,
 {
 	__u32 end = rcv_nxt;
 
-	if (ingress->peer_known)
+	if (ingress->peer_end_valid)
 		end = later(ingress->peer_end, end);
-	ingress->peer_known = true;
+	ingress->peer_end_valid = true;
 
 	/* The sign bit: no branch, which the verifier would follow twice. */
 	ack->after_gap = (end - ack->seq) >> 31;

@@ -51,9 +51,9 @@ check_loss_detection(const struct flow *flow)
 {
 	if (flow->sack != SACK_OFFERED && !flow->options.without_sack)
 		return NO_SACK;
-	if (READ_ONCE(flow->ingress.rule) == LOSS_RULE_NONE)
+	if (READ_ONCE(flow->ingress.loss_rule) == LOSS_RULE_NONE)
 		return NO_DSACK;
-	if (flow->ingress.rule != LOSS_RULE_ACK &&
+	if (flow->ingress.loss_rule != LOSS_RULE_ACK &&
 	    is_ack_thinned(&flow->ingress))
 		return ACKS_THINNED;
 	return ELIGIBLE;

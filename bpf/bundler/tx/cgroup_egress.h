@@ -132,7 +132,7 @@ __noinline int mark_retransmitted(struct record *record, __u32 start, __u32 end,
 		if (segment->flags & RETRANSMITTED)
 			continue;
 		set_flags(segment, RETRANSMITTED);
-		if (!(segment->flags & REDUNDANT))
+		if (!redundant_len(segment->flags))
 			continue;
 		size = slot(record, at + 1)->seq -
 		       packet_start(segment->seq, segment->flags);

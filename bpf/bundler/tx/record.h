@@ -13,15 +13,15 @@
 #include "../lock.h"
 #include "../segment.h"
 
-/* Bits of sent_segment.flags. */
-#define REDUNDANT     0x07ff /* number of redundant bytes before it */
-#define RETRANSMITTED 0x0800 /* TCP retransmitted at least a part of it */
-#define PIGGYBACKED   0x1000 /* also sent in another segment's packet */
-#define SMALL	      0x2000 /* a plain segment that a bundle could repair */
-#define RETRANSMISSION_END                                                     \
-	0x4000 /* a retransmitted packet ended where it ends */
+/* Bits of sent_segment.flags: a length and flags. */
+#define REDUNDANT_LEN_MASK 0x07ff /* number of redundant bytes before it */
+#define RETRANSMITTED	   0x0800 /* by TCP, at least a part of it */
+/* Also sent in another segment's packet: in a bundle, or appended. */
+#define SENT_IN_OTHER_PACKET 0x1000
+#define SMALL		     0x2000 /* a plain segment that a bundle could repair */
+#define RETRANSMISSION_END   0x4000 /* a retransmitted packet ended with it */
 
-_Static_assert(REDUNDANT >= HISTORY_BYTES - 1,
+_Static_assert(REDUNDANT_LEN_MASK >= HISTORY_BYTES - 1,
 	       "fits the number of redundant bytes");
 
 #define SENT_UNIT_BITS 4 /* sent_segment.sent: 16 us, for 1.05 s */
@@ -32,7 +32,7 @@ static __always_inline struct sent_segment *slot(struct record *record,
 	return &record->segments[at & (RECORD_SLOTS - 1)];
 }
 
-/* The oldest slot; readers may not use its content (first_known()). */
+/* The oldest slot; readers may not use its content (oldest_valid_seq()). */
 static __always_inline __u32 oldest_slot(__u32 next)
 {
 	return next - (RECORD_SLOTS - 1);
@@ -47,15 +47,21 @@ static __always_inline __u32 first_byte(const struct sent_segment *segment)
  * The first byte valid for a reader, who may see the record before two more
  * slots were added: a gap, and the segment after it.
  */
-static __always_inline __u32 first_known(struct record *record, __u32 next)
+static __always_inline __u32 oldest_valid_seq(struct record *record, __u32 next)
 {
 	return first_byte(slot(record, oldest_slot(next) + 2));
+}
+
+/* Number of redundant bytes before the segment in its packet. */
+static __always_inline __u32 redundant_len(__u16 flags)
+{
+	return flags & REDUNDANT_LEN_MASK;
 }
 
 /* Where the segment's packet starts. */
 static __always_inline __u32 packet_start(__u32 seq, __u16 flags)
 {
-	return seq - (flags & REDUNDANT);
+	return seq - redundant_len(flags);
 }
 
 /*
@@ -144,6 +150,13 @@ static __always_inline void note_bundle_length(struct egress *egress,
 static __always_inline void set_flags(struct sent_segment *segment, __u16 flags)
 {
 	WRITE_ONCE(segment->flags, segment->flags | flags);
+}
+
+/* Sets the number of redundant bytes, at most REDUNDANT_LEN_MASK, once. */
+static __always_inline void set_redundant_len(struct sent_segment *segment,
+					      __u32 len)
+{
+	set_flags(segment, len);
 }
 
 /* A segment, and the packet in which it was sent first. */

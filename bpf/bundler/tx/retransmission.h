@@ -61,7 +61,7 @@ __noinline int mark_followers(struct record *record, __u32 start, __u32 end)
 		return 0;
 	at = find_segment(record, record->next, start);
 	for (i = 0; i < RECORD_SLOTS && before(slot(record, at)->seq, end); i++)
-		set_flags(slot(record, at++), PIGGYBACKED);
+		set_flags(slot(record, at++), SENT_IN_OTHER_PACKET);
 	if (i)
 		set_flags(slot(record, at - 1), RETRANSMISSION_END);
 	return i;

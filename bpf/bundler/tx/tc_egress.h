@@ -152,9 +152,9 @@ static __always_inline void note_bundle(struct egress *egress,
 	if (plan->is_probe)
 		egress->path.probe_end = seg->seq + seg->len;
 	note_bundle_length(egress, plan->segments);
-	set_flags(slot(record, newest), seg->seq - plan->start);
+	set_redundant_len(slot(record, newest), seg->seq - plan->start);
 	for (i = 1; i < RECORD_SLOTS - 1 && i <= plan->segments; i++)
-		set_flags(slot(record, newest - i), PIGGYBACKED);
+		set_flags(slot(record, newest - i), SENT_IN_OTHER_PACKET);
 }
 
 /* Adds the stored bytes from start to the segment. */

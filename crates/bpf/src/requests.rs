@@ -91,7 +91,7 @@ mod tests {
         let first = Programs::load(&policy).unwrap();
         let layout = first.requests().layout().to_owned();
         assert!(
-            layout.starts_with("{ requested@0 max_packets@4 "),
+            layout.starts_with("{ bundling@0 max_packets@4 "),
             "{layout}"
         );
         assert!(layout.contains(" rule_decision@16{ mode@0 "), "{layout}");
