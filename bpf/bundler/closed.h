@@ -64,7 +64,7 @@ static __always_inline void store_closed_flow(struct tcp_sock *tp,
 	/* Another close reused this slot at the same time. */
 	if (!closed || !try_lock(&closed->busy))
 		return;
-	PUBLISH(closed->number, number);
+	STORE_RELEASE(closed->number, number);
 	closed->closed_ns = bpf_ktime_get_boot_ns();
 	fill_record(tp, flow, &closed->record);
 	closed->counters = flow->counters;

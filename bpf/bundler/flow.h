@@ -281,8 +281,9 @@ enum announcement_kind {
 /* The payload size that the path accepts (plpmtu.h). */
 struct path_size {
 	__u32 probe_end; /* end of the last probe's segment */
-	__u32 suspect; /* payload of the smallest recent lost bundle; 0: none */
-	__u32 rounds; /* consecutive rounds with a lost bundle */
+	/* payload of the smallest recent lost bundle's packet; 0: none */
+	__u32 black_hole_size;
+	__u32 probe_count; /* consecutive rounds with a lost bundle */
 	__u32 round_end; /* snd_nxt when the last round started */
 	__u32 epoch; /* deliveries of earlier epochs prove nothing */
 	__u32 limit; /* bytes of payload; 0: none */
@@ -292,11 +293,11 @@ struct path_size {
 
 /* TCP's retransmissions, until all of them are acknowledged. */
 struct retrans {
-	__u32 start; /* snd_una when the first retransmission left */
+	__u32 snd_una_at_start; /* snd_una when the first retransmission left */
 	__u32 end; /* end of the retransmitted data */
-	__u32 next; /* snd_nxt when the first retransmission left */
-	__u32 time; /* TSval of the first retransmission; 0: none */
-	__u32 newest_time; /* TSval of the last announced data before it */
+	__u32 snd_nxt_at_start; /* snd_nxt when the first retransmission left */
+	__u32 first_tsval; /* TSval of the first retransmission; 0: none */
+	__u32 newest_tsval; /* TSval of the last announced data before it */
 };
 
 /* The governor's verdict about redundancy on a network (governor.h). */
@@ -405,22 +406,22 @@ struct egress {
 	__u32 final_reduction_end;
 	__u32 undone_reduction_end; /* end of the last one that TCP undid */
 	/* identifies TCP's last reduction while TCP may undo it; otherwise 0 */
-	__u32 undo_marker;
+	__u32 last_undoable_reduction;
 	__u32 prior_cwnd; /* tp->prior_cwnd at the last packet */
 	/* losses before it count as handled by TCP's own reduction */
 	__u32 left_to_tcp_end;
 	struct loss_notice
 		handled; /* ingress.notice, as far as it is handled */
-	__u16 cwr_requested; /* the last packet returned KEEP_AND_REDUCE */
+	__u16 cwr_requested; /* the last packet returned EGRESS_KEEP_CN */
 	/* the record may lack a packet: unparsed IP header, or lock taken */
-	__u16 unparsed;
+	__u16 missed_packet;
 	__u32 cwr_high_seq; /* tp->high_seq at the request */
 	__u32 prior_reduction_end; /* reduction_end before the request */
 	__u32 prior_left_to_tcp_end; /* left_to_tcp_end before the request */
 
 	/* TCP's retransmissions while some are unacknowledged. */
 	struct retrans retrans;
-	__u32 newest_time; /* TSval of the new data announced last */
+	__u32 newest_tsval; /* TSval of the new data announced last */
 
 	/* The last retransmission with a bundle. */
 	__u32 piggyback_count; /* counts them; 0: none yet */
@@ -464,7 +465,7 @@ struct loss_run {
  */
 struct sacked {
 	__u32 from; /* slot of the first unacknowledged segment */
-	__u32 has_news; /* the last ACK's first block is new */
+	__u32 first_block_is_new; /* the last ACK's first block is new */
 	__u32 block_start; /* of the last ACK's first block */
 	__u32 block_end;
 	__u64 bits[RECORD_SLOTS / 64];
@@ -478,7 +479,7 @@ struct ingress {
 	__u32 busy;
 	__u32 acked; /* the highest acknowledgement that arrived */
 	__u32 peer_end; /* end of the peer's data that arrived, gaps included */
-	__u32 unparsed; /* the last ACK, or its report, could not be read */
+	__u32 last_ack_unread; /* 1: its report is unknown */
 
 	struct loss_notice notice;
 	struct pending_losses pending;

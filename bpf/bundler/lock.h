@@ -18,7 +18,7 @@
  * Stores a word that is visible to other processors only after all earlier
  * stores. Tested on x86 only, where loads are not reordered with each other.
  */
-#define PUBLISH(x, to) ((void)__sync_lock_test_and_set(&(x), to))
+#define STORE_RELEASE(x, to) ((void)__sync_lock_test_and_set(&(x), to))
 
 /* Tries before lock() fails: some microseconds. */
 #define MAX_TRIES 256
@@ -44,7 +44,7 @@ static __always_inline bool lock(__u32 *busy)
 
 static __always_inline void unlock(__u32 *busy)
 {
-	PUBLISH(*busy, 0);
+	STORE_RELEASE(*busy, 0);
 }
 
 #endif /* PILLION_LOCK_H */

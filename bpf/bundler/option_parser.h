@@ -38,7 +38,7 @@ struct header_options {
 struct option_positions {
 	__u8 sack;
 	__u8 sack_len;
-	__u8 nops; /* number of NOPs right before the SACK option */
+	__u8 preceding_nops; /* NOPs right before the SACK option */
 	__u8 dsack;
 	__u8 dsack_len;
 	__u8 has_timestamps;
@@ -99,7 +99,7 @@ __noinline int find_options(const struct header_options *options,
 		if (kind == TCP_OPT_SACK) {
 			found->sack = at;
 			found->sack_len = len;
-			found->nops = nops;
+			found->preceding_nops = nops;
 		} else if (kind == TCP_OPT_DSACK) {
 			found->dsack = at;
 			found->dsack_len = len;
@@ -121,7 +121,7 @@ __noinline int find_options(const struct header_options *options,
  * among the options; 0 if there is none. A global function, so that the
  * verifier does not follow every case.
  */
-__noinline int own_timestamp(struct __sk_buff *skb, __u32 tcp, __u32 payload)
+__noinline int read_tsval(struct __sk_buff *skb, __u32 tcp, __u32 payload)
 {
 	__be32 words[2];
 
@@ -141,8 +141,8 @@ static __always_inline bool options_are_plain(struct __sk_buff *skb,
 					      const struct segment *seg,
 					      __u32 *varying)
 {
-	__be32 *first = (void *)(long)skb->data + seg->tcp + TCP_HLEN;
-	__u32 len = seg->payload - seg->tcp - TCP_HLEN;
+	__be32 *first = (void *)(long)skb->data + seg->tcp_off + TCP_HLEN;
+	__u32 len = seg->payload_off - seg->tcp_off - TCP_HLEN;
 	struct option_positions found = {};
 	struct header_options options = {};
 
@@ -153,7 +153,7 @@ static __always_inline bool options_are_plain(struct __sk_buff *skb,
 		return false;
 	if (len == ALIGNED_LENGTH && *first == bpf_htonl(ALIGNED_TIMESTAMPS))
 		return true;
-	if (load_options(skb, seg->tcp + TCP_HLEN, len, &options) ||
+	if (load_options(skb, seg->tcp_off + TCP_HLEN, len, &options) ||
 	    find_options(&options, &found) || found.has_others)
 		return false;
 	*varying = found.has_timestamps ? len - ALIGNED_LENGTH : len;

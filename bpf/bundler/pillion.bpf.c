@@ -35,8 +35,8 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-static __always_inline struct flow *our_flow(struct __sk_buff *skb,
-					     struct bpf_sock **sk)
+static __always_inline struct flow *covered_flow(struct __sk_buff *skb,
+						 struct bpf_sock **sk)
 {
 	*sk = skb->sk;
 	return *sk ? bpf_sk_storage_get(&pillion_flows, *sk, NULL, 0) : NULL;
@@ -59,15 +59,15 @@ on_cgroup_egress(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow)
 	tp = bpf_tcp_sock(sk);
 	full = bpf_skc_to_tcp_sock(sk);
 	if (!flow || !tp || !full)
-		return KEEP;
+		return EGRESS_KEEP;
 	if (!parse_ip(skb, &seg, 0, skb->protocol))
 		parsed = parse_tcp(skb, &seg);
 	else if (seg.in_tunnel)
-		return KEEP; /* an outer packet; the inner one passed before */
+		return EGRESS_KEEP; /* the inner packet passed before */
 	if (!try_lock(&flow->egress.busy)) {
-		WRITE_ONCE(flow->egress.unparsed, 1);
+		WRITE_ONCE(flow->egress.missed_packet, 1);
 		count(flow, BUSY);
-		return KEEP;
+		return EGRESS_KEEP;
 	}
 	/* For every packet, because sequence numbers advance. */
 	refresh_marks(&flow->egress, tp->snd_una);
@@ -75,8 +75,8 @@ on_cgroup_egress(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow)
 	observation = observe(skb, flow, full);
 	retransmissions = flow->egress.retransmissions;
 	if (parsed == UNPARSED_IP) {
-		WRITE_ONCE(flow->egress.unparsed, 1);
-		note_unseen_retransmission(&flow->egress, tp, 0);
+		WRITE_ONCE(flow->egress.missed_packet, 1);
+		note_unobserved_retransmission(&flow->egress, tp, 0);
 		count(flow, UNPARSED_IP);
 	} else if (seg.len) {
 		record_segment(skb, flow, tp, full, &seg, parsed);
@@ -93,7 +93,7 @@ static __always_inline int on_tc_egress(struct __sk_buff *skb,
 					enum link_header link)
 {
 	struct bpf_sock *sk;
-	struct flow *flow = our_flow(skb, &sk);
+	struct flow *flow = covered_flow(skb, &sk);
 
 	return flow ? handle_tc_egress(skb, sk, flow, link) : TCX_NEXT;
 }
@@ -163,7 +163,7 @@ int pillion_ingress(struct __sk_buff *skb)
 	struct bpf_tcp_sock *tp;
 	struct tcp_sock *full;
 	struct bpf_sock *sk;
-	struct flow *flow = our_flow(skb, &sk);
+	struct flow *flow = covered_flow(skb, &sk);
 	struct segment seg = {};
 	struct ack ack = {};
 
@@ -193,9 +193,9 @@ SEC("cgroup_skb/egress")
 int pillion_transmit(struct __sk_buff *skb)
 {
 	struct bpf_sock *sk;
-	struct flow *flow = our_flow(skb, &sk);
+	struct flow *flow = covered_flow(skb, &sk);
 
-	return flow ? on_cgroup_egress(skb, sk, flow) : KEEP;
+	return flow ? on_cgroup_egress(skb, sk, flow) : EGRESS_KEEP;
 }
 
 /* A connection starts, is established in either direction, or ends. */
@@ -235,7 +235,7 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 			request->rule_decision.opening = 0;
 		return 1;
 	}
-	if (!in_scope(ops)) {
+	if (!context_in_scope(ops)) {
 		/* Inherited from a listener whose namespace was in scope. */
 		if (request && opening == OPENED_BY_PEER)
 			bpf_sk_storage_delete(&pillion_requests, sk);
@@ -344,7 +344,7 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 		return 0;
 	state = skc->skc_state;
 	flow = bpf_sk_storage_get(&pillion_flows, skc, NULL, 0);
-	if (!is_in_scope(skc)) {
+	if (!socket_in_scope(skc)) {
 		if (flow)
 			bpf_sk_storage_delete(&pillion_flows, skc);
 		bpf_sk_storage_delete(&pillion_requests, skc);

@@ -30,7 +30,7 @@
 #define after(a, b)  before(b, a)
 
 /* Distance at which sequence numbers are no longer comparable. */
-#define OLD (1U << 30)
+#define MAX_SEQ_DISTANCE (1U << 30)
 
 static __always_inline __u32 later(__u32 a, __u32 b)
 {
@@ -43,7 +43,7 @@ static __always_inline __u32 earlier(__u32 a, __u32 b)
 }
 
 /* Advances a stored sequence number, because old ones wrap. */
-static __always_inline void keep_fresh(__u32 *seq, __u32 minimum)
+static __always_inline void clamp_seq(__u32 *seq, __u32 minimum)
 {
 	if (before(*seq, minimum))
 		*seq = minimum;
@@ -52,11 +52,11 @@ static __always_inline void keep_fresh(__u32 *seq, __u32 minimum)
 struct segment {
 	__u32 seq;
 	__u32 len; /* of the payload */
-	__u16 ip; /* offsets from the packet's start */
-	__u16 tcp;
-	__u16 payload;
-	__u16 ip_len; /* length field of the IP header (IPv6: without header) */
-	__u32 ip_end; /* offset of the end by ip_len; padding may follow */
+	__u16 ip_off; /* from the packet's start */
+	__u16 tcp_off; /* from the packet's start */
+	__u16 payload_off; /* from the packet's start */
+	__u16 ip_field_len; /* of the IP header; IPv6: without the header */
+	__u32 end_off; /* of the end by ip_field_len; padding may follow */
 	__u16 check; /* the TCP checksum */
 	bool ipv6;
 	bool in_tunnel; /* inside another packet */
@@ -65,8 +65,8 @@ struct segment {
 /* Offset of the packet's two addresses, which are adjacent. */
 static __always_inline __u32 addresses(const struct segment *seg)
 {
-	return seg->ip + (seg->ipv6 ? offsetof(struct ipv6hdr, saddr)
-				    : offsetof(struct iphdr, saddr));
+	return seg->ip_off + (seg->ipv6 ? offsetof(struct ipv6hdr, saddr)
+					: offsetof(struct iphdr, saddr));
 }
 
 /*
@@ -86,11 +86,11 @@ static __always_inline bool is_tunnel(__u8 proto)
 #define BOUND(n, limit) asm volatile("%0 &= %1" : "+r"(n) : "i"((limit)-1))
 
 /* A header is not in the packet's linear part, or missing. */
-#define CUT 1
+#define NOT_LINEAR 1
 
 /*
  * Parses the IP header at offset at; proto is the packet's, in network order.
- * Returns 0, CUT, or -1 if it is not a complete TCP packet.
+ * Returns 0, NOT_LINEAR, or -1 if it is not a complete TCP packet.
  */
 static __always_inline int parse_ip(struct __sk_buff *skb, struct segment *seg,
 				    __u32 at, __be16 proto)
@@ -98,34 +98,34 @@ static __always_inline int parse_ip(struct __sk_buff *skb, struct segment *seg,
 	void *end = (void *)(long)skb->data_end;
 	void *header = (void *)(long)skb->data + at;
 
-	seg->ip = at;
+	seg->ip_off = at;
 	if (proto == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = header;
 
 		if ((void *)(ip + 1) > end)
-			return CUT;
+			return NOT_LINEAR;
 		seg->in_tunnel = is_tunnel(ip->protocol);
 		if (ip->protocol != IPPROTO_TCP || ip->ihl < 5 ||
 		    ip->frag_off & bpf_htons(IP_MF_OR_OFFSET))
 			return -1;
 		seg->ipv6 = false;
-		seg->ip_len = bpf_ntohs(ip->tot_len);
-		seg->ip_end = at + seg->ip_len;
-		seg->tcp = at + ip->ihl * 4;
+		seg->ip_field_len = bpf_ntohs(ip->tot_len);
+		seg->end_off = at + seg->ip_field_len;
+		seg->tcp_off = at + ip->ihl * 4;
 		return 0;
 	}
 	if (proto == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr *ip = header;
 
 		if ((void *)(ip + 1) > end)
-			return CUT;
+			return NOT_LINEAR;
 		seg->in_tunnel = is_tunnel(ip->nexthdr);
 		if (ip->nexthdr != IPPROTO_TCP)
 			return -1;
 		seg->ipv6 = true;
-		seg->ip_len = bpf_ntohs(ip->payload_len);
-		seg->ip_end = at + sizeof(*ip) + seg->ip_len;
-		seg->tcp = at + sizeof(*ip);
+		seg->ip_field_len = bpf_ntohs(ip->payload_len);
+		seg->end_off = at + sizeof(*ip) + seg->ip_field_len;
+		seg->tcp_off = at + sizeof(*ip);
 		return 0;
 	}
 	return -1;
@@ -151,13 +151,13 @@ static __always_inline int parse_ethernet(struct __sk_buff *skb,
 	__be16 proto;
 
 	if ((void *)tag > end)
-		return CUT;
+		return NOT_LINEAR;
 	if (eth->h_proto != skb->protocol)
 		return -1;
 	proto = eth->h_proto;
 	for (int i = 0; i < VLAN_TAGS && is_tag(proto); i++) {
 		if ((void *)(tag + 1) > end)
-			return CUT;
+			return NOT_LINEAR;
 		proto = tag->h_vlan_encapsulated_proto;
 		tag++;
 		at += VLAN_HLEN;
@@ -188,23 +188,23 @@ static __always_inline enum outcome parse_tcp(struct __sk_buff *skb,
 					      struct segment *seg)
 {
 	void *end = (void *)(long)skb->data_end;
-	struct tcphdr *tcp = (void *)(long)skb->data + seg->tcp;
+	struct tcphdr *tcp = (void *)(long)skb->data + seg->tcp_off;
 	__u32 header;
 
 	if ((void *)(tcp + 1) > end)
 		return UNPARSED_IP;
 	header = tcp->doff * 4;
 	if (skb->gso_size)
-		seg->ip_end = skb->len; /* may be too long for its field */
-	if (header < TCP_HLEN || seg->tcp + header > seg->ip_end)
+		seg->end_off = skb->len; /* may be too long for its field */
+	if (header < TCP_HLEN || seg->tcp_off + header > seg->end_off)
 		return UNPARSED_IP;
 	seg->seq = bpf_ntohl(tcp->seq);
 	seg->check = tcp->check;
-	seg->payload = seg->tcp + header;
-	seg->len = seg->ip_end - seg->payload;
+	seg->payload_off = seg->tcp_off + header;
+	seg->len = seg->end_off - seg->payload_off;
 	if (skb->gso_size)
 		return GSO;
-	if (seg->len && seg->ip_end != skb->len)
+	if (seg->len && seg->end_off != skb->len)
 		return UNPARSED_IP; /* padded, or cut */
 	if (tcp->syn || tcp->rst || tcp->urg)
 		return FLAGS;

@@ -27,7 +27,7 @@ static __always_inline bool ignores_cwr(const struct tcp_sock *tp)
  * The RTT that TFRC-SP uses: smoothed, and not below the minimum, which is huge
  * without a sample.
  */
-static __always_inline __u64 round_trip_us(struct bpf_tcp_sock *tp)
+static __always_inline __u64 effective_rtt_us(struct bpf_tcp_sock *tp)
 {
 	__u32 smoothed = tp->srtt_us >> 3, least = tp->rtt_min;
 

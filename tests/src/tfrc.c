@@ -19,7 +19,7 @@ __u64 pillion_tfrc_rate(__u64 p, __u64 rtt_us)
 
 __u64 pillion_less_headers(__u64 rate, const struct sent *sent)
 {
-	return less_headers(rate, sent);
+	return subtract_headers(rate, sent);
 }
 
 void pillion_note_losses(struct loss_events *events, __u32 total_losses,

@@ -19,13 +19,13 @@
 #include "resolve_segments.h"
 
 /*
- * A receiver counts as one that sends no reports after LEARN_FROM ACKs without
- * a due report. A report is due if the receiver had already acknowledged some
- * of the redundant bytes (CERTAIN_POINTS each). A loss explains any other ACK
- * without a report (1 point each).
+ * A receiver counts as one that sends no reports after MAX_MISSING_REPORTS ACKs
+ * without a due report. A report is due if the receiver had already
+ * acknowledged some of the redundant bytes (POINTS_IF_CERTAIN each). A loss
+ * explains any other ACK without a report (1 point each).
  */
-#define LEARN_FROM     8
-#define CERTAIN_POINTS 4
+#define MAX_MISSING_REPORTS 8
+#define POINTS_IF_CERTAIN   4
 
 /* Part of the reorder window that each loss subtracts (1/16). */
 #define REORDER_WINDOW_FADE 16
@@ -172,8 +172,9 @@ __noinline int note_missing_report(struct ingress *ingress, bool is_certain)
 {
 	if (!ingress || ingress->loss_rule != LOSS_RULE_LEARNING)
 		return 0;
-	ingress->missing_report_points += is_certain ? CERTAIN_POINTS : 1;
-	if (ingress->missing_report_points < LEARN_FROM * CERTAIN_POINTS)
+	ingress->missing_report_points += is_certain ? POINTS_IF_CERTAIN : 1;
+	if (ingress->missing_report_points <
+	    MAX_MISSING_REPORTS * POINTS_IF_CERTAIN)
 		return 0;
 	WRITE_ONCE(ingress->loss_rule, LOSS_RULE_NONE);
 	forget_pending(ingress);
@@ -243,8 +244,8 @@ count_hidden(struct flow *flow, const struct hidden_losses *hidden, __u32 end)
 	ADD(flow, time_saved_us, hidden->time_saved_us);
 	ingress->pending.time_saved_us += hidden->time_saved_us;
 	fade_reorder_window(ingress);
-	PUBLISH(ingress->notice.hidden,
-		next_notice(ingress->notice.hidden, end));
+	STORE_RELEASE(ingress->notice.hidden,
+		      next_notice(ingress->notice.hidden, end));
 }
 
 /*
@@ -281,13 +282,14 @@ __noinline int classify_arrival(struct egress *egress, struct ingress *ingress,
 				const struct ack *ack,
 				const struct packet *packet, __u32 una)
 {
-	__u32 time, next;
+	__u32 first_tsval, snd_nxt_at_start;
 
 	if (!egress || !ingress || !ack || !packet)
 		return EITHER_ARRIVED;
-	time = READ_ONCE(egress->retrans.time);
-	next = READ_ONCE(egress->retrans.next);
-	if ((ingress->sacked.has_news || ack->after_gap) && !ack->duplicate)
+	first_tsval = READ_ONCE(egress->retrans.first_tsval);
+	snd_nxt_at_start = READ_ONCE(egress->retrans.snd_nxt_at_start);
+	if ((ingress->sacked.first_block_is_new || ack->after_gap) &&
+	    !ack->duplicate)
 		return OTHER_ARRIVED;
 	if (!(packet->flags & RETRANSMITTED))
 		return BUNDLE_ARRIVED;
@@ -295,12 +297,12 @@ __noinline int classify_arrival(struct egress *egress, struct ingress *ingress,
 		return EITHER_ARRIVED;
 	if (ack->duplicate && !before(ack->duplicate_start, packet->seq))
 		return BOTH_ARRIVED;
-	if (!time || !ack->echo || after(packet->end, next))
+	if (!first_tsval || !ack->tsecr || after(packet->end, snd_nxt_at_start))
 		return EITHER_ARRIVED;
-	if (!before(ack->echo, time))
+	if (!before(ack->tsecr, first_tsval))
 		return RETRANSMISSION_ARRIVED;
-	if (packet->end == next && !after(packet->start, una) &&
-	    before(ack->echo, READ_ONCE(egress->retrans.newest_time)))
+	if (packet->end == snd_nxt_at_start && !after(packet->start, una) &&
+	    before(ack->tsecr, READ_ONCE(egress->retrans.newest_tsval)))
 		return RETRANSMISSION_ARRIVED;
 	return BUNDLE_ARRIVED;
 }

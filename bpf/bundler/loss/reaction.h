@@ -23,8 +23,8 @@
 
 #define PRIOR_CWND_UNKNOWN (~0U)
 
-#define KEEP		1
-#define KEEP_AND_REDUCE 3
+#define EGRESS_KEEP    1
+#define EGRESS_KEEP_CN 3
 
 /*
  * Adds losses to the loss event rate: hidden losses, and those that TCP
@@ -41,7 +41,7 @@ static __always_inline void learn_losses(struct flow *flow,
 	if (total_losses != egress->loss_events.total_losses)
 		note_losses(&egress->loss_events, total_losses,
 			    egress->sending.packets, now_us(),
-			    round_trip_us(tp));
+			    effective_rtt_us(tp));
 }
 
 /*
@@ -59,7 +59,7 @@ __noinline __u64 find_allowed_rate(struct flow *flow, __u64 rtt_us)
 	egress = &flow->egress;
 	p = loss_event_rate(&egress->loss_events, egress->sending.packets,
 			    now_us(), rtt_us);
-	return tfrc_rate(scale_for_unseen(&flow->ingress, p), rtt_us);
+	return tfrc_rate(scale_by_ack_coverage(&flow->ingress, p), rtt_us);
 }
 
 /*
@@ -76,7 +76,7 @@ __noinline int record_tfrc_decision(struct flow *flow, __u64 rate, __u64 rtt_us)
 	tfrc_decision.at = now_us();
 	sent = sending_rate(&flow->egress.sending, tfrc_decision.at, rtt_us);
 	tfrc_decision.tfrc_sent_bytes_per_s = sent.payload;
-	tfrc_decision.tfrc_allowed_bytes_per_s = less_headers(rate, &sent);
+	tfrc_decision.tfrc_allowed_bytes_per_s = subtract_headers(rate, &sent);
 	store_tfrc_decision(flow, &tfrc_decision);
 	return sent.payload <= tfrc_decision.tfrc_allowed_bytes_per_s &&
 	       sent.packets <= SECOND_US / MIN_INTERVAL_US;
@@ -124,7 +124,7 @@ static __always_inline bool is_reducing(struct tcp_sock *tp)
  * Returns 0 once it is undone (tcp_undo_cwnd_reduction()), or if it can never
  * be: TCP stores no window for CWR, or for a reduction within another one.
  */
-static __always_inline __u32 undo_marker(const struct tcp_sock *tp)
+static __always_inline __u32 undoable_reduction_id(const struct tcp_sock *tp)
 {
 	return tp->prior_ssthresh ? tp->undo_marker : 0;
 }
@@ -135,7 +135,7 @@ static __always_inline __u32 undo_marker(const struct tcp_sock *tp)
  * of a tail loss probe (tcp_process_tlp_ack()) leaves the window at the
  * threshold, below its old value; the stored values of the one before remain.
  */
-static __always_inline bool was_undone(const struct tcp_sock *tp)
+static __always_inline bool tcp_undid_reduction(const struct tcp_sock *tp)
 {
 	return !tp->undo_marker && tp->prior_ssthresh &&
 	       tp->snd_ssthresh >= tp->prior_ssthresh &&
@@ -167,17 +167,17 @@ static __always_inline void track_reductions(struct egress *egress,
 					     const struct tcp_sock *tp,
 					     bool reducing)
 {
-	__u32 marker = undo_marker(tp);
-	bool undone = was_undone(tp),
+	__u32 marker = undoable_reduction_id(tp);
+	bool undone = tcp_undid_reduction(tp),
 	     has_started = update_prior_cwnd(egress, tp);
 
-	if (egress->undo_marker && undone) {
+	if (egress->last_undoable_reduction && undone) {
 		egress->undone_reduction_end = egress->reduction_end;
 		egress->reduction_end = egress->final_reduction_end;
-	} else if (marker != egress->undo_marker) {
+	} else if (marker != egress->last_undoable_reduction) {
 		egress->final_reduction_end = egress->reduction_end;
 	}
-	egress->undo_marker = marker;
+	egress->last_undoable_reduction = marker;
 	/* Without SACK, TCP may stay in state Loss after the undo. */
 	if (!(reducing || has_started) || undone)
 		return;
@@ -268,7 +268,7 @@ leave_retransmitted_to_tcp(struct egress *egress, const struct ingress *ingress)
 }
 
 /* Returns true if TCP undid the reduction that a loss was left to. */
-static __always_inline bool is_undone(const struct egress *egress)
+static __always_inline bool has_uncovered_loss(const struct egress *egress)
 {
 	return after(egress->left_to_tcp_end, egress->reduction_end) &&
 	       !after(egress->left_to_tcp_end, egress->undone_reduction_end);
@@ -320,28 +320,28 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 	track_reductions(egress, sk, reducing);
 	due = needs_reaction(flow, tp, reducing);
 	leave_retransmitted_to_tcp(egress, ingress);
-	if (reducing || !(due || is_undone(egress)))
-		return KEEP;
+	if (reducing || !(due || has_uncovered_loss(egress)))
+		return EGRESS_KEEP;
 	egress->handled.hidden = READ_ONCE(ingress->notice.hidden);
 	egress->prior_left_to_tcp_end = egress->left_to_tcp_end;
 	egress->left_to_tcp_end = egress->reduction_end;
 	if (ignores_cwr(sk))
 		reaction = REACT_NONE;
 	if (reaction == REACT_TFRC_SP &&
-	    make_tfrc_decision(flow, round_trip_us(tp))) {
+	    make_tfrc_decision(flow, effective_rtt_us(tp))) {
 		ADD(flow, reactions_suppressed, 1);
-		return KEEP;
+		return EGRESS_KEEP;
 	}
 	egress->prior_reduction_end = egress->reduction_end;
 	egress->reduction_end = tp->snd_nxt;
 	egress->final_reduction_end = tp->snd_nxt;
 	if (reaction == REACT_NONE)
-		return KEEP;
+		return EGRESS_KEEP;
 	egress->cwr_requested = true;
 	egress->cwr_high_seq = sk->high_seq;
 	/* A repeated request is the same reaction. */
 	ADD(flow, reactions, is_first_request);
-	return KEEP_AND_REDUCE;
+	return EGRESS_KEEP_CN;
 }
 
 #endif /* PILLION_REACTION_H */

@@ -21,7 +21,7 @@ struct ack_range {
 	__u32 mss;
 };
 
-static __always_inline bool begins_in(__u32 seq, __u32 start, __u32 end)
+static __always_inline bool is_in_range(__u32 seq, __u32 start, __u32 end)
 {
 	return !before(seq, start) && before(seq, end);
 }
@@ -74,7 +74,7 @@ __noinline int resolve_segments(struct record *record, struct ingress *ingress,
 		end = first_byte(slot(record, at + 1));
 		flags = READ_ONCE(slot(record, at)->flags);
 		hidden = !(flags & RETRANSMITTED) &&
-			 begins_in(seq, range->lost_start, range->lost_end) &&
+			 is_in_range(seq, range->lost_start, range->lost_end) &&
 			 !is_sacked(&ingress->sacked, at);
 		set_pending(&ingress->pending, at, hidden);
 		lost = flags & RETRANSMITTED ||
@@ -138,7 +138,7 @@ __noinline int count_lost(struct record *record, struct ingress *ingress,
 	for (i = 0; i < RECORD_SLOTS && at != range->to; i++, at++) {
 		seq = end;
 		end = first_byte(slot(record, at + 1));
-		if (!begins_in(seq, range->lost_start, range->lost_end) ||
+		if (!is_in_range(seq, range->lost_start, range->lost_end) ||
 		    is_sacked(&ingress->sacked, at))
 			continue;
 		if (READ_ONCE(slot(record, at)->flags) & RETRANSMITTED) {

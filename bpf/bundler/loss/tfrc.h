@@ -19,13 +19,13 @@
 #define MAX_RATE	0xffffffffULL /* bytes/s: u32 */
 
 /* A loss event rate of 1. */
-#define EVERY_PACKET_BITS 31
-#define EVERY_PACKET	  (1ULL << EVERY_PACKET_BITS)
+#define LOSS_RATE_BITS 31
+#define LOSS_RATE_ONE  (1ULL << LOSS_RATE_BITS)
 
 /* The length of a loss interval, in 1/256 packets. */
-#define LENGTH_BITS 8
-#define ONE_PACKET  (1ULL << LENGTH_BITS)
-#define MAX_LENGTH  0xffffffffULL
+#define LENGTH_BITS  8
+#define INTERVAL_ONE (1ULL << LENGTH_BITS)
+#define MAX_LENGTH   0xffffffffULL
 
 /*
  * The integer square root of n >= 1, by Newton's method from above: at most 32
@@ -54,22 +54,23 @@ static __always_inline __u64 tfrc_rate(__u64 p, __u64 rtt_us)
 
 	if (!p)
 		p = 1;
-	if (p > EVERY_PACKET)
-		p = EVERY_PACKET;
+	if (p > LOSS_RATE_ONE)
+		p = LOSS_RATE_ONE;
 	if (!rtt_us)
 		rtt_us = 1;
 	if (rtt_us > MAX_RTT_US)
 		rtt_us = MAX_RTT_US;
-	/* All have EVERY_PACKET_BITS fractional bits, but factor 20. */
-	root = square_root((p << EVERY_PACKET_BITS) * 2 / 3);
-	p3 = (p * p >> EVERY_PACKET_BITS) * p >> EVERY_PACKET_BITS;
-	factor = (EVERY_PACKET + 9 * p + 288 * p3) >> (EVERY_PACKET_BITS - 20);
+	/* All have LOSS_RATE_BITS fractional bits, but factor 20. */
+	root = square_root((p << LOSS_RATE_BITS) * 2 / 3);
+	p3 = (p * p >> LOSS_RATE_BITS) * p >> LOSS_RATE_BITS;
+	factor = (LOSS_RATE_ONE + 9 * p + 288 * p3) >> (LOSS_RATE_BITS - 20);
 	divisor = (root * factor >> 20) * rtt_us;
-	return (NOMINAL_SEGMENT * SECOND_US << EVERY_PACKET_BITS) / divisor;
+	return (NOMINAL_SEGMENT * SECOND_US << LOSS_RATE_BITS) / divisor;
 }
 
 /* The payload rate after subtracting headers (RFC 4828, section 3). */
-static __always_inline __u64 less_headers(__u64 rate, const struct sent *sent)
+static __always_inline __u64 subtract_headers(__u64 rate,
+					      const struct sent *sent)
 {
 	if (rate > MAX_RATE)
 		rate = MAX_RATE;
@@ -89,8 +90,8 @@ static __always_inline __u64 interval_length(const struct loss_events *events,
 	length <<= LENGTH_BITS;
 	if (events->losses && now - events->start <= 2 * rtt_us)
 		length /= events->losses;
-	if (length < ONE_PACKET)
-		return ONE_PACKET;
+	if (length < INTERVAL_ONE)
+		return INTERVAL_ONE;
 	return length < MAX_LENGTH ? length : MAX_LENGTH;
 }
 
@@ -126,7 +127,7 @@ static __always_inline void note_losses(struct loss_events *events,
 }
 
 /*
- * The loss event rate, in units of 1 / EVERY_PACKET, after at least one loss
+ * The loss event rate, in units of 1 / LOSS_RATE_ONE, after at least one loss
  * (RFC 5348, section 5.4). The open interval counts if that lowers the rate,
  * and not before it is two RTTs old (RFC 4828, section 3).
  */
@@ -150,10 +151,9 @@ static __always_inline __u64 loss_event_rate(const struct loss_events *events,
 	if (closed < open)
 		closed = open;
 	if (!closed)
-		return EVERY_PACKET;
-	p = ((weights << (EVERY_PACKET_BITS + LENGTH_BITS)) + closed / 2) /
-	    closed;
-	return p < EVERY_PACKET ? p : EVERY_PACKET;
+		return LOSS_RATE_ONE;
+	p = ((weights << (LOSS_RATE_BITS + LENGTH_BITS)) + closed / 2) / closed;
+	return p < LOSS_RATE_ONE ? p : LOSS_RATE_ONE;
 }
 
 #endif /* PILLION_TFRC_H */

@@ -21,7 +21,7 @@
 #include "../tx/thin.h"
 
 /* Elapsed time, rounded down; wrong after 1.05 s, because `sent` wraps. */
-static __always_inline __u32 since_us(__u16 sent)
+static __always_inline __u32 elapsed_us(__u16 sent)
 {
 	__u16 units = (__u16)(now_us() >> SENT_UNIT_BITS) - sent;
 
@@ -34,7 +34,7 @@ static __always_inline __u32 since_us(__u16 sent)
  */
 static __always_inline __u32 time_saved_us(struct bpf_tcp_sock *tp, __u16 sent)
 {
-	__u32 rtt_us = tp->rtt_min, until_ack_us = since_us(sent);
+	__u32 rtt_us = tp->rtt_min, until_ack_us = elapsed_us(sent);
 
 	if (tp->sacked_out)
 		return 0; /* TCP knew of it, or acted as if it did */

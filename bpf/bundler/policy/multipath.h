@@ -47,7 +47,7 @@ static __always_inline bool has_mptcp_option(struct __sk_buff *skb,
 					     const struct segment *seg)
 {
 	void *end = (void *)(long)skb->data_end;
-	struct tcphdr *tcp = (void *)(long)skb->data + seg->tcp;
+	struct tcphdr *tcp = (void *)(long)skb->data + seg->tcp_off;
 	struct option_positions found = {};
 	struct header_options options = {};
 	__u32 len;
@@ -55,7 +55,7 @@ static __always_inline bool has_mptcp_option(struct __sk_buff *skb,
 	if ((void *)(tcp + 1) > end || tcp->doff * 4 <= TCP_HLEN)
 		return false;
 	len = tcp->doff * 4 - TCP_HLEN;
-	return !load_options(skb, seg->tcp + TCP_HLEN, len, &options) &&
+	return !load_options(skb, seg->tcp_off + TCP_HLEN, len, &options) &&
 	       !find_options(&options, &found) && found.has_others & HAS_MPTCP;
 }
 
@@ -63,7 +63,7 @@ static __always_inline bool is_syn(struct __sk_buff *skb,
 				   const struct segment *seg)
 {
 	void *end = (void *)(long)skb->data_end;
-	struct tcphdr *tcp = (void *)(long)skb->data + seg->tcp;
+	struct tcphdr *tcp = (void *)(long)skb->data + seg->tcp_off;
 
 	return (void *)(tcp + 1) <= end && tcp->syn && !tcp->ack;
 }
@@ -79,7 +79,7 @@ static __noinline int store_syn(struct __sk_buff *skb, struct bpf_sock *sk)
 
 	if (!tp || parse_ip(skb, &seg, 0, skb->protocol) ||
 	    !is_syn(skb, &seg) || read_tuple(skb, &seg, &key.endpoints) ||
-	    bpf_skb_load_bytes(skb, seg.tcp + offsetof(struct tcphdr, seq),
+	    bpf_skb_load_bytes(skb, seg.tcp_off + offsetof(struct tcphdr, seq),
 			       &info.seq, sizeof(info.seq)))
 		return 0;
 	key.netns = netns_of(&((struct sock *)tp)->__sk_common);

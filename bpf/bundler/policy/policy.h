@@ -283,7 +283,7 @@ add_flow(void *sk, const struct initial_state *initial_state,
 	egress->final_reduction_end = initial_state->snd_una;
 	egress->undone_reduction_end = initial_state->snd_una;
 	egress->left_to_tcp_end = initial_state->snd_una;
-	egress->retrans.start = initial_state->snd_una;
+	egress->retrans.snd_una_at_start = initial_state->snd_una;
 	egress->retrans.end = initial_state->snd_una;
 	egress->path.probe_end = initial_state->snd_una;
 	egress->path.round_end = initial_state->snd_una;

@@ -23,7 +23,7 @@ struct {
 } pillion_namespaces SEC(".maps");
 
 /* Returns true if the socket of a program's context is in scope. */
-static __always_inline bool in_scope(void *ctx)
+static __always_inline bool context_in_scope(void *ctx)
 {
 	__u64 cookie;
 
@@ -41,8 +41,8 @@ static __always_inline __u64 netns_of(const struct sock_common *skc)
 	return skc->skc_net.net->net_cookie;
 }
 
-/* Like in_scope(), for a socket without context. */
-static __always_inline bool is_in_scope(struct sock_common *skc)
+/* Like context_in_scope(), for a socket without context. */
+static __always_inline bool socket_in_scope(struct sock_common *skc)
 {
 	__u64 cookie;
 

@@ -91,7 +91,7 @@ static __always_inline bool is_our_option(struct bpf_sockopt *ctx, __u32 last)
 {
 	struct bpf_sock *sk = ctx->sk;
 
-	return has_our_number(ctx, last) && in_scope(ctx) &&
+	return has_our_number(ctx, last) && context_in_scope(ctx) &&
 	       sk->type == SOCK_STREAM && bpf_tcp_sock(sk);
 }
 

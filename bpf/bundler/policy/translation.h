@@ -40,7 +40,7 @@ static __always_inline int read_tuple(struct __sk_buff *skb,
 				: (void *)&tuple->ipv4.sport;
 
 	__builtin_memset(tuple, 0, sizeof(*tuple));
-	if (bpf_skb_load_bytes(skb, seg->tcp, ports, 4))
+	if (bpf_skb_load_bytes(skb, seg->tcp_off, ports, 4))
 		return -1;
 	return seg->ipv6 ? bpf_skb_load_bytes(skb, addresses(seg), &tuple->ipv6,
 					      32)
@@ -113,7 +113,7 @@ static __always_inline bool gets_helper_port(struct __sk_buff *skb,
 {
 	__be16 ports[2];
 
-	if (bpf_skb_load_bytes(skb, seg->tcp, ports, sizeof(ports)))
+	if (bpf_skb_load_bytes(skb, seg->tcp_off, ports, sizeof(ports)))
 		return false;
 	if (ports[0] == bpf_htons(sk->src_port) && ports[1] == sk->dst_port)
 		return false;

@@ -11,13 +11,13 @@ struct ack {
 	__u32 seq;
 	__u32 end; /* end of its data, FIN included */
 	__u32 ack;
-	bool unparsed; /* invalid options: its report is unknown */
+	bool has_invalid_options; /* then its report is unknown */
 	/* 1: the peer's segment before it is missing, and any report in it */
 	__u8 after_gap;
 	bool duplicate; /* it reports a duplicate (DSACK, RFC 2883) */
 	__u32 duplicate_start;
 	__u32 duplicate_end;
-	__u32 echo; /* TSecr; 0: none */
+	__u32 tsecr; /* of the timestamps option (RFC 7323); 0: none */
 	__u8 blocks; /* number of SACK blocks without the DSACK */
 	__u8 first_block; /* offset of the first SACK block in the options */
 };
@@ -63,8 +63,8 @@ static __always_inline void read_duplicate(const struct header_options *options,
 		ack->duplicate = false;
 }
 
-static __always_inline __u32 read_echo(const struct header_options *options,
-				       const struct option_positions *found)
+static __always_inline __u32 read_tsecr(const struct header_options *options,
+					const struct option_positions *found)
 {
 	if (!found->has_timestamps ||
 	    option_byte(options, found->timestamps + 1) != TIMESTAMPS_LENGTH)
@@ -98,7 +98,7 @@ static __always_inline int parse_ack(struct __sk_buff *skb,
 				     struct ack *ack)
 {
 	void *end = (void *)(long)skb->data_end;
-	struct tcphdr *tcp = (void *)(long)skb->data + seg->tcp;
+	struct tcphdr *tcp = (void *)(long)skb->data + seg->tcp_off;
 	__be32 *first = (void *)(tcp + 1);
 	__u32 len;
 
@@ -111,18 +111,18 @@ static __always_inline int parse_ack(struct __sk_buff *skb,
 		return 0;
 	if (len == ALIGNED_LENGTH && (void *)(first + 3) <= end &&
 	    *first == bpf_htonl(ALIGNED_TIMESTAMPS)) {
-		ack->echo = bpf_ntohl(first[2]);
+		ack->tsecr = bpf_ntohl(first[2]);
 		return 0;
 	}
-	if (load_options(skb, seg->tcp + TCP_HLEN, len, options) ||
+	if (load_options(skb, seg->tcp_off + TCP_HLEN, len, options) ||
 	    find_options(options, found))
-		ack->unparsed = true;
+		ack->has_invalid_options = true;
 	else if (has_blocks(found->dsack_len, 1))
 		read_block(options, found->dsack, ack);
 	else if (has_blocks(found->sack_len, 1))
 		read_duplicate(options, found, ack);
 	find_blocks(found, ack);
-	ack->echo = read_echo(options, found);
+	ack->tsecr = read_tsecr(options, found);
 	return 0;
 }
 

@@ -63,19 +63,19 @@ static __always_inline bool predates_retransmission(struct flow *flow,
 	__u32 start = ack->duplicate_start, end = ack->duplicate_end;
 	struct egress *egress = &flow->egress;
 	struct record *record = &egress->record;
-	__u32 time = READ_ONCE(egress->retrans.time);
-	__u32 first = READ_ONCE(egress->retrans.start);
+	__u32 first_tsval = READ_ONCE(egress->retrans.first_tsval);
+	__u32 snd_una_at_start = READ_ONCE(egress->retrans.snd_una_at_start);
 	struct packet packet = {};
 
-	if (!time || !ack->echo || !before(ack->echo, time) ||
+	if (!first_tsval || !ack->tsecr || !before(ack->tsecr, first_tsval) ||
 	    after(start, una))
 		return false;
 	find_packet(record, next, end, &packet);
 	if (packet.end != end || packet.flags & RETRANSMISSION_END)
 		return false;
 	/* Earlier retransmissions have other timestamps. */
-	return !before(start, first) ||
-	       combine_flags(record, start, earlier(end, first)) ==
+	return !before(start, snd_una_at_start) ||
+	       combine_flags(record, start, earlier(end, snd_una_at_start)) ==
 		       SENT_IN_OTHER_PACKET;
 }
 
@@ -133,8 +133,9 @@ read_headers(struct __sk_buff *skb, struct segment *seg, enum link_header link)
 	int result = parse_link(skb, seg, link);
 
 	if (!result &&
-	    (void *)(long)skb->data + seg->tcp + sizeof(struct tcphdr) > end)
-		return CUT;
+	    (void *)(long)skb->data + seg->tcp_off + sizeof(struct tcphdr) >
+		    end)
+		return NOT_LINEAR;
 	return result;
 }
 
@@ -150,7 +151,7 @@ static __always_inline int gather_headers(struct __sk_buff *skb,
 	__u32 len = skb->len < MAX_HEADERS ? skb->len : MAX_HEADERS;
 	int result = read_headers(skb, seg, link);
 
-	if (result != CUT)
+	if (result != NOT_LINEAR)
 		return result;
 	if (skb->data_end - skb->data >= len || bpf_skb_pull_data(skb, len))
 		return -1;
@@ -226,7 +227,7 @@ __noinline int split_dsack(struct header_options *options,
 		*option_at(options, at) = TCP_OPT_DSACK;
 		return 0;
 	}
-	if (found->nops < 2)
+	if (found->preceding_nops < 2)
 		return -1;
 	*option_at(options, at - 2) = TCP_OPT_DSACK;
 	*option_at(options, at - 1) = SACK_HEADER + SACK_BLOCK;
@@ -247,7 +248,7 @@ static __always_inline int rewrite_dsack(struct __sk_buff *skb,
 					 struct header_options *options,
 					 const struct option_positions *found)
 {
-	__u32 at = seg->tcp + TCP_HLEN;
+	__u32 at = seg->tcp_off + TCP_HLEN;
 	__u8 old[MAX_OPTIONS];
 	__u64 len = options->len - 1;
 	__s64 diff;
@@ -261,7 +262,7 @@ static __always_inline int rewrite_dsack(struct __sk_buff *skb,
 	if (diff < 0 ||
 	    bpf_skb_store_bytes(skb, at, options->bytes, len + 1, 0))
 		return -1;
-	return bpf_l4_csum_replace(skb, seg->tcp + TCP_CHECK, 0, diff, 0);
+	return bpf_l4_csum_replace(skb, seg->tcp_off + TCP_CHECK, 0, diff, 0);
 }
 
 /*

@@ -89,8 +89,8 @@ forget_losses(struct ingress *ingress, __u32 oldest_byte, __u32 oldest_in_doubt)
 {
 	if (before(ingress->run.start, oldest_byte))
 		ingress->run.start = ingress->run.end = oldest_byte;
-	keep_fresh(&ingress->bundle_end, oldest_byte);
-	keep_fresh(&ingress->suspected_losses_end, oldest_in_doubt);
+	clamp_seq(&ingress->bundle_end, oldest_byte);
+	clamp_seq(&ingress->suspected_losses_end, oldest_in_doubt);
 }
 
 static __always_inline void
@@ -110,7 +110,7 @@ process_ack(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	choose_loss_rule(flow, ack, reported);
 	range.from = find_segment(record, next, una);
 	forget_sacked(&ingress->sacked, range.from);
-	ingress->sacked.has_news = 0;
+	ingress->sacked.first_block_is_new = 0;
 	if (ack->blocks)
 		note_sacked(flow, next, options, ack, tp->mss_cache);
 	if (!after(ack->ack, una)) {
@@ -121,7 +121,8 @@ process_ack(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	}
 	if (after(ack->ack, end)) {
 		/* Unrecorded segments had no bundle. */
-		forget_losses(ingress, una - OLD, una - OLD);
+		forget_losses(ingress, una - MAX_SEQ_DISTANCE,
+			      una - MAX_SEQ_DISTANCE);
 		return;
 	}
 	find_packet(record, next, ack->ack, &packet);
@@ -139,7 +140,7 @@ process_ack(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	WRITE_ONCE(ingress->acked, ack->ack);
 	/* The record has no older segments. */
 	oldest_byte = oldest_valid_seq(record, next);
-	forget_losses(ingress, oldest_byte, oldest_byte - OLD);
+	forget_losses(ingress, oldest_byte, oldest_byte - MAX_SEQ_DISTANCE);
 	if (flow->options.level == LEVEL_ADAPTIVE)
 		WRITE_ONCE(ingress->level,
 			   choose_level(ingress, flow->options.target_ppm));
@@ -184,13 +185,13 @@ static __always_inline bool is_acceptable(struct __sk_buff *skb,
 					  struct ack *ack)
 {
 	void *end = (void *)(long)skb->data_end;
-	struct tcphdr *tcp = (void *)(long)skb->data + seg->tcp;
+	struct tcphdr *tcp = (void *)(long)skb->data + seg->tcp_off;
 	__u32 seq, len;
 
 	if ((void *)(tcp + 1) > end)
 		return false;
 	seq = bpf_ntohl(tcp->seq);
-	len = skb->len - (seg->tcp + tcp->doff * 4) + tcp->fin;
+	len = skb->len - (seg->tcp_off + tcp->doff * 4) + tcp->fin;
 	ack->seq = seq;
 	ack->end = seq + len;
 	return !is_outside_window(seq, seq + len, tp->rcv_nxt, tp->rcv_wup,
@@ -214,12 +215,12 @@ static __always_inline void on_ack(struct flow *flow, const struct bpf_sock *sk,
 	sample_rtt(flow, sk, tp, full);
 	if (observation)
 		observe_ack(observation, flow, tp, ack);
-	WRITE_ONCE(ingress->unparsed, ack->unparsed);
+	WRITE_ONCE(ingress->last_ack_unread, ack->has_invalid_options);
 	if (ingress->epoch != epoch) {
 		ingress->largest_bundle = 0;
-		PUBLISH(ingress->epoch, epoch);
+		STORE_RELEASE(ingress->epoch, epoch);
 	}
-	if (ack->unparsed) {
+	if (ack->has_invalid_options) {
 		ADD(flow, acks_unparsed, 1);
 	} else {
 		note_gap(ingress, ack, tp->rcv_nxt);
@@ -242,7 +243,7 @@ static __always_inline void on_unparsed_packet(struct flow *flow)
 	ADD(flow, acks_unparsed, 1);
 	if (!lock(&ingress->busy))
 		return;
-	WRITE_ONCE(ingress->unparsed, 1);
+	WRITE_ONCE(ingress->last_ack_unread, 1);
 	unlock(&ingress->busy);
 }
 

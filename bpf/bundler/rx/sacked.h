@@ -92,8 +92,9 @@ static __always_inline void mark_blocks(struct sacked *sacked,
 		added = mark_sacked(sacked, record, start, end);
 		if (i)
 			continue;
-		sacked->has_news = added && (start != sacked->block_start ||
-					     end != sacked->block_end);
+		sacked->first_block_is_new = added &&
+					     (start != sacked->block_start ||
+					      end != sacked->block_end);
 		sacked->block_start = start;
 		sacked->block_end = end;
 	}

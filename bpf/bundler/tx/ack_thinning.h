@@ -63,8 +63,8 @@ check_loss_detection(const struct flow *flow)
  * Scales a loss count or rate up by the share of segment ends that have an ACK,
  * because a hidden loss shows only where an ACK ends.
  */
-static __always_inline __u64 scale_for_unseen(const struct ingress *ingress,
-					      __u64 seen)
+static __always_inline __u64
+scale_by_ack_coverage(const struct ingress *ingress, __u64 seen)
 {
 	return seen * ENDS / (ends_acknowledged(ingress) ?: 1);
 }

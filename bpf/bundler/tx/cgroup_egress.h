@@ -42,21 +42,22 @@ classify_segment(const struct egress *egress, struct bpf_tcp_sock *tp,
 
 static __always_inline void refresh_marks(struct egress *egress, __u32 snd_una)
 {
-	if (before(record_end(&egress->record), snd_una - OLD)) {
+	if (before(record_end(&egress->record), snd_una - MAX_SEQ_DISTANCE)) {
 		reset_record(&egress->record, snd_una);
 		egress->stored_bytes = 0;
 	}
 	/* Suspected losses may be older than snd_una. */
-	keep_fresh(&egress->reduction_end, snd_una - OLD);
-	keep_fresh(&egress->final_reduction_end, snd_una - OLD);
-	keep_fresh(&egress->undone_reduction_end, snd_una - OLD);
-	keep_fresh(&egress->left_to_tcp_end, snd_una - OLD);
-	keep_fresh(&egress->prior_left_to_tcp_end, snd_una - OLD);
-	keep_fresh(&egress->path.round_end, snd_una);
-	keep_fresh(&egress->path.probe_end, snd_una);
-	if (before(egress->retrans.end, snd_una - OLD)) {
-		WRITE_ONCE(egress->retrans.start, snd_una - OLD);
-		egress->retrans.end = snd_una - OLD;
+	clamp_seq(&egress->reduction_end, snd_una - MAX_SEQ_DISTANCE);
+	clamp_seq(&egress->final_reduction_end, snd_una - MAX_SEQ_DISTANCE);
+	clamp_seq(&egress->undone_reduction_end, snd_una - MAX_SEQ_DISTANCE);
+	clamp_seq(&egress->left_to_tcp_end, snd_una - MAX_SEQ_DISTANCE);
+	clamp_seq(&egress->prior_left_to_tcp_end, snd_una - MAX_SEQ_DISTANCE);
+	clamp_seq(&egress->path.round_end, snd_una);
+	clamp_seq(&egress->path.probe_end, snd_una);
+	if (before(egress->retrans.end, snd_una - MAX_SEQ_DISTANCE)) {
+		WRITE_ONCE(egress->retrans.snd_una_at_start,
+			   snd_una - MAX_SEQ_DISTANCE);
+		egress->retrans.end = snd_una - MAX_SEQ_DISTANCE;
 	}
 	if (before(egress->piggyback_end, snd_una)) {
 		egress->piggyback_seq = snd_una;
@@ -81,7 +82,7 @@ static __always_inline void drop_unsent(struct egress *egress, __u32 snd_nxt)
 	at = find_segment(record, record->next, snd_nxt);
 	if (slot(record, at)->seq != snd_nxt)
 		WRITE_ONCE(slot(record, ++at)->seq, snd_nxt);
-	PUBLISH(record->next, at);
+	STORE_RELEASE(record->next, at);
 }
 
 /*
@@ -145,8 +146,8 @@ __noinline int mark_retransmitted(struct record *record, __u32 start, __u32 end,
 
 /*
  * Records the first retransmission of a series; its timestamp distinguishes
- * retransmissions from originals. Readers see a new time only with its start,
- * because an old one is earlier.
+ * retransmissions from originals. Readers see a new first_tsval only with its
+ * snd_una_at_start, because an old one is earlier.
  */
 static __always_inline void note_retransmission(struct __sk_buff *skb,
 						struct egress *egress,
@@ -154,11 +155,11 @@ static __always_inline void note_retransmission(struct __sk_buff *skb,
 						struct bpf_tcp_sock *tp)
 {
 	if (!before(tp->snd_una, egress->retrans.end)) {
-		WRITE_ONCE(egress->retrans.start, tp->snd_una);
-		WRITE_ONCE(egress->retrans.next, tp->snd_nxt);
-		WRITE_ONCE(egress->retrans.newest_time, egress->newest_time);
-		PUBLISH(egress->retrans.time,
-			own_timestamp(skb, seg->tcp, seg->payload));
+		WRITE_ONCE(egress->retrans.snd_una_at_start, tp->snd_una);
+		WRITE_ONCE(egress->retrans.snd_nxt_at_start, tp->snd_nxt);
+		WRITE_ONCE(egress->retrans.newest_tsval, egress->newest_tsval);
+		STORE_RELEASE(egress->retrans.first_tsval,
+			      read_tsval(skb, seg->tcp_off, seg->payload_off));
 	}
 	egress->retrans.end = later(egress->retrans.end, seg->seq + seg->len);
 }
@@ -169,23 +170,23 @@ static __always_inline void note_retransmission(struct __sk_buff *skb,
  * every packet was parsed, a filter dropped the retransmission, or it was a
  * handshake packet.
  */
-static __always_inline void note_unseen_retransmission(struct egress *egress,
-						       struct bpf_tcp_sock *tp,
-						       __u32 seen)
+static __always_inline void
+note_unobserved_retransmission(struct egress *egress, struct bpf_tcp_sock *tp,
+			       __u32 seen)
 {
 	__u32 snd_una = tp->snd_una, end = record_end(&egress->record);
 	__u32 all = tp->total_retrans - egress->retransmissions;
 	struct lost_bundles lost = {};
 
 	egress->retransmissions = tp->total_retrans;
-	if (all == seen || !READ_ONCE(egress->unparsed))
+	if (all == seen || !READ_ONCE(egress->missed_packet))
 		return;
-	WRITE_ONCE(egress->unparsed, 0);
+	WRITE_ONCE(egress->missed_packet, 0);
 	if (!before(snd_una, egress->retrans.end)) {
-		WRITE_ONCE(egress->retrans.start, snd_una);
-		WRITE_ONCE(egress->retrans.next, tp->snd_nxt);
+		WRITE_ONCE(egress->retrans.snd_una_at_start, snd_una);
+		WRITE_ONCE(egress->retrans.snd_nxt_at_start, tp->snd_nxt);
 	}
-	PUBLISH(egress->retrans.time, 0);
+	STORE_RELEASE(egress->retrans.first_tsval, 0);
 	egress->retrans.end = later(egress->retrans.end, end);
 	mark_retransmitted(&egress->record, snd_una, end, true, &lost);
 }
@@ -235,7 +236,7 @@ static __always_inline __u8 decide_excess(struct flow *flow,
 					  struct bpf_tcp_sock *tp,
 					  const struct tcp_sock *full)
 {
-	__u64 rtt_us = round_trip_us(tp);
+	__u64 rtt_us = effective_rtt_us(tp);
 
 	if (exceeds_pacing_rate(&flow->egress.sending,
 				((struct sock *)full)->sk_max_pacing_rate,
@@ -282,7 +283,7 @@ record_new_segment(struct __sk_buff *skb, struct flow *flow,
 		count(flow, FULL_SIZE);
 		return;
 	}
-	egress->newest_time = own_timestamp(skb, seg->tcp, seg->payload);
+	egress->newest_tsval = read_tsval(skb, seg->tcp_off, seg->payload_off);
 	room = room_in_memory(full, egress, seg);
 	egress->announced.timeout_in_doubt = is_timeout_in_doubt(full);
 	egress->announced.excess = decide_excess(flow, tp, full);
@@ -303,7 +304,7 @@ record_retransmission(struct __sk_buff *skb, struct flow *flow,
 	struct lost_bundles lost = {};
 	__u32 varying = 0, room, window;
 
-	note_unseen_retransmission(egress, tp, packets);
+	note_unobserved_retransmission(egress, tp, packets);
 	egress->retransmitted += packets;
 	note_retransmission(skb, egress, seg, tp);
 	mark_retransmitted(&egress->record, seg->seq, seg->seq + seg->len,
@@ -334,8 +335,8 @@ static __always_inline void measure(struct __sk_buff *skb, struct flow *flow,
 	struct sent sent = {.payload = seg->len};
 
 	sent.packets = skb->gso_size ? skb->gso_segs : 1;
-	sent.wire = seg->len + sent.packets * (seg->payload - seg->ip);
-	note_sent(&flow->egress.sending, now_us(), round_trip_us(tp), &sent);
+	sent.wire = seg->len + sent.packets * (seg->payload_off - seg->ip_off);
+	note_sent(&flow->egress.sending, now_us(), effective_rtt_us(tp), &sent);
 }
 
 /* Handles one segment with data; parsed is the outcome of its headers. */
@@ -347,14 +348,14 @@ record_segment(struct __sk_buff *skb, struct flow *flow,
 	close_announcement(flow, tp->snd_nxt);
 	switch (classify_segment(&flow->egress, tp, seg)) {
 	case SEGMENT_NEW:
-		note_unseen_retransmission(&flow->egress, tp, 0);
+		note_unobserved_retransmission(&flow->egress, tp, 0);
 		record_new_segment(skb, flow, tp, full, seg, parsed);
 		break;
 	case SEGMENT_RETRANSMITTED:
 		record_retransmission(skb, flow, tp, full, seg, parsed);
 		break;
 	default:
-		note_unseen_retransmission(&flow->egress, tp, 0);
+		note_unobserved_retransmission(&flow->egress, tp, 0);
 		if (!flow->disabled_by_application)
 			count(flow, STALE);
 	}

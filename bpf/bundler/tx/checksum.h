@@ -35,7 +35,7 @@ static __noinline int recompute_checksum(struct __sk_buff *skb,
 
 	if (!seg)
 		return -1;
-	at = seg->tcp;
+	at = seg->tcp_off;
 	left = skb->len - at;
 	if (bpf_skb_store_bytes(skb, at + TCP_CHECK, &check, sizeof(check), 0))
 		return -1;
@@ -63,7 +63,7 @@ static __noinline int recompute_checksum(struct __sk_buff *skb,
 		sum = bpf_csum_diff(NULL, 0, chunk, SUM_CHUNK, sum);
 	}
 	check = ~fold(sum);
-	return bpf_skb_store_bytes(skb, seg->tcp + TCP_CHECK, &check,
+	return bpf_skb_store_bytes(skb, seg->tcp_off + TCP_CHECK, &check,
 				   sizeof(check), 0);
 }
 
@@ -77,8 +77,8 @@ static __noinline int recompute_checksum(struct __sk_buff *skb,
 static __always_inline int update_checksum(struct __sk_buff *skb,
 					   struct segment *seg, __u16 added)
 {
-	__u32 at = seg->tcp + TCP_CHECK;
-	__u16 current, len = skb->len - seg->tcp;
+	__u32 at = seg->tcp_off + TCP_CHECK;
+	__u16 current, len = skb->len - seg->tcp_off;
 
 	if (bpf_l4_csum_replace(skb, at, bpf_htons(len - added), bpf_htons(len),
 				BPF_F_PSEUDO_HDR | sizeof(len)) ||

@@ -21,7 +21,7 @@ static __always_inline __u32 payload_limit(struct __sk_buff *skb,
 					   const struct segment *seg)
 {
 	__u32 varying = flow->egress.announced.varying, mtu = 0;
-	__u32 limit = tp->mss_cache, headers = seg->payload - seg->ip;
+	__u32 limit = tp->mss_cache, headers = seg->payload_off - seg->ip_off;
 	__u32 max_bytes = flow->options.max_bytes;
 
 	limit = limit > varying ? limit - varying : 0;
@@ -39,17 +39,20 @@ static __always_inline __u32 payload_limit(struct __sk_buff *skb,
 static __always_inline int set_ip_length(struct __sk_buff *skb,
 					 const struct segment *seg, __u16 added)
 {
-	__be16 old_len = bpf_htons(seg->ip_len);
-	__be16 new_len = bpf_htons(seg->ip_len + added);
+	__be16 old_len = bpf_htons(seg->ip_field_len);
+	__be16 new_len = bpf_htons(seg->ip_field_len + added);
 
 	if (seg->ipv6)
 		return bpf_skb_store_bytes(
-			skb, seg->ip + offsetof(struct ipv6hdr, payload_len),
+			skb,
+			seg->ip_off + offsetof(struct ipv6hdr, payload_len),
 			&new_len, sizeof(new_len), 0);
-	if (bpf_skb_store_bytes(skb, seg->ip + offsetof(struct iphdr, tot_len),
+	if (bpf_skb_store_bytes(skb,
+				seg->ip_off + offsetof(struct iphdr, tot_len),
 				&new_len, sizeof(new_len), 0))
 		return -1;
-	return bpf_l3_csum_replace(skb, seg->ip + offsetof(struct iphdr, check),
+	return bpf_l3_csum_replace(skb,
+				   seg->ip_off + offsetof(struct iphdr, check),
 				   old_len, new_len, sizeof(new_len));
 }
 

@@ -11,9 +11,9 @@
 #include "../segment.h"
 
 /* Maximum bytes of one copy; a power of two. */
-#define PIECE 1024
+#define COPY_CHUNK 1024
 /* Maximum pieces of a segment, which may not be aligned. */
-#define PIECES (HISTORY_BYTES / PIECE + 1)
+#define COPY_CHUNKS (HISTORY_BYTES / COPY_CHUNK + 1)
 
 /* Copies a piece out of the packet; len is at least 1. */
 static __always_inline int load_piece(struct __sk_buff *skb, __u32 offset,
@@ -21,7 +21,7 @@ static __always_inline int load_piece(struct __sk_buff *skb, __u32 offset,
 {
 	BOUND(at, HISTORY_BYTES);
 	len--;
-	BOUND(len, PIECE);
+	BOUND(len, COPY_CHUNK);
 	return bpf_skb_load_bytes(skb, offset, &flow->history[at], len + 1);
 }
 
@@ -30,14 +30,14 @@ static __always_inline int store_piece(struct __sk_buff *skb, __u32 offset,
 {
 	BOUND(at, HISTORY_BYTES);
 	len--;
-	BOUND(len, PIECE);
+	BOUND(len, COPY_CHUNK);
 	return bpf_skb_store_bytes(skb, offset, &flow->history[at], len + 1, 0);
 }
 
 /* Returns how many of len bytes from seq lie in the same piece. */
 static __always_inline __u32 piece(__u32 seq, __u32 len)
 {
-	__u32 room = PIECE - (seq & (PIECE - 1));
+	__u32 room = COPY_CHUNK - (seq & (COPY_CHUNK - 1));
 
 	return len < room ? len : room;
 }
@@ -49,7 +49,7 @@ static __always_inline int copy_to_history(struct __sk_buff *skb, __u32 offset,
 {
 	__u32 i, done = 0, part;
 
-	for (i = 0; i < PIECES && done < len; i++) {
+	for (i = 0; i < COPY_CHUNKS && done < len; i++) {
 		part = piece(seq + done, len - done);
 		if (load_piece(skb, offset + done, flow, seq + done, part))
 			return -1;
@@ -65,7 +65,7 @@ static __always_inline int copy_from_history(struct __sk_buff *skb,
 {
 	__u32 i, done = 0, part;
 
-	for (i = 0; i < PIECES && done < len; i++) {
+	for (i = 0; i < COPY_CHUNKS && done < len; i++) {
 		part = piece(seq + done, len - done);
 		if (store_piece(skb, offset + done, flow, seq + done, part))
 			return -1;

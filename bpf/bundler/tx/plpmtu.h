@@ -7,9 +7,9 @@
  *
  * A path may shrink later. If TCP retransmits data of a bundle's packet, and no
  * later packet of that size arrived, sizes are probed again, one bundle at a
- * time (RFC 8899). After ROUNDS consecutive failures a limit below the smallest
- * lost bundle applies for a pause, which doubles each time (RFC 8899, sections
- * 4.3 and 5.1).
+ * time (RFC 8899). After MAX_PROBES consecutive failures a limit below the
+ * smallest lost bundle applies for a pause, which doubles each time (RFC 8899,
+ * sections 4.3 and 5.1).
  */
 #ifndef PILLION_PLPMTU_H
 #define PILLION_PLPMTU_H
@@ -19,10 +19,10 @@
 #include "../segment.h"
 
 /* Minimum MTU of every path, headers included (RFC 791, RFC 8200). */
-#define BASE_IPV4 576
-#define BASE_IPV6 1280
+#define BASE_PLPMTU_IPV4 576
+#define BASE_PLPMTU_IPV6 1280
 
-#define ROUNDS	    3
+#define MAX_PROBES  3
 #define PAUSE_S	    2
 #define MAX_PAUSE_S 640
 
@@ -49,23 +49,24 @@ static __always_inline __u32 delivered_bundle_size(
 }
 
 /* Returns true if a bundle of this size, sent later, has arrived. */
-static __always_inline bool is_size_unrelated(const struct ingress *ingress,
-					      const struct lost_bundles *lost)
+static __always_inline bool
+was_larger_bundle_delivered(const struct ingress *ingress,
+			    const struct lost_bundles *lost)
 {
 	return after(READ_ONCE(ingress->bundle_end), lost->last) &&
 	       READ_ONCE(ingress->bundle_size) >= lost->smallest;
 }
 
 /* Clears the limit if a packet of the suspected size was delivered. */
-static __always_inline void clear_suspicion(struct path_size *path,
-					    const struct ingress *ingress)
+static __always_inline void clear_black_hole(struct path_size *path,
+					     const struct ingress *ingress)
 {
-	if (!path->suspect ||
-	    delivered_bundle_size(path, ingress) < path->suspect)
+	if (!path->black_hole_size ||
+	    delivered_bundle_size(path, ingress) < path->black_hole_size)
 		return;
 	path->limit = 0;
-	path->rounds = 0;
-	path->suspect = 0;
+	path->probe_count = 0;
+	path->black_hole_size = 0;
 	path->pause_s = 0;
 }
 
@@ -76,7 +77,7 @@ static __always_inline void limit_path_size(struct path_size *path, __u64 now)
 	if (path->pause_s > MAX_PAUSE_S)
 		path->pause_s = MAX_PAUSE_S;
 	path->until_us = now + path->pause_s * 1000000ULL;
-	path->limit = path->suspect - 1;
+	path->limit = path->black_hole_size - 1;
 }
 
 /*
@@ -87,32 +88,32 @@ static __always_inline void note_lost_bundles(struct path_size *path,
 					      const struct lost_bundles *lost,
 					      __u32 snd_nxt)
 {
-	if (!lost->smallest || is_size_unrelated(ingress, lost))
+	if (!lost->smallest || was_larger_bundle_delivered(ingress, lost))
 		return;
-	clear_suspicion(path, ingress);
+	clear_black_hole(path, ingress);
 	/* One loss does not disprove a size delivered since the last round. */
-	if (path->suspect &&
+	if (path->black_hole_size &&
 	    lost->smallest <= delivered_bundle_size(path, ingress)) {
 		WRITE_ONCE(path->epoch, path->epoch + 1);
 		return;
 	}
-	if (!path->suspect || lost->smallest < path->suspect)
-		path->suspect = lost->smallest;
-	if (path->rounds && before(lost->last, path->round_end))
+	if (!path->black_hole_size || lost->smallest < path->black_hole_size)
+		path->black_hole_size = lost->smallest;
+	if (path->probe_count && before(lost->last, path->round_end))
 		return;
-	path->rounds++;
+	path->probe_count++;
 	path->round_end = snd_nxt;
 	WRITE_ONCE(path->epoch, path->epoch + 1);
-	if (path->rounds >= ROUNDS)
+	if (path->probe_count >= MAX_PROBES)
 		limit_path_size(path, now_us());
 }
 
 /* Payload of a packet that every path must carry. */
-static __always_inline __u32 base_size(const struct segment *seg)
+static __always_inline __u32 base_plpmtu(const struct segment *seg)
 {
-	__u32 headers = seg->payload - seg->ip;
+	__u32 headers = seg->payload_off - seg->ip_off;
 
-	return (seg->ipv6 ? BASE_IPV6 : BASE_IPV4) - headers;
+	return (seg->ipv6 ? BASE_PLPMTU_IPV6 : BASE_PLPMTU_IPV4) - headers;
 }
 
 /*
@@ -120,7 +121,7 @@ static __always_inline __u32 base_size(const struct segment *seg)
  * packet may have had none of the optional TCP options, of which this one has
  * `varying` bytes.
  */
-static __always_inline __u32 at_least_base(__u32 arrived, __u32 varying,
+static __always_inline __u32 max_with_base(__u32 arrived, __u32 varying,
 					   __u32 base)
 {
 	arrived = arrived > varying ? arrived - varying : 0;
@@ -139,27 +140,27 @@ static __always_inline __u32 update_path_limit(struct path_size *path,
 	/* The papers have no such limit. */
 	if (options->published)
 		return HISTORY_BYTES;
-	clear_suspicion(path, ingress);
+	clear_black_hole(path, ingress);
 	if (path->limit && now_us() < path->until_us)
 		return path->limit;
 	/* After the pause, a single failed round renews the limit. */
 	if (path->limit)
-		path->rounds = ROUNDS - 1;
+		path->probe_count = MAX_PROBES - 1;
 	path->limit = 0;
-	return at_least_base(READ_ONCE(ingress->largest), varying, base);
+	return max_with_base(READ_ONCE(ingress->largest), varying, base);
 }
 
 /* Payload of a packet with a bundle that needs no probe. */
-static __always_inline __u32 proved_size(const struct path_size *path,
-					 const struct ingress *ingress,
-					 const struct options *options,
-					 __u32 varying)
+static __always_inline __u32 confirmed_size(const struct path_size *path,
+					    const struct ingress *ingress,
+					    const struct options *options,
+					    __u32 varying)
 {
-	__u32 proved = delivered_bundle_size(path, ingress);
+	__u32 confirmed = delivered_bundle_size(path, ingress);
 
-	if (!path->rounds || options->published)
+	if (!path->probe_count || options->published)
 		return HISTORY_BYTES;
-	return proved > varying ? proved - varying : 0;
+	return confirmed > varying ? confirmed - varying : 0;
 }
 
 /* Returns true while a probe is unacknowledged. */

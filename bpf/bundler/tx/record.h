@@ -111,11 +111,11 @@ static __always_inline void add_segment(struct record *record, __u32 end,
 	segment->flags = flags;
 	segment->sent = now_us >> SENT_UNIT_BITS;
 	WRITE_ONCE(slot(record, record->next + 1)->seq, end);
-	PUBLISH(record->next, record->next + 1);
+	STORE_RELEASE(record->next, record->next + 1);
 }
 
 /* Acknowledged segments that late reports may name, in addition to bundled. */
-#define REPORTED_LATE 16
+#define LATE_REPORT_SLOTS 16
 /* Limit that leaves slots for unacknowledged segments. */
 #define MAX_REPORTED (RECORD_SLOTS - 5)
 
@@ -123,12 +123,12 @@ static __always_inline void add_segment(struct record *record, __u32 end,
  * Returns true if `more` segments would overwrite one that is unacknowledged or
  * that a report may still name. A bundle's report names segments that were just
  * acknowledged, at most `max_bundled`. An overtaken packet's report comes
- * later, hence REPORTED_LATE more.
+ * later, hence LATE_REPORT_SLOTS more.
  */
 static __always_inline bool is_full(struct record *record, __u32 more,
 				    __u32 snd_una, __u32 max_bundled)
 {
-	__u32 reported = max_bundled + REPORTED_LATE;
+	__u32 reported = max_bundled + LATE_REPORT_SLOTS;
 
 	if (reported > MAX_REPORTED)
 		reported = MAX_REPORTED;

@@ -73,10 +73,11 @@ static __always_inline int set_push(struct __sk_buff *skb,
 {
 	__u8 tcp_flags;
 
-	if (bpf_skb_load_bytes(skb, seg->tcp + TCP_FLAGS, &tcp_flags, 1))
+	if (bpf_skb_load_bytes(skb, seg->tcp_off + TCP_FLAGS, &tcp_flags, 1))
 		return -1;
 	tcp_flags |= TCP_PSH;
-	return bpf_skb_store_bytes(skb, seg->tcp + TCP_FLAGS, &tcp_flags, 1, 0);
+	return bpf_skb_store_bytes(skb, seg->tcp_off + TCP_FLAGS, &tcp_flags, 1,
+				   0);
 }
 
 /* Appends stored bytes after the segment, up to end. */
@@ -88,8 +89,8 @@ append(struct __sk_buff *skb, struct flow *flow, struct segment *seg, __u32 end)
 	if (bpf_skb_change_tail(skb, skb->len + added, 0))
 		return NO_MEMORY;
 	if (set_push(skb, seg) ||
-	    write_payload(skb, flow, seg, seg->payload + seg->len, seq, added,
-			  added))
+	    write_payload(skb, flow, seg, seg->payload_off + seg->len, seq,
+			  added, added))
 		return DROPPED;
 	return RETRANSMISSION_BUNDLED;
 }
@@ -111,7 +112,7 @@ static __always_inline bool consume_append_attempt(struct flow *flow,
 	if (is_suppressed(flow))
 		return false;
 	if (check_loss_detection(flow) != ELIGIBLE ||
-	    READ_ONCE(flow->ingress.unparsed))
+	    READ_ONCE(flow->ingress.last_ack_unread))
 		return false;
 	if (egress->piggyback_seq == seg->seq &&
 	    before(egress->piggyback_seq, egress->piggyback_end)) {
@@ -150,7 +151,7 @@ bundle_into_retransmission(struct __sk_buff *skb, struct flow *flow,
 		return RETRANSMISSION;
 	limit = payload_limit(skb, flow, tp, seg);
 	size = update_path_limit(&egress->path, &flow->ingress, &flow->options,
-				 base_size(seg), egress->announced.varying);
+				 base_plpmtu(seg), egress->announced.varying);
 	packets = allowed_packets(flow);
 	last = find_followers(&egress->record, end, packets ?: RECORD_SLOTS,
 			      last_byte_to_append(egress, tp, seg,
@@ -164,7 +165,7 @@ bundle_into_retransmission(struct __sk_buff *skb, struct flow *flow,
 	egress->piggyback_seq = seg->seq;
 	egress->piggyback_start = end;
 	egress->piggyback_end = last;
-	PUBLISH(egress->piggyback_count, egress->piggyback_count + 1);
+	STORE_RELEASE(egress->piggyback_count, egress->piggyback_count + 1);
 	return outcome;
 }
 

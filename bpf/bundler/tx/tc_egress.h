@@ -42,7 +42,7 @@ struct bundle_plan {
 __noinline int count_after_gaps(struct record *record, struct sacked *sacked,
 				__u32 sacked_out, __u32 packets)
 {
-	bool has_come, later_came = false;
+	bool arrived, later_arrived = false;
 	__u32 newest, i;
 
 	if (!record || !sacked)
@@ -51,11 +51,11 @@ __noinline int count_after_gaps(struct record *record, struct sacked *sacked,
 		return packets;
 	newest = record->next - 1;
 	for (i = 1; i < RECORD_SLOTS - 1 && i <= packets; i++) {
-		has_come = is_sacked(sacked, newest - i);
-		if (later_came && !has_come &&
+		arrived = is_sacked(sacked, newest - i);
+		if (later_arrived && !arrived &&
 		    !(slot(record, newest - i)->flags & RETRANSMITTED))
 			break;
-		later_came = has_come;
+		later_arrived = arrived;
 	}
 	return i - 1;
 }
@@ -93,7 +93,7 @@ static __always_inline enum outcome
 plan_bundle(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	    const struct segment *seg, struct bundle_plan *plan)
 {
-	__u32 limit, size, proved;
+	__u32 limit, size, confirmed;
 	struct egress *egress = &flow->egress;
 	enum outcome outcome;
 
@@ -111,16 +111,16 @@ plan_bundle(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	outcome = check_thin(&flow->options, egress, tp);
 	if (outcome != ELIGIBLE)
 		return outcome;
-	if (READ_ONCE(flow->ingress.unparsed))
+	if (READ_ONCE(flow->ingress.last_ack_unread))
 		return LOSS_DETECTION_UNAVAILABLE;
 	if (egress->announced.excess)
 		return egress->announced.excess;
 	size = update_path_limit(&egress->path, &flow->ingress, &flow->options,
-				 base_size(seg), egress->announced.varying);
-	proved = proved_size(&egress->path, &flow->ingress, &flow->options,
-			     egress->announced.varying);
-	if (is_probing(&egress->path, tp->snd_una) && proved < size)
-		size = proved;
+				 base_plpmtu(seg), egress->announced.varying);
+	confirmed = confirmed_size(&egress->path, &flow->ingress,
+				   &flow->options, egress->announced.varying);
+	if (is_probing(&egress->path, tp->snd_una) && confirmed < size)
+		size = confirmed;
 	plan->packets = count_after_gaps(&egress->record, &flow->ingress.sacked,
 					 tp->sacked_out,
 					 allowed_packets(flow) ?: RECORD_SLOTS);
@@ -137,7 +137,7 @@ plan_bundle(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	if (outcome == ELIGIBLE && egress->announced.timeout_in_doubt &&
 	    plan->start != plan->una)
 		return LOSS_DETECTION_UNAVAILABLE;
-	plan->is_probe = seg->seq + seg->len - plan->start > proved;
+	plan->is_probe = seg->seq + seg->len - plan->start > confirmed;
 	return outcome;
 }
 
@@ -167,10 +167,11 @@ static __always_inline enum outcome prepend(struct __sk_buff *skb,
 
 	if (bpf_skb_change_tail(skb, skb->len + added, 0))
 		return NO_MEMORY;
-	if (bpf_skb_store_bytes(skb, seg->tcp + offsetof(struct tcphdr, seq),
+	if (bpf_skb_store_bytes(skb,
+				seg->tcp_off + offsetof(struct tcphdr, seq),
 				&seq, sizeof(seq), 0) ||
-	    write_payload(skb, flow, seg, seg->payload, start, added + seg->len,
-			  added))
+	    write_payload(skb, flow, seg, seg->payload_off, start,
+			  added + seg->len, added))
 		return DROPPED;
 	return BUNDLED;
 }
@@ -186,7 +187,7 @@ static __always_inline enum outcome bundle_new_segment(struct __sk_buff *skb,
 	enum outcome outcome;
 
 	outcome = plan_bundle(skb, flow, tp, seg, &plan);
-	if (copy_to_history(skb, seg->payload, flow, seg->seq, seg->len))
+	if (copy_to_history(skb, seg->payload_off, flow, seg->seq, seg->len))
 		return UNREADABLE;
 	egress->stored_bytes = egress->announced.stored_bytes + seg->len;
 	if (egress->stored_bytes > HISTORY_BYTES)
