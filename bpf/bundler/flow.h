@@ -532,7 +532,7 @@ struct flow {
 	struct options options;
 	struct tcp_options tcp_options;
 	__u32 tcp_options_refused; /* bits as in tcp_options.set */
-	__u32 opening; /* an enum opening */
+	__u32 open_kind; /* an enum open_kind */
 	__u32 rule; /* number of the rule that decided; 0: none matches */
 	enum requested_by requested_by;
 	__u16 disabled_by_application; /* no more bundles */

@@ -202,7 +202,7 @@ int pillion_transmit(struct __sk_buff *skb)
 SEC("sockops")
 int pillion_sockops(struct bpf_sock_ops *ops)
 {
-	enum opening opening = OPENED_BEFORE;
+	enum open_kind open_kind = PREEXISTING;
 	struct policy_decision decision = {};
 	__u32 op = ops->op;
 	struct tcp_sock *tp;
@@ -211,9 +211,9 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	struct request *request;
 
 	if (op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB)
-		opening = OPENED_HERE;
+		open_kind = ACTIVE_OPEN;
 	else if (op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
-		opening = OPENED_BY_PEER;
+		open_kind = PASSIVE_OPEN;
 	else if (op == BPF_SOCK_OPS_STATE_CB)
 		return on_state(ops);
 	else if (op != BPF_SOCK_OPS_TCP_CONNECT_CB)
@@ -232,12 +232,12 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 		request->multipath = 0;
 	if (op == BPF_SOCK_OPS_TCP_CONNECT_CB) {
 		if (request)
-			request->rule_decision.opening = 0;
+			request->rule_decision.open_kind = 0;
 		return 1;
 	}
 	if (!context_in_scope(ops)) {
 		/* Inherited from a listener whose namespace was in scope. */
-		if (request && opening == OPENED_BY_PEER)
+		if (request && open_kind == PASSIVE_OPEN)
 			bpf_sk_storage_delete(&pillion_requests, sk);
 		return 1;
 	}
@@ -245,19 +245,19 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	 * TCP also calls a connection passive if the SYNs crossed. But a socket
 	 * from a listener has no file before accept().
 	 */
-	if (opening == OPENED_BY_PEER && ((struct sock *)tp)->sk_socket)
-		opening = OPENED_HERE;
+	if (open_kind == PASSIVE_OPEN && ((struct sock *)tp)->sk_socket)
+		open_kind = ACTIVE_OPEN;
 	/* Inherited from the listener, without a slot of its own. */
-	if (request && opening == OPENED_BY_PEER) {
+	if (request && open_kind == PASSIVE_OPEN) {
 		request->uid = uid_of(tp);
 		if (!take_slot(request->uid, REQUEST_SLOT_SHARE)) {
 			bpf_sk_storage_delete(&pillion_requests, sk);
 			request = NULL;
 		}
 	}
-	flow = apply_policy(sk, tp, NULL, request, opening, &decision);
+	flow = apply_policy(sk, tp, NULL, request, open_kind, &decision);
 	/* Now, because later SYNs may evict the entry. */
-	if (flow && flow->opening == OPENED_BY_PEER)
+	if (flow && flow->open_kind == PASSIVE_OPEN)
 		flow->syn_state = look_up_syn(sk, true);
 	apply_tcp_options(ops, &decision.tcp_options, flow);
 	if (flow || decision.rule_decision.mode != RULE_NEVER)
@@ -290,7 +290,7 @@ struct {
 static __always_inline __u32 rule_of(const struct flow *flow,
 				     const struct request *request)
 {
-	if (request && request->rule_decision.opening)
+	if (request && request->rule_decision.open_kind)
 		return request->rule_decision.rule;
 	return flow ? flow->rule : NO_RULE;
 }
@@ -331,7 +331,7 @@ SEC("iter/tcp")
 int pillion_review(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
-	enum opening opening = OPENED_BEFORE;
+	enum open_kind open_kind = PREEXISTING;
 	struct policy_decision decision = {};
 	struct tcp_sock *tp;
 	struct flow *flow;
@@ -357,12 +357,12 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	    (!flow && !(1 << (state & 15) & SENDING_STATES)))
 		return 0;
 	request = bpf_sk_storage_get(&pillion_requests, skc, NULL, 0);
-	if (request && request->rule_decision.opening)
-		opening = request->rule_decision.opening;
+	if (request && request->rule_decision.open_kind)
+		open_kind = request->rule_decision.open_kind;
 	else if (flow)
-		opening = flow->opening;
+		open_kind = flow->open_kind;
 	before = rule_of(flow, request);
-	flow = apply_policy(skc, tp, flow, request, opening, &decision);
+	flow = apply_policy(skc, tp, flow, request, open_kind, &decision);
 	request = bpf_sk_storage_get(&pillion_requests, skc, NULL, 0);
 	if (should_set_options(before, rule_of(flow, request)))
 		apply_tcp_options(skc, &decision.tcp_options, flow);

@@ -17,7 +17,7 @@ struct connection {
 	__u64 cgroups[CGROUP_LEVELS];
 	__u64 is_too_deep; /* 1: more than MAX_CGROUP_DEPTH steps to the root */
 	__u32 uid;
-	enum opening opening;
+	enum open_kind open_kind;
 };
 
 static __always_inline __u32 uid_of(struct tcp_sock *tp)
@@ -39,7 +39,7 @@ static __always_inline struct cgroup *parent_of(struct cgroup *cgroup)
  * user who creates cgroups below a matched one cannot leave the rule.
  */
 static __always_inline void fill_connection(struct tcp_sock *tp,
-					    enum opening opening,
+					    enum open_kind open_kind,
 					    struct connection *connection)
 {
 	struct sock *sk = (struct sock *)tp;
@@ -48,7 +48,7 @@ static __always_inline void fill_connection(struct tcp_sock *tp,
 
 	read_endpoints(&sk->__sk_common, &connection->endpoints);
 	connection->uid = uid_of(tp);
-	connection->opening = opening;
+	connection->open_kind = open_kind;
 	for (int i = 0; i < MAX_CGROUP_DEPTH && cgroup; i++) {
 		/* No modulo operator: the verifier does not track it. */
 		if (slot == CGROUP_LEVELS)

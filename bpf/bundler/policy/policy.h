@@ -76,7 +76,7 @@ static __always_inline bool matches(const struct rule *rule,
 	const struct endpoints *endpoints = &connection->endpoints;
 	const __u64 *peer = (const __u64 *)endpoints->peer;
 
-	if (!(rule->openings & connection->opening))
+	if (!(rule->open_kinds & connection->open_kind))
 		return false;
 	if (rule->uid != ANY_UID && rule->uid != connection->uid)
 		return false;
@@ -144,7 +144,7 @@ __noinline int find_rule_decision(const struct connection *connection,
 		has_helper_port = rule_decision->rule & ~rule->helper_ports;
 		rule_decision->mode = has_helper_port ? RULE_NEVER : rule->mode;
 		rule_decision->rule = has_helper_port ? 0 : rule->number;
-		rule_decision->opening = connection->opening;
+		rule_decision->open_kind = connection->open_kind;
 		rule_decision->options = rule->options;
 		if (rule->cgroups && connection->is_too_deep) {
 			rule_decision->mode = RULE_NEVER;
@@ -158,7 +158,7 @@ __noinline int find_rule_decision(const struct connection *connection,
 
 /*
  * Decides for a connection without a stored decision: no rule matches it.
- * Returns 0, or -1 if rules use the opening side, because the decision is then
+ * Returns 0, or -1 if rules depend on who opened it: the decision is then
  * always stored.
  */
 __noinline int decide_unmatched(struct rule_decision *rule_decision,
@@ -167,7 +167,7 @@ __noinline int decide_unmatched(struct rule_decision *rule_decision,
 	const struct rules *all = active_rules();
 	__u32 last;
 
-	if (!all || !rule_decision || all->uses_opening)
+	if (!all || !rule_decision || all->uses_open_kind)
 		return -1;
 	last = all->count - 1;
 	if (last >= MAX_RULES)
@@ -176,7 +176,7 @@ __noinline int decide_unmatched(struct rule_decision *rule_decision,
 				      ? RULE_NEVER
 				      : all->rules[last].mode;
 	rule_decision->rule = 0;
-	rule_decision->opening = OPENED_BEFORE;
+	rule_decision->open_kind = PREEXISTING;
 	rule_decision->options = all->rules[last].options;
 	return 0;
 }
@@ -189,7 +189,7 @@ static __always_inline bool refuses_all(void)
 }
 
 /*
- * Returns true if the decision cannot be recomputed later. The opening side
+ * Returns true if the decision cannot be recomputed later. Who opened it
  * also has to survive a hand-over to another pillion.
  */
 static __always_inline bool
@@ -197,7 +197,7 @@ must_store_decision(const struct rule_decision *rule_decision)
 {
 	const struct rules *all = active_rules();
 
-	return (all && all->uses_opening) ||
+	return (all && all->uses_open_kind) ||
 	       (rule_decision->mode != RULE_BUNDLE && rule_decision->rule);
 }
 
@@ -266,7 +266,7 @@ add_flow(void *sk, const struct initial_state *initial_state,
 		return NULL;
 	}
 	ADD_TO(all->connections, 1);
-	flow->opening = rule_decision->opening;
+	flow->open_kind = rule_decision->open_kind;
 	flow->sack = initial_state->sack;
 	flow->uid = initial_state->uid;
 	/* Before the first data only the handshake can be retransmitted. */
@@ -359,14 +359,14 @@ apply_decision(void *sk, struct flow *flow, const struct request *request,
  */
 static __always_inline struct flow *
 apply_policy(void *sk, struct tcp_sock *tp, struct flow *flow,
-	     struct request *request, enum opening opening,
+	     struct request *request, enum open_kind open_kind,
 	     struct policy_decision *decision)
 {
 	struct connection connection = {};
 	struct initial_state initial_state = {};
 	struct rule_decision *rule_decision = &decision->rule_decision;
 
-	fill_connection(tp, opening, &connection);
+	fill_connection(tp, open_kind, &connection);
 	if (find_rule_decision(&connection, rule_decision,
 			       &decision->tcp_options))
 		return NULL;
@@ -380,8 +380,8 @@ apply_policy(void *sk, struct tcp_sock *tp, struct flow *flow,
 	initial_state.total_retrans = tp->total_retrans;
 	initial_state.data_segs_out = tp->data_segs_out;
 	/* The next packet also shows whether MPTCP was used. */
-	initial_state.sack = opening == OPENED_HERE ? read_sack(tp)
-						    : SACK_UNKNOWN;
+	initial_state.sack = open_kind == ACTIVE_OPEN ? read_sack(tp)
+						      : SACK_UNKNOWN;
 	initial_state.uid = connection.uid;
 	return apply_decision(sk, flow, request, rule_decision, &initial_state);
 }
@@ -420,7 +420,7 @@ static __always_inline struct flow *recheck_policy(struct bpf_sock *sk,
 			return NULL;
 		}
 	}
-	return apply_policy(sk, tp, flow, request, flow->opening, &decision);
+	return apply_policy(sk, tp, flow, request, flow->open_kind, &decision);
 }
 
 #endif /* PILLION_POLICY_H */

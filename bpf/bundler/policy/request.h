@@ -24,7 +24,7 @@ struct request {
 	__u32 max_packets; /* 0: no lower limit than the rule's */
 	__u32 max_bytes; /* 0: no lower limit than the rule's */
 	__u32 mode; /* PILLION_MODE bits; 0: as the rule configures it */
-	/* opening is 0 while no decision is stored */
+	/* open_kind is 0 while no decision is stored */
 	struct rule_decision rule_decision;
 	__u32 uid; /* the user whose slot it takes (quota.h) */
 	__u32 multipath; /* 1: the peer may have used MPTCP (multipath.h) */

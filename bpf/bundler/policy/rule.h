@@ -14,10 +14,10 @@ enum any_uid {
 };
 
 /* Who opened a connection; a rule has a set of them. */
-enum opening {
-	OPENED_HERE = 1, /* connect() */
-	OPENED_BY_PEER = 2, /* accept() */
-	OPENED_BEFORE = 4, /* existed before pillion: unknown */
+enum open_kind {
+	ACTIVE_OPEN = 1, /* by this host, connect() */
+	PASSIVE_OPEN = 2, /* by the peer, accept() */
+	PREEXISTING = 4, /* opened before pillion covered it: unknown */
 };
 
 /* Ports whose payload NAT boxes rewrite (helper_port.h). */
@@ -53,7 +53,7 @@ enum rule_mode {
 struct rule_decision {
 	enum rule_mode mode;
 	__u32 rule; /* number of the matching rule, from 1; 0: none */
-	__u32 opening; /* the connection's, an enum opening */
+	__u32 open_kind; /* the connection's, an enum open_kind */
 	struct options options;
 };
 
@@ -67,7 +67,7 @@ struct rule {
 	struct port_range remote_ports;
 	__u32 ipv6; /* 1: no IPv4 peer matches, even if peer_mask covers it */
 	__u32 uid; /* or ANY_UID */
-	__u32 openings; /* a set of enum opening */
+	__u32 open_kinds; /* a set of enum open_kind */
 	enum rule_mode mode;
 	__u32 number; /* one rule may take several rows */
 	__u32 helper_ports; /* bits of ports that it names (helper_port.h) */
@@ -90,7 +90,7 @@ struct rule_cgroup {
 struct rules {
 	__u32 count;
 	__u32 refuse_all; /* 1: every rule is "never" */
-	__u32 uses_opening; /* 1: a rule depends on who opened a connection */
+	__u32 uses_open_kind; /* 1: a rule depends on who opened a connection */
 	__u32 uses_cgroups; /* 1: a rule names cgroups */
 	struct rule rules[MAX_RULES];
 };

@@ -126,12 +126,12 @@ find_socket_decision(const struct bpf_sock *sk, const struct flow *flow,
 		     const struct request *request,
 		     struct rule_decision *rule_decision)
 {
-	if (request && request->rule_decision.opening) {
+	if (request && request->rule_decision.open_kind) {
 		*rule_decision = request->rule_decision;
 	} else if (flow) {
 		rule_decision->mode = RULE_BUNDLE;
 		rule_decision->rule = flow->rule;
-		rule_decision->opening = flow->opening;
+		rule_decision->open_kind = flow->open_kind;
 		rule_decision->options = flow->options;
 	} else {
 		decide_unmatched(rule_decision, sk->src_port,
@@ -219,7 +219,7 @@ static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
 	initial_state.data_segs_out = tp->data_segs_out;
 	new_flow = apply_decision(sk, flow, request, &rule_decision,
 				  &initial_state);
-	if (!flow && new_flow && new_flow->opening == OPENED_BY_PEER)
+	if (!flow && new_flow && new_flow->open_kind == PASSIVE_OPEN)
 		new_flow->syn_state = SYN_REQUIRED;
 	return new_flow || !on ? 0 : -ENOMEM;
 }

@@ -120,7 +120,7 @@ start_observation(struct __sk_buff *skb, struct flow *flow,
 	observation->unit = sip_hash(&input);
 	flow->arm = observation->unit >> 32 < bundled_threshold ? ARM_BUNDLED
 								: ARM_PLAIN;
-	observation->opening = flow->opening;
+	observation->open_kind = flow->open_kind;
 	observation->arm = flow->arm;
 	return observation;
 }

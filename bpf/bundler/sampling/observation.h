@@ -63,7 +63,7 @@ struct losses {
 struct observation {
 	struct endpoints endpoints;
 	enum arm arm;
-	__u32 opening; /* an enum opening */
+	__u32 open_kind; /* an enum open_kind */
 	__u64 unit; /* hash of the assignment input; equal for a shared arm */
 
 	/* Written on the egress side. */

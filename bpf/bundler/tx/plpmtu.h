@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Path sizes. A path, or a device, may drop large packets. A bundle lost for
- * its size costs a part of the window. TCP then merges waiting data into
- * packets that such a path always drops. A bundle is therefore at most as large
- * as the minimum MTU of every path, or as the largest packet that arrived.
+ * Path sizes (packetization layer path MTU). A path, or a device, may drop
+ * large packets. A bundle lost for its size costs a part of the window. TCP
+ * then merges waiting data into packets that such a path always drops. A bundle
+ * is therefore at most as large as the minimum MTU of every path, or as the
+ * largest packet that arrived.
  *
  * A path may shrink later. If TCP retransmits data of a bundle's packet, and no
  * later packet of that size arrived, sizes are probed again, one bundle at a
@@ -108,8 +109,8 @@ static __always_inline void note_lost_bundles(struct path_size *path,
 		limit_path_size(path, now_us());
 }
 
-/* Payload of a packet that every path must carry. */
-static __always_inline __u32 base_plpmtu(const struct segment *seg)
+/* Payload of a packet of the base PLPMTU, which every path must carry. */
+static __always_inline __u32 base_payload(const struct segment *seg)
 {
 	__u32 headers = seg->payload_off - seg->ip_off;
 
@@ -150,7 +151,7 @@ static __always_inline __u32 update_path_limit(struct path_size *path,
 	return max_with_base(READ_ONCE(ingress->largest), varying, base);
 }
 
-/* Payload of a packet with a bundle that needs no probe. */
+/* Confirmed payload of a packet with a bundle, which needs no probe. */
 static __always_inline __u32 confirmed_size(const struct path_size *path,
 					    const struct ingress *ingress,
 					    const struct options *options,

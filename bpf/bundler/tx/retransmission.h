@@ -151,7 +151,7 @@ bundle_into_retransmission(struct __sk_buff *skb, struct flow *flow,
 		return RETRANSMISSION;
 	limit = payload_limit(skb, flow, tp, seg);
 	size = update_path_limit(&egress->path, &flow->ingress, &flow->options,
-				 base_plpmtu(seg), egress->announced.varying);
+				 base_payload(seg), egress->announced.varying);
 	packets = allowed_packets(flow);
 	last = find_followers(&egress->record, end, packets ?: RECORD_SLOTS,
 			      last_byte_to_append(egress, tp, seg,

@@ -116,7 +116,7 @@ plan_bundle(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	if (egress->announced.excess)
 		return egress->announced.excess;
 	size = update_path_limit(&egress->path, &flow->ingress, &flow->options,
-				 base_plpmtu(seg), egress->announced.varying);
+				 base_payload(seg), egress->announced.varying);
 	confirmed = confirmed_size(&egress->path, &flow->ingress,
 				   &flow->options, egress->announced.varying);
 	if (is_probing(&egress->path, tp->snd_una) && confirmed < size)

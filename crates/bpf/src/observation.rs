@@ -269,9 +269,9 @@ fn parse(cookie: u64, inode: Option<u64>, has_ended: bool, value: &[u8]) -> Opti
         // Its first packet is leaving at this moment.
         _ => return None,
     };
-    let direction = match types::opening(raw.opening) {
-        types::opening::OPENED_HERE => Some(Direction::Connect),
-        types::opening::OPENED_BY_PEER => Some(Direction::Accept),
+    let direction = match types::open_kind(raw.open_kind) {
+        types::open_kind::ACTIVE_OPEN => Some(Direction::Connect),
+        types::open_kind::PASSIVE_OPEN => Some(Direction::Accept),
         _ => None,
     };
     let address = |octets: [u8; 16], port| {

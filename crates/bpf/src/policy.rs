@@ -132,7 +132,7 @@ impl Policy {
             .into();
         table.uses_cgroups = (!cgroups.is_empty()).into();
         let mut directions = self.rules.iter().map(|rule| rule.direction);
-        table.uses_opening = directions.any(|direction| direction.is_some()).into();
+        table.uses_open_kind = directions.any(|direction| direction.is_some()).into();
         let others = Rule {
             mode: self.default_mode,
             ..Rule::default()

@@ -154,22 +154,22 @@ impl Rule {
                 (mode, Options::default(), TcpOptions::default())
             }
         };
-        let opening = match self.direction {
-            None => types::opening(!0),
-            Some(Direction::Connect) => types::opening::OPENED_HERE,
-            Some(Direction::Accept) => types::opening::OPENED_BY_PEER,
+        let open_kind = match self.direction {
+            None => types::open_kind(!0),
+            Some(Direction::Connect) => types::open_kind::ACTIVE_OPEN,
+            Some(Direction::Accept) => types::open_kind::PASSIVE_OPEN,
         };
         // An unknown direction matches only "never".
         let before_attach = match self.mode {
             Mode::Bundle(_) | Mode::OnRequest(_) | Mode::TcpOptions => 0,
-            Mode::Never => types::opening::OPENED_BEFORE.0,
+            Mode::Never => types::open_kind::PREEXISTING.0,
         };
         types::rule {
             ports: any,
             local_ports: any,
             remote_ports: any,
             uid: self.uid.unwrap_or(ANY_UID),
-            openings: opening.0 | before_attach,
+            open_kinds: open_kind.0 | before_attach,
             mode,
             options: options.into(),
             tcp_options: tcp_options.into(),
