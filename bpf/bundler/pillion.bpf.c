@@ -49,16 +49,16 @@ on_cgroup_egress(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow)
 	enum outcome parsed = UNPARSED_IP;
 	struct segment seg = {};
 	struct observation *observation;
-	struct bpf_tcp_sock *tp;
-	struct tcp_sock *full;
+	struct bpf_tcp_sock *btp;
+	struct tcp_sock *tp;
 	__u32 retransmissions;
 	int verdict;
 
 	if (flow->sack == SACK_UNKNOWN)
 		flow = recheck_policy(sk, flow);
-	tp = bpf_tcp_sock(sk);
-	full = bpf_skc_to_tcp_sock(sk);
-	if (!flow || !tp || !full)
+	btp = bpf_tcp_sock(sk);
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!flow || !btp || !tp)
 		return EGRESS_KEEP;
 	if (!parse_ip(skb, &seg, 0, skb->protocol))
 		parsed = parse_tcp(skb, &seg);
@@ -70,19 +70,19 @@ on_cgroup_egress(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow)
 		return EGRESS_KEEP;
 	}
 	/* For every packet, because sequence numbers advance. */
-	refresh_marks(&flow->egress, tp->snd_una);
-	verdict = react(flow, tp, full);
-	observation = observe(skb, flow, full);
+	refresh_marks(&flow->egress, btp->snd_una);
+	verdict = react(flow, btp, tp);
+	observation = observe(skb, flow, tp);
 	retransmissions = flow->egress.retransmissions;
 	if (parsed == UNPARSED_IP) {
 		WRITE_ONCE(flow->egress.missed_packet, 1);
-		note_unobserved_retransmission(&flow->egress, tp, 0);
+		note_unobserved_retransmission(&flow->egress, btp, 0);
 		count(flow, UNPARSED_IP);
 	} else if (seg.len) {
-		record_segment(skb, flow, tp, full, &seg, parsed);
+		record_segment(skb, flow, btp, tp, &seg, parsed);
 	}
 	if (observation && parsed != UNPARSED_IP && seg.len)
-		observe_segment(observation, flow, tp, full, &seg,
+		observe_segment(observation, flow, btp, tp, &seg,
 				retransmissions,
 				skb->gso_size ? skb->gso_segs : 1);
 	unlock(&flow->egress.busy);
@@ -160,8 +160,8 @@ int pillion_ingress(struct __sk_buff *skb)
 {
 	struct header_options options = {};
 	struct option_positions found = {};
-	struct bpf_tcp_sock *tp;
-	struct tcp_sock *full;
+	struct bpf_tcp_sock *btp;
+	struct tcp_sock *tp;
 	struct bpf_sock *sk;
 	struct flow *flow = covered_flow(skb, &sk);
 	struct segment seg = {};
@@ -173,18 +173,18 @@ int pillion_ingress(struct __sk_buff *skb)
 	}
 	if (!flow)
 		return 1;
-	tp = bpf_tcp_sock(sk);
-	full = bpf_skc_to_tcp_sock(sk);
-	if (!tp || !full)
+	btp = bpf_tcp_sock(sk);
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!btp || !tp)
 		return 1;
 	if (parse_ip(skb, &seg, 0, skb->protocol)) {
 		on_unparsed_packet(flow);
 		return 1;
 	}
-	if (!is_acceptable(skb, &seg, full, &ack) ||
+	if (!is_acceptable(skb, &seg, tp, &ack) ||
 	    parse_ack(skb, &seg, &options, &found, &ack))
 		return 1;
-	on_ack(flow, sk, tp, full, &ack, &options, find_observation(skb));
+	on_ack(flow, sk, btp, tp, &ack, &options, find_observation(skb));
 	return 1;
 }
 

@@ -27,9 +27,9 @@ static __always_inline bool ignores_cwr(const struct tcp_sock *tp)
  * The RTT that TFRC-SP uses: smoothed, and not below the minimum, which is huge
  * without a sample.
  */
-static __always_inline __u64 effective_rtt_us(struct bpf_tcp_sock *tp)
+static __always_inline __u64 effective_rtt_us(struct bpf_tcp_sock *btp)
 {
-	__u32 smoothed = tp->srtt_us >> 3, least = tp->rtt_min;
+	__u32 smoothed = btp->srtt_us >> 3, least = btp->rtt_min;
 
 	return smoothed > least ? smoothed : least;
 }

@@ -339,7 +339,7 @@ __noinline int resolve_suspected_losses(struct flow *flow)
 
 /* Counts the losses that the ACK of a bundle's packet reveals. */
 static __always_inline void find_hidden(struct flow *flow,
-					struct bpf_tcp_sock *tp, __u32 next,
+					struct bpf_tcp_sock *btp, __u32 next,
 					const struct ack *ack, bool reported,
 					const struct packet *packet, __u32 una,
 					struct ack_range *range)
@@ -369,7 +369,7 @@ static __always_inline void find_hidden(struct flow *flow,
 	count_lost(record, ingress, range, &hidden);
 	if (ingress->loss_rule != LOSS_RULE_ACK && arrived == BUNDLE_ARRIVED)
 		hidden.time_saved_us =
-			hidden.segments * time_saved_us(tp, packet->sent);
+			hidden.segments * time_saved_us(btp, packet->sent);
 	note_pending(flow, ack->ack, &hidden);
 	if (ingress->loss_rule == LOSS_RULE_LEARNING) {
 		add_hidden(&ingress->suspected_losses, &hidden);

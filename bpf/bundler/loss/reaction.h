@@ -31,7 +31,7 @@
  * retransmitted.
  */
 static __always_inline void learn_losses(struct flow *flow,
-					 struct bpf_tcp_sock *tp)
+					 struct bpf_tcp_sock *btp)
 {
 	struct egress *egress = &flow->egress;
 	__u32 total_losses = flow->counters.hidden_losses +
@@ -41,7 +41,7 @@ static __always_inline void learn_losses(struct flow *flow,
 	if (total_losses != egress->loss_events.total_losses)
 		note_losses(&egress->loss_events, total_losses,
 			    egress->sending.packets, now_us(),
-			    effective_rtt_us(tp));
+			    effective_rtt_us(btp));
 }
 
 /*
@@ -94,9 +94,9 @@ static __always_inline bool make_tfrc_decision(struct flow *flow, __u64 rtt_us)
  * then stops, to be fair to other streams.
  */
 static __always_inline bool
-decide_fair_share(struct flow *flow, const struct tcp_sock *sk, __u64 rtt_us)
+decide_fair_share(struct flow *flow, const struct tcp_sock *tp, __u64 rtt_us)
 {
-	return ignores_cwr(sk) && flow->options.reaction != REACT_NONE &&
+	return ignores_cwr(tp) && flow->options.reaction != REACT_NONE &&
 	       !flow->options.published && flow->egress.loss_events.closed &&
 	       !make_tfrc_decision(flow, rtt_us);
 }
@@ -204,13 +204,13 @@ static __always_inline void leave_to_tcp(struct egress *egress, __u32 end)
  * segments never postpones the reaction to a real loss.
  */
 static __always_inline bool may_be_reordered(const struct flow *flow,
-					     struct bpf_tcp_sock *tp)
+					     struct bpf_tcp_sock *btp)
 {
 	const struct ingress *ingress = &flow->ingress;
 	__u32 reorder_window_us = READ_ONCE(ingress->reorder_window_us),
-	      srtt_us = tp->srtt_us >> 3;
+	      srtt_us = btp->srtt_us >> 3;
 	__u32 wait_us = reorder_window_us + reorder_window_us / 4,
-	      least_us = tp->rtt_min / 4;
+	      least_us = btp->rtt_min / 4;
 
 	if (flow->options.published)
 		return false;
@@ -233,7 +233,7 @@ static __always_inline __u32 notice_end(__u64 notice)
  * the ACK that ends the reduction may be waiting for the application.
  */
 static __always_inline bool
-needs_reaction(struct flow *flow, struct bpf_tcp_sock *tp, bool reducing)
+needs_reaction(struct flow *flow, struct bpf_tcp_sock *btp, bool reducing)
 {
 	struct egress *egress = &flow->egress;
 	__u64 notice = READ_ONCE(flow->ingress.notice.hidden);
@@ -242,7 +242,7 @@ needs_reaction(struct flow *flow, struct bpf_tcp_sock *tp, bool reducing)
 	if (notice == egress->handled.hidden)
 		return false;
 	if (after(end, egress->reduction_end))
-		return !reducing && !may_be_reordered(flow, tp);
+		return !reducing && !may_be_reordered(flow, btp);
 	egress->handled.hidden = notice;
 	leave_to_tcp(egress, end);
 	return false;
@@ -305,40 +305,40 @@ __noinline int rearm_lost_cwr_request(struct flow *flow, __u32 high_seq,
 }
 
 /* Reacts to hidden losses with each packet; returns the kernel's verdict. */
-static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
-				 struct tcp_sock *sk)
+static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *btp,
+				 struct tcp_sock *tp)
 {
 	enum reaction reaction = flow->options.reaction;
 	struct egress *egress = &flow->egress;
 	struct ingress *ingress = &flow->ingress;
-	bool reducing = is_reducing(sk), due;
+	bool reducing = is_reducing(tp), due;
 	__u64 is_first_request;
 
 	is_first_request =
-		!rearm_lost_cwr_request(flow, sk->high_seq, sk->prior_ssthresh);
-	learn_losses(flow, tp);
-	track_reductions(egress, sk, reducing);
-	due = needs_reaction(flow, tp, reducing);
+		!rearm_lost_cwr_request(flow, tp->high_seq, tp->prior_ssthresh);
+	learn_losses(flow, btp);
+	track_reductions(egress, tp, reducing);
+	due = needs_reaction(flow, btp, reducing);
 	leave_retransmitted_to_tcp(egress, ingress);
 	if (reducing || !(due || has_uncovered_loss(egress)))
 		return EGRESS_KEEP;
 	egress->handled.hidden = READ_ONCE(ingress->notice.hidden);
 	egress->prior_left_to_tcp_end = egress->left_to_tcp_end;
 	egress->left_to_tcp_end = egress->reduction_end;
-	if (ignores_cwr(sk))
+	if (ignores_cwr(tp))
 		reaction = REACT_NONE;
 	if (reaction == REACT_TFRC_SP &&
-	    make_tfrc_decision(flow, effective_rtt_us(tp))) {
+	    make_tfrc_decision(flow, effective_rtt_us(btp))) {
 		ADD(flow, reactions_suppressed, 1);
 		return EGRESS_KEEP;
 	}
 	egress->prior_reduction_end = egress->reduction_end;
-	egress->reduction_end = tp->snd_nxt;
-	egress->final_reduction_end = tp->snd_nxt;
+	egress->reduction_end = btp->snd_nxt;
+	egress->final_reduction_end = btp->snd_nxt;
 	if (reaction == REACT_NONE)
 		return EGRESS_KEEP;
 	egress->cwr_requested = true;
-	egress->cwr_high_seq = sk->high_seq;
+	egress->cwr_high_seq = tp->high_seq;
 	/* A repeated request is the same reaction. */
 	ADD(flow, reactions, is_first_request);
 	return EGRESS_KEEP_CN;

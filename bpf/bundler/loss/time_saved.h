@@ -32,11 +32,11 @@ static __always_inline __u32 elapsed_us(__u16 sent)
  * The time saved for each lost segment, when the ACK of the repairing packet
  * arrives.
  */
-static __always_inline __u32 time_saved_us(struct bpf_tcp_sock *tp, __u16 sent)
+static __always_inline __u32 time_saved_us(struct bpf_tcp_sock *btp, __u16 sent)
 {
-	__u32 rtt_us = tp->rtt_min, until_ack_us = elapsed_us(sent);
+	__u32 rtt_us = btp->rtt_min, until_ack_us = elapsed_us(sent);
 
-	if (tp->sacked_out)
+	if (btp->sacked_out)
 		return 0; /* TCP knew of it, or acted as if it did */
 	if (rtt_us == NO_RTT_SAMPLE)
 		return 0;

@@ -265,10 +265,10 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
  */
 static __always_inline void sample_rtt(struct flow *flow,
 				       const struct bpf_sock *sk,
-				       const struct bpf_tcp_sock *tp,
-				       const struct tcp_sock *full)
+				       const struct bpf_tcp_sock *btp,
+				       const struct tcp_sock *tp)
 {
-	__u32 sent_us = full->rack.mstamp, rtt_us = full->rack.rtt_us;
+	__u32 sent_us = tp->rack.mstamp, rtt_us = tp->rack.rtt_us;
 	struct load_window *window = &flow->ingress.load;
 	struct network network;
 
@@ -277,7 +277,7 @@ static __always_inline void sample_rtt(struct flow *flow,
 		return;
 	window->sampled = sent_us;
 	read_network(sk, &network);
-	measure_load(flow, &network, rtt_us, tp->srtt_us >> 3, tp->rtt_min);
+	measure_load(flow, &network, rtt_us, btp->srtt_us >> 3, btp->rtt_min);
 }
 
 #endif /* PILLION_GOVERNOR_H */

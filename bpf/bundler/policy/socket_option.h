@@ -181,7 +181,7 @@ static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
 		.sack = SACK_UNKNOWN,
 		.uid = bpf_get_current_uid_gid(),
 	};
-	struct bpf_tcp_sock *tp;
+	struct bpf_tcp_sock *btp;
 	struct rule_decision rule_decision = {};
 	struct request *request;
 	struct flow *flow, *new_flow;
@@ -204,8 +204,8 @@ static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
 		flow->disabled_by_application = 1;
 		return 0;
 	}
-	tp = bpf_tcp_sock(sk);
-	if (!request || !tp)
+	btp = bpf_tcp_sock(sk);
+	if (!request || !btp)
 		return -ENOMEM;
 	store_request(request, option, value);
 	if (!connected)
@@ -213,10 +213,10 @@ static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
 	request->rule_decision = rule_decision;
 	if (!flow && !is_in_state(sk, SENDING_STATES))
 		return 0;
-	initial_state.snd_nxt = tp->snd_nxt;
-	initial_state.snd_una = tp->snd_una;
-	initial_state.total_retrans = tp->total_retrans;
-	initial_state.data_segs_out = tp->data_segs_out;
+	initial_state.snd_nxt = btp->snd_nxt;
+	initial_state.snd_una = btp->snd_una;
+	initial_state.total_retrans = btp->total_retrans;
+	initial_state.data_segs_out = btp->data_segs_out;
 	new_flow = apply_decision(sk, flow, request, &rule_decision,
 				  &initial_state);
 	if (!flow && new_flow && new_flow->open_kind == PASSIVE_OPEN)
@@ -299,14 +299,14 @@ static __always_inline int get_stats(struct bpf_sock *sk,
 				     const struct request *request,
 				     struct pillion_stats *stats)
 {
-	struct bpf_tcp_sock *tp = bpf_tcp_sock(sk);
+	struct bpf_tcp_sock *btp = bpf_tcp_sock(sk);
 	struct rule_decision rule_decision = {};
 
-	if (!tp || (!flow && !is_in_state(sk, CONNECTED_STATES)))
+	if (!btp || (!flow && !is_in_state(sk, CONNECTED_STATES)))
 		return -ENOTCONN;
 	if (flow)
 		read_counters(flow, stats);
-	stats->in_flight = packets_in_flight(tp);
+	stats->in_flight = packets_in_flight(btp);
 	find_socket_decision(sk, flow, request, &rule_decision);
 	if (rule_decision.mode == RULE_NEVER) {
 		stats->state = PILLION_REFUSED;

@@ -101,7 +101,7 @@ is_bundle_packet_dsack(struct record *record, const struct ack *ack, __u32 next)
  * ACK decides.
  */
 static __always_inline bool is_bundle_dsack(struct flow *flow,
-					    struct bpf_tcp_sock *tp,
+					    struct bpf_tcp_sock *btp,
 					    const struct ack *ack)
 {
 	__u32 start = ack->duplicate_start, end = ack->duplicate_end;
@@ -113,7 +113,7 @@ static __always_inline bool is_bundle_dsack(struct flow *flow,
 
 	if (!(flags & RETRANSMITTED))
 		return flags & SENT_IN_OTHER_PACKET;
-	una = highest_ack(flow, tp->snd_una, first_byte(slot(record, next)));
+	una = highest_ack(flow, btp->snd_una, first_byte(slot(record, next)));
 	if (flags & SENT_IN_OTHER_PACKET &&
 	    predates_retransmission(flow, ack, next, una))
 		return true;
@@ -276,7 +276,7 @@ static __always_inline int relabel_dsack(struct __sk_buff *skb,
 	struct option_positions found = {};
 	struct segment seg = {};
 	struct ack ack = {};
-	struct bpf_tcp_sock *tp;
+	struct bpf_tcp_sock *btp;
 	struct bpf_sock *sk;
 	struct flow *flow;
 	int result = 1;
@@ -288,8 +288,8 @@ static __always_inline int relabel_dsack(struct __sk_buff *skb,
 	flow = find_flow(skb, &seg, &sk);
 	if (!sk)
 		return 0;
-	tp = flow ? bpf_tcp_sock(sk) : NULL;
-	if (tp && is_bundle_dsack(flow, tp, &ack))
+	btp = flow ? bpf_tcp_sock(sk) : NULL;
+	if (btp && is_bundle_dsack(flow, btp, &ack))
 		result = rewrite_dsack(skb, &seg, &options, &found);
 	if (flow && !result)
 		ADD(flow, dsacks_removed, 1);

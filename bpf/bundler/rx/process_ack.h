@@ -94,13 +94,13 @@ forget_losses(struct ingress *ingress, __u32 oldest_byte, __u32 oldest_in_doubt)
 }
 
 static __always_inline void
-process_ack(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
+process_ack(struct flow *flow, struct bpf_tcp_sock *btp, const struct ack *ack,
 	    const struct header_options *options, __u32 next)
 {
 	struct record *record = &flow->egress.record;
 	struct ingress *ingress = &flow->ingress;
 	__u32 end = first_byte(slot(record, next));
-	__u32 una = highest_ack(flow, tp->snd_una, end);
+	__u32 una = highest_ack(flow, btp->snd_una, end);
 	struct ack_range range = {};
 	struct packet packet = {};
 	__u32 oldest_byte;
@@ -112,11 +112,11 @@ process_ack(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	forget_sacked(&ingress->sacked, range.from);
 	ingress->sacked.first_block_is_new = 0;
 	if (ack->blocks)
-		note_sacked(flow, next, options, ack, tp->mss_cache);
+		note_sacked(flow, next, options, ack, btp->mss_cache);
 	if (!after(ack->ack, una)) {
 		if (reported)
-			handle_reordering(flow, next, ack, tp->mss_cache,
-					  tp->srtt_us >> 3);
+			handle_reordering(flow, next, ack, btp->mss_cache,
+					  btp->srtt_us >> 3);
 		return;
 	}
 	if (after(ack->ack, end)) {
@@ -129,11 +129,11 @@ process_ack(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	range.ends_with = packet.end == ack->ack;
 	range.to = packet.slot + range.ends_with;
 	range.lost_start = range.lost_end = una;
-	range.mss = tp->mss_cache;
+	range.mss = btp->mss_cache;
 	if (covers_piggyback(flow, ack, una))
 		check_piggybacked(flow, una, ack, &range);
 	else if (packet.end == ack->ack && redundant_len(packet.flags))
-		find_hidden(flow, tp, next, ack, reported, &packet, una,
+		find_hidden(flow, btp, next, ack, reported, &packet, una,
 			    &range);
 	resolve_segments(record, ingress, &range);
 	count_ends(record, ingress, &range);
@@ -200,8 +200,8 @@ static __always_inline bool is_acceptable(struct __sk_buff *skb,
 
 /* Processes an ACK before TCP does. */
 static __always_inline void on_ack(struct flow *flow, const struct bpf_sock *sk,
-				   struct bpf_tcp_sock *tp,
-				   const struct tcp_sock *full, struct ack *ack,
+				   struct bpf_tcp_sock *btp,
+				   const struct tcp_sock *tp, struct ack *ack,
 				   const struct header_options *options,
 				   struct observation *observation)
 {
@@ -212,9 +212,9 @@ static __always_inline void on_ack(struct flow *flow, const struct bpf_sock *sk,
 		ADD(flow, acks_unparsed, 1);
 		return;
 	}
-	sample_rtt(flow, sk, tp, full);
+	sample_rtt(flow, sk, btp, tp);
 	if (observation)
-		observe_ack(observation, flow, tp, ack);
+		observe_ack(observation, flow, btp, ack);
 	WRITE_ONCE(ingress->last_ack_unread, ack->has_invalid_options);
 	if (ingress->epoch != epoch) {
 		ingress->largest_bundle = 0;
@@ -223,8 +223,8 @@ static __always_inline void on_ack(struct flow *flow, const struct bpf_sock *sk,
 	if (ack->has_invalid_options) {
 		ADD(flow, acks_unparsed, 1);
 	} else {
-		note_gap(ingress, ack, tp->rcv_nxt);
-		process_ack(flow, tp, ack, options,
+		note_gap(ingress, ack, btp->rcv_nxt);
+		process_ack(flow, btp, ack, options,
 			    READ_ONCE(flow->egress.record.next));
 	}
 	if (observation)

@@ -90,8 +90,7 @@ fill_assignment_input(const struct endpoints *endpoints,
  * the next packet tries again.
  */
 static __always_inline struct observation *
-start_observation(struct __sk_buff *skb, struct flow *flow,
-		  struct tcp_sock *full)
+start_observation(struct __sk_buff *skb, struct flow *flow, struct tcp_sock *tp)
 {
 	__u64 cookie = bpf_get_socket_cookie(skb);
 	bool is_counted = flow->arm == ARM_UNOBSERVED;
@@ -114,7 +113,7 @@ start_observation(struct __sk_buff *skb, struct flow *flow,
 	}
 	if (is_counted)
 		ADD_TO(all->unobserved, -1);
-	read_endpoints(&((struct sock *)full)->__sk_common,
+	read_endpoints(&((struct sock *)tp)->__sk_common,
 		       &observation->endpoints);
 	fill_assignment_input(&observation->endpoints, &input);
 	observation->unit = sip_hash(&input);
@@ -127,7 +126,7 @@ start_observation(struct __sk_buff *skb, struct flow *flow,
 
 /* Returns the observation of a connection whose packet leaves. */
 static __always_inline struct observation *
-observe(struct __sk_buff *skb, struct flow *flow, struct tcp_sock *full)
+observe(struct __sk_buff *skb, struct flow *flow, struct tcp_sock *tp)
 {
 	struct observation *observation = NULL;
 
@@ -139,7 +138,7 @@ observe(struct __sk_buff *skb, struct flow *flow, struct tcp_sock *full)
 	 */
 	if (flow->arm != ARM_NONE)
 		observation = find_observation(skb);
-	return observation ?: start_observation(skb, flow, full);
+	return observation ?: start_observation(skb, flow, tp);
 }
 
 #endif /* PILLION_ASSIGNMENT_H */

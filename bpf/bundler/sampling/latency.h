@@ -258,16 +258,16 @@ static __always_inline void note_min_rtt(struct observation *observation,
 /* Measures the segments that an ACK acknowledges, before TCP does. */
 static __always_inline void observe_ack(struct observation *observation,
 					struct flow *flow,
-					struct bpf_tcp_sock *tp,
+					struct bpf_tcp_sock *btp,
 					const struct ack *ack)
 {
 	struct record *record = &flow->egress.record;
 	__u32 next = READ_ONCE(record->next);
 	__u32 end = first_byte(slot(record, next));
-	__u32 una = highest_ack(flow, tp->snd_una, end);
+	__u32 una = highest_ack(flow, btp->snd_una, end);
 	struct measured_range acked = {};
 
-	note_min_rtt(observation, tp->rtt_min);
+	note_min_rtt(observation, btp->rtt_min);
 	if (ack->duplicate)
 		observe_report(observation, record, next, ack);
 	if (!after(ack->ack, una))
@@ -276,7 +276,7 @@ static __always_inline void observe_ack(struct observation *observation,
 				after(ack->ack, end) ? end : ack->ack);
 	if (!start_measuring(observation, record, next, una, &acked))
 		return;
-	acked.srtt_us = tp->srtt_us >> 3;
+	acked.srtt_us = btp->srtt_us >> 3;
 	measure_acked(observation, record, &acked);
 	observation->measured = acked.to;
 	WRITE_ONCE(observation->timer, 0);

@@ -29,11 +29,12 @@ static __always_inline void observe_new(struct observation *observation,
 
 /* Counts a retransmission by its cause; timeouts by icsk_retransmits. */
 static __always_inline void
-observe_retransmission(struct observation *observation, struct bpf_tcp_sock *tp,
-		       struct tcp_sock *full, __u32 packets)
+observe_retransmission(struct observation *observation,
+		       struct bpf_tcp_sock *btp, struct tcp_sock *tp,
+		       __u32 packets)
 {
-	__u8 state = ca_state(full);
-	__u32 timer = tp->icsk_retransmits;
+	__u8 state = ca_state(tp);
+	__u32 timer = btp->icsk_retransmits;
 
 	if (state != TCP_CA_Loss) {
 		if (state == TCP_CA_Recovery)
@@ -54,13 +55,13 @@ observe_retransmission(struct observation *observation, struct bpf_tcp_sock *tp,
  */
 static __always_inline void
 observe_segment(struct observation *observation, struct flow *flow,
-		struct bpf_tcp_sock *tp, struct tcp_sock *full,
+		struct bpf_tcp_sock *btp, struct tcp_sock *tp,
 		const struct segment *seg, __u32 retransmissions, __u32 packets)
 {
-	if (seg->seq == tp->snd_nxt)
+	if (seg->seq == btp->snd_nxt)
 		observe_new(observation, &flow->egress.record, seg);
-	else if (tp->total_retrans != retransmissions)
-		observe_retransmission(observation, tp, full, packets);
+	else if (btp->total_retrans != retransmissions)
+		observe_retransmission(observation, btp, tp, packets);
 }
 
 #endif /* PILLION_SENDING_TIMES_H */

@@ -29,13 +29,13 @@ enum segment_class {
 };
 
 static __always_inline enum segment_class
-classify_segment(const struct egress *egress, struct bpf_tcp_sock *tp,
+classify_segment(const struct egress *egress, struct bpf_tcp_sock *btp,
 		 const struct segment *seg)
 {
-	if (seg->seq == tp->snd_nxt)
+	if (seg->seq == btp->snd_nxt)
 		return SEGMENT_NEW;
-	if (tp->total_retrans != egress->retransmissions &&
-	    !after(seg->seq + seg->len, tp->snd_nxt))
+	if (btp->total_retrans != egress->retransmissions &&
+	    !after(seg->seq + seg->len, btp->snd_nxt))
 		return SEGMENT_RETRANSMITTED;
 	return SEGMENT_STALE;
 }
@@ -152,11 +152,11 @@ __noinline int mark_retransmitted(struct record *record, __u32 start, __u32 end,
 static __always_inline void note_retransmission(struct __sk_buff *skb,
 						struct egress *egress,
 						const struct segment *seg,
-						struct bpf_tcp_sock *tp)
+						struct bpf_tcp_sock *btp)
 {
-	if (!before(tp->snd_una, egress->retrans.end)) {
-		WRITE_ONCE(egress->retrans.snd_una_at_start, tp->snd_una);
-		WRITE_ONCE(egress->retrans.snd_nxt_at_start, tp->snd_nxt);
+	if (!before(btp->snd_una, egress->retrans.end)) {
+		WRITE_ONCE(egress->retrans.snd_una_at_start, btp->snd_una);
+		WRITE_ONCE(egress->retrans.snd_nxt_at_start, btp->snd_nxt);
 		WRITE_ONCE(egress->retrans.newest_tsval, egress->newest_tsval);
 		STORE_RELEASE(egress->retrans.first_tsval,
 			      read_tsval(skb, seg->tcp_off, seg->payload_off));
@@ -171,20 +171,20 @@ static __always_inline void note_retransmission(struct __sk_buff *skb,
  * handshake packet.
  */
 static __always_inline void
-note_unobserved_retransmission(struct egress *egress, struct bpf_tcp_sock *tp,
+note_unobserved_retransmission(struct egress *egress, struct bpf_tcp_sock *btp,
 			       __u32 seen)
 {
-	__u32 snd_una = tp->snd_una, end = record_end(&egress->record);
-	__u32 all = tp->total_retrans - egress->retransmissions;
+	__u32 snd_una = btp->snd_una, end = record_end(&egress->record);
+	__u32 all = btp->total_retrans - egress->retransmissions;
 	struct lost_bundles lost = {};
 
-	egress->retransmissions = tp->total_retrans;
+	egress->retransmissions = btp->total_retrans;
 	if (all == seen || !READ_ONCE(egress->missed_packet))
 		return;
 	WRITE_ONCE(egress->missed_packet, 0);
 	if (!before(snd_una, egress->retrans.end)) {
 		WRITE_ONCE(egress->retrans.snd_una_at_start, snd_una);
-		WRITE_ONCE(egress->retrans.snd_nxt_at_start, tp->snd_nxt);
+		WRITE_ONCE(egress->retrans.snd_nxt_at_start, btp->snd_nxt);
 	}
 	STORE_RELEASE(egress->retrans.first_tsval, 0);
 	egress->retrans.end = later(egress->retrans.end, end);
@@ -233,22 +233,22 @@ __noinline int exceeds_pacing_rate(const struct sending *sending, __u64 limit,
  * may, otherwise 0; stores the TFRC-SP decision.
  */
 static __always_inline __u8 decide_excess(struct flow *flow,
-					  struct bpf_tcp_sock *tp,
-					  const struct tcp_sock *full)
+					  struct bpf_tcp_sock *btp,
+					  const struct tcp_sock *tp)
 {
-	__u64 rtt_us = effective_rtt_us(tp);
+	__u64 rtt_us = effective_rtt_us(btp);
 
 	if (exceeds_pacing_rate(&flow->egress.sending,
-				((struct sock *)full)->sk_max_pacing_rate,
+				((struct sock *)tp)->sk_max_pacing_rate,
 				rtt_us))
 		return PACING_LIMIT;
-	return decide_fair_share(flow, full, rtt_us) ? OVER_FAIR_SHARE : 0;
+	return decide_fair_share(flow, tp, rtt_us) ? OVER_FAIR_SHARE : 0;
 }
 
 /* Records and announces new data. */
 static __always_inline void
 record_new_segment(struct __sk_buff *skb, struct flow *flow,
-		   struct bpf_tcp_sock *tp, struct tcp_sock *full,
+		   struct bpf_tcp_sock *btp, struct tcp_sock *tp,
 		   const struct segment *seg, enum outcome outcome)
 {
 	struct egress *egress = &flow->egress;
@@ -258,7 +258,7 @@ record_new_segment(struct __sk_buff *skb, struct flow *flow,
 	if (outcome == ELIGIBLE && !options_are_plain(skb, seg, &varying))
 		outcome = TCP_OPTION;
 	if (outcome == ELIGIBLE)
-		small = seg->len + varying < tp->mss_cache &&
+		small = seg->len + varying < btp->mss_cache &&
 			seg->len < HISTORY_BYTES;
 	/*
 	 * Counts only bytes after the record's end: TCP may have extended a
@@ -270,7 +270,7 @@ record_new_segment(struct __sk_buff *skb, struct flow *flow,
 		if (!flow->disabled_by_application)
 			ADD(flow, new_bytes, seg->seq + seg->len - counted);
 	}
-	if (!add_to_record(egress, seg, tp->snd_una, small) &&
+	if (!add_to_record(egress, seg, btp->snd_una, small) &&
 	    outcome == ELIGIBLE)
 		outcome = LOSS_DETECTION_UNAVAILABLE;
 	if (flow->disabled_by_application)
@@ -284,9 +284,9 @@ record_new_segment(struct __sk_buff *skb, struct flow *flow,
 		return;
 	}
 	egress->newest_tsval = read_tsval(skb, seg->tcp_off, seg->payload_off);
-	room = room_in_memory(full, egress, seg);
-	egress->announced.timeout_in_doubt = is_timeout_in_doubt(full);
-	egress->announced.excess = decide_excess(flow, tp, full);
+	room = room_in_memory(tp, egress, seg);
+	egress->announced.timeout_in_doubt = is_timeout_in_doubt(tp);
+	egress->announced.excess = decide_excess(flow, btp, tp);
 	announce(egress, seg, ANNOUNCED_NEW_DATA, varying, room);
 }
 
@@ -296,7 +296,7 @@ record_new_segment(struct __sk_buff *skb, struct flow *flow,
  */
 static __always_inline void
 record_retransmission(struct __sk_buff *skb, struct flow *flow,
-		      struct bpf_tcp_sock *tp, const struct tcp_sock *full,
+		      struct bpf_tcp_sock *btp, const struct tcp_sock *tp,
 		      const struct segment *seg, enum outcome outcome)
 {
 	__u32 packets = skb->gso_size ? skb->gso_segs : 1;
@@ -304,22 +304,22 @@ record_retransmission(struct __sk_buff *skb, struct flow *flow,
 	struct lost_bundles lost = {};
 	__u32 varying = 0, room, window;
 
-	note_unobserved_retransmission(egress, tp, packets);
+	note_unobserved_retransmission(egress, btp, packets);
 	egress->retransmitted += packets;
-	note_retransmission(skb, egress, seg, tp);
+	note_retransmission(skb, egress, seg, btp);
 	mark_retransmitted(&egress->record, seg->seq, seg->seq + seg->len,
 			   skb->gso_size, &lost);
-	note_lost_bundles(&egress->path, &flow->ingress, &lost, tp->snd_nxt);
+	note_lost_bundles(&egress->path, &flow->ingress, &lost, btp->snd_nxt);
 	if (flow->disabled_by_application)
 		return;
 	if (outcome != ELIGIBLE || !flow->options.retransmissions ||
 	    !options_are_plain(skb, seg, &varying) ||
-	    decide_excess(flow, tp, full)) {
+	    decide_excess(flow, btp, tp)) {
 		count(flow, RETRANSMISSION);
 		return;
 	}
 	room = room_to_retransmit(egress, seg);
-	window = tp->snd_una + full->snd_wnd - seg->seq;
+	window = btp->snd_una + tp->snd_wnd - seg->seq;
 	announce(egress, seg, ANNOUNCED_RETRANSMISSION, varying,
 		 window < room ? window : room);
 }
@@ -329,37 +329,38 @@ record_retransmission(struct __sk_buff *skb, struct flow *flow,
  * data is complete if the reaction changes later.
  */
 static __always_inline void measure(struct __sk_buff *skb, struct flow *flow,
-				    struct bpf_tcp_sock *tp,
+				    struct bpf_tcp_sock *btp,
 				    const struct segment *seg)
 {
 	struct sent sent = {.payload = seg->len};
 
 	sent.packets = skb->gso_size ? skb->gso_segs : 1;
 	sent.wire = seg->len + sent.packets * (seg->payload_off - seg->ip_off);
-	note_sent(&flow->egress.sending, now_us(), effective_rtt_us(tp), &sent);
+	note_sent(&flow->egress.sending, now_us(), effective_rtt_us(btp),
+		  &sent);
 }
 
 /* Handles one segment with data; parsed is the outcome of its headers. */
 static __always_inline void
 record_segment(struct __sk_buff *skb, struct flow *flow,
-	       struct bpf_tcp_sock *tp, struct tcp_sock *full,
+	       struct bpf_tcp_sock *btp, struct tcp_sock *tp,
 	       const struct segment *seg, enum outcome parsed)
 {
-	close_announcement(flow, tp->snd_nxt);
-	switch (classify_segment(&flow->egress, tp, seg)) {
+	close_announcement(flow, btp->snd_nxt);
+	switch (classify_segment(&flow->egress, btp, seg)) {
 	case SEGMENT_NEW:
-		note_unobserved_retransmission(&flow->egress, tp, 0);
-		record_new_segment(skb, flow, tp, full, seg, parsed);
+		note_unobserved_retransmission(&flow->egress, btp, 0);
+		record_new_segment(skb, flow, btp, tp, seg, parsed);
 		break;
 	case SEGMENT_RETRANSMITTED:
-		record_retransmission(skb, flow, tp, full, seg, parsed);
+		record_retransmission(skb, flow, btp, tp, seg, parsed);
 		break;
 	default:
-		note_unobserved_retransmission(&flow->egress, tp, 0);
+		note_unobserved_retransmission(&flow->egress, btp, 0);
 		if (!flow->disabled_by_application)
 			count(flow, STALE);
 	}
-	measure(skb, flow, tp, seg);
+	measure(skb, flow, btp, seg);
 }
 
 #endif /* PILLION_CGROUP_EGRESS_H */

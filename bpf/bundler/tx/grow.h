@@ -17,11 +17,11 @@
  */
 static __always_inline __u32 payload_limit(struct __sk_buff *skb,
 					   const struct flow *flow,
-					   struct bpf_tcp_sock *tp,
+					   struct bpf_tcp_sock *btp,
 					   const struct segment *seg)
 {
 	__u32 varying = flow->egress.announced.varying, mtu = 0;
-	__u32 limit = tp->mss_cache, headers = seg->payload_off - seg->ip_off;
+	__u32 limit = btp->mss_cache, headers = seg->payload_off - seg->ip_off;
 	__u32 max_bytes = flow->options.max_bytes;
 
 	limit = limit > varying ? limit - varying : 0;

@@ -102,12 +102,12 @@ append(struct __sk_buff *skb, struct flow *flow, struct segment *seg, __u32 end)
  * one may have some again.
  */
 static __always_inline bool consume_append_attempt(struct flow *flow,
-						   struct bpf_tcp_sock *tp,
+						   struct bpf_tcp_sock *btp,
 						   const struct segment *seg)
 {
 	struct egress *egress = &flow->egress;
 
-	if (seg->seq != tp->snd_una || tp->sacked_out)
+	if (seg->seq != btp->snd_una || btp->sacked_out)
 		return false;
 	if (is_suppressed(flow))
 		return false;
@@ -119,17 +119,17 @@ static __always_inline bool consume_append_attempt(struct flow *flow,
 		egress->piggyback_seq = egress->piggyback_end;
 		return false;
 	}
-	update_rtt_min(egress, tp);
-	return check_thin(&flow->options, egress, tp) == ELIGIBLE;
+	update_rtt_min(egress, btp);
+	return check_thin(&flow->options, egress, btp) == ELIGIBLE;
 }
 
 /* End of the bytes that may be appended: stored, and already sent by TCP. */
 static __always_inline __u32 last_byte_to_append(struct egress *egress,
-						 struct bpf_tcp_sock *tp,
+						 struct bpf_tcp_sock *btp,
 						 const struct segment *seg,
 						 __u32 limit)
 {
-	__u32 end = seg->seq + seg->len, snd_nxt = tp->snd_nxt;
+	__u32 end = seg->seq + seg->len, snd_nxt = btp->snd_nxt;
 
 	if (before(end, record_end(&egress->record) - egress->stored_bytes))
 		return end;
@@ -139,22 +139,22 @@ static __always_inline __u32 last_byte_to_append(struct egress *egress,
 /* Bundles into a retransmission; RETRANSMISSION if it stays unchanged. */
 static __noinline enum outcome
 bundle_into_retransmission(struct __sk_buff *skb, struct flow *flow,
-			   struct bpf_tcp_sock *tp, struct bpf_sock *sk,
+			   struct bpf_tcp_sock *btp, struct bpf_sock *sk,
 			   struct segment *seg)
 {
 	__u32 end = seg->seq + seg->len, packets, limit, size, last;
 	struct egress *egress = &flow->egress;
 	enum outcome outcome;
 
-	if (!consume_append_attempt(flow, tp, seg) ||
+	if (!consume_append_attempt(flow, btp, seg) ||
 	    !take_governor_credit(sk, flow))
 		return RETRANSMISSION;
-	limit = payload_limit(skb, flow, tp, seg);
+	limit = payload_limit(skb, flow, btp, seg);
 	size = update_path_limit(&egress->path, &flow->ingress, &flow->options,
 				 base_payload(seg), egress->announced.varying);
 	packets = allowed_packets(flow);
 	last = find_followers(&egress->record, end, packets ?: RECORD_SLOTS,
-			      last_byte_to_append(egress, tp, seg,
+			      last_byte_to_append(egress, btp, seg,
 						  size < limit ? size : limit));
 	if (last == end)
 		return RETRANSMISSION;

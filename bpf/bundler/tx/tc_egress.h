@@ -90,25 +90,25 @@ __noinline int find_previous(struct record *record, struct bundle_plan *plan)
 
 /* Plans a bundle for new data: ELIGIBLE with the plan, or the reason. */
 static __always_inline enum outcome
-plan_bundle(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
+plan_bundle(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *btp,
 	    const struct segment *seg, struct bundle_plan *plan)
 {
 	__u32 limit, size, confirmed;
 	struct egress *egress = &flow->egress;
 	enum outcome outcome;
 
-	if (!after(seg->seq, tp->snd_una))
+	if (!after(seg->seq, btp->snd_una))
 		return NOTHING_OUTSTANDING;
-	limit = payload_limit(skb, flow, tp, seg);
+	limit = payload_limit(skb, flow, btp, seg);
 	if (seg->len >= limit)
 		return FULL_SIZE;
 	outcome = check_loss_detection(flow);
 	if (outcome != ELIGIBLE)
 		return outcome;
-	if (flow->options.wait_for_loss && !tp->total_retrans)
+	if (flow->options.wait_for_loss && !btp->total_retrans)
 		return NO_LOSS;
-	update_rtt_min(egress, tp);
-	outcome = check_thin(&flow->options, egress, tp);
+	update_rtt_min(egress, btp);
+	outcome = check_thin(&flow->options, egress, btp);
 	if (outcome != ELIGIBLE)
 		return outcome;
 	if (READ_ONCE(flow->ingress.last_ack_unread))
@@ -119,12 +119,12 @@ plan_bundle(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 				 base_payload(seg), egress->announced.varying);
 	confirmed = confirmed_size(&egress->path, &flow->ingress,
 				   &flow->options, egress->announced.varying);
-	if (is_probing(&egress->path, tp->snd_una) && confirmed < size)
+	if (is_probing(&egress->path, btp->snd_una) && confirmed < size)
 		size = confirmed;
 	plan->packets = count_after_gaps(&egress->record, &flow->ingress.sacked,
-					 tp->sacked_out,
+					 btp->sacked_out,
 					 allowed_packets(flow) ?: RECORD_SLOTS);
-	plan->una = tp->snd_una;
+	plan->una = btp->snd_una;
 	plan->limit = size < limit ? size : limit;
 	plan->stored_bytes = egress->announced.stored_bytes;
 	outcome = find_previous(&egress->record, plan);
@@ -179,14 +179,14 @@ static __always_inline enum outcome prepend(struct __sk_buff *skb,
 static __always_inline enum outcome bundle_new_segment(struct __sk_buff *skb,
 						       struct bpf_sock *sk,
 						       struct flow *flow,
-						       struct bpf_tcp_sock *tp,
+						       struct bpf_tcp_sock *btp,
 						       struct segment *seg)
 {
 	struct egress *egress = &flow->egress;
 	struct bundle_plan plan = {};
 	enum outcome outcome;
 
-	outcome = plan_bundle(skb, flow, tp, seg, &plan);
+	outcome = plan_bundle(skb, flow, btp, seg, &plan);
 	if (copy_to_history(skb, seg->payload_off, flow, seg->seq, seg->len))
 		return UNREADABLE;
 	egress->stored_bytes = egress->announced.stored_bytes + seg->len;
@@ -221,7 +221,7 @@ static __always_inline void add_redundant(struct flow *flow, __u32 bytes)
  * not counted.
  */
 static __always_inline enum outcome
-match_announcement(const struct egress *egress, struct bpf_tcp_sock *tp,
+match_announcement(const struct egress *egress, struct bpf_tcp_sock *btp,
 		   const struct segment *seg, enum outcome parsed)
 {
 	__u32 end = seg->seq + seg->len;
@@ -234,7 +234,7 @@ match_announcement(const struct egress *egress, struct bpf_tcp_sock *tp,
 	if (seg->seq != egress->announced.seq)
 		return OVERLAP;
 	if (egress->announced.kind == ANNOUNCED_NEW_DATA &&
-	    seg->seq != tp->snd_nxt)
+	    seg->seq != btp->snd_nxt)
 		return STALE;
 	return parsed;
 }
@@ -242,7 +242,7 @@ match_announcement(const struct egress *egress, struct bpf_tcp_sock *tp,
 /* Bundles the packet if it is the announced segment; counts the outcome. */
 static __always_inline enum outcome
 process_announced(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
-		  struct bpf_tcp_sock *tp, struct segment *seg,
+		  struct bpf_tcp_sock *btp, struct segment *seg,
 		  enum outcome parsed)
 {
 	struct egress *egress = &flow->egress;
@@ -250,7 +250,7 @@ process_announced(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 	enum outcome outcome;
 	__u32 len_before = skb->len;
 
-	outcome = match_announcement(egress, tp, seg, parsed);
+	outcome = match_announcement(egress, btp, seg, parsed);
 	if (announced == ANNOUNCED_NOTHING || outcome == UNATTACHED_DEVICE)
 		return outcome;
 	egress->announced.kind = ANNOUNCED_NOTHING;
@@ -258,8 +258,8 @@ process_announced(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 		outcome = HELPER_PORT;
 	if (outcome == ELIGIBLE)
 		outcome = announced == ANNOUNCED_NEW_DATA
-				  ? bundle_new_segment(skb, sk, flow, tp, seg)
-				  : bundle_into_retransmission(skb, flow, tp,
+				  ? bundle_new_segment(skb, sk, flow, btp, seg)
+				  : bundle_into_retransmission(skb, flow, btp,
 							       sk, seg);
 	else if (announced == ANNOUNCED_RETRANSMISSION)
 		outcome = RETRANSMISSION;
@@ -278,14 +278,14 @@ static __always_inline int handle_tc_egress(struct __sk_buff *skb,
 					    enum link_header link)
 {
 	struct egress *egress = &flow->egress;
-	struct bpf_tcp_sock *tp;
+	struct bpf_tcp_sock *btp;
 	struct segment seg = {};
 	enum outcome outcome;
 
 	if (READ_ONCE(egress->announced.kind) == ANNOUNCED_NOTHING)
 		return TCX_NEXT;
-	tp = bpf_tcp_sock(sk);
-	if (!tp)
+	btp = bpf_tcp_sock(sk);
+	if (!btp)
 		return TCX_NEXT;
 	outcome = parse_link(skb, &seg, link) ? UNPARSED_IP
 					      : parse_tcp(skb, &seg);
@@ -293,7 +293,7 @@ static __always_inline int handle_tc_egress(struct __sk_buff *skb,
 		return TCX_NEXT;
 	if (!try_lock(&egress->busy))
 		return TCX_NEXT;
-	outcome = process_announced(skb, sk, flow, tp, &seg, outcome);
+	outcome = process_announced(skb, sk, flow, btp, &seg, outcome);
 	unlock(&egress->busy);
 	return outcome == DROPPED ? TCX_DROP : TCX_NEXT;
 }

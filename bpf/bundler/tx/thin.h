@@ -13,10 +13,10 @@
 #include "../flow.h"
 
 /* Packets in flight, as the kernel's tcp_packets_in_flight() counts them. */
-static __always_inline __u32 packets_in_flight(struct bpf_tcp_sock *tp)
+static __always_inline __u32 packets_in_flight(struct bpf_tcp_sock *btp)
 {
-	return tp->packets_out - (tp->sacked_out + tp->lost_out) +
-	       tp->retrans_out;
+	return btp->packets_out - (btp->sacked_out + btp->lost_out) +
+	       btp->retrans_out;
 }
 
 /*
@@ -24,10 +24,10 @@ static __always_inline __u32 packets_in_flight(struct bpf_tcp_sock *tp)
  * own expires after some minutes.
  */
 static __always_inline void update_rtt_min(struct egress *egress,
-					   struct bpf_tcp_sock *tp)
+					   struct bpf_tcp_sock *btp)
 {
-	if (tp->rtt_min < egress->rtt_min_us)
-		egress->rtt_min_us = tp->rtt_min;
+	if (btp->rtt_min < egress->rtt_min_us)
+		egress->rtt_min_us = btp->rtt_min;
 }
 
 /*
@@ -35,7 +35,7 @@ static __always_inline void update_rtt_min(struct egress *egress,
  */
 static __always_inline enum outcome check_thin(const struct options *options,
 					       const struct egress *egress,
-					       struct bpf_tcp_sock *tp)
+					       struct bpf_tcp_sock *btp)
 {
 	__u32 rtt;
 
@@ -43,7 +43,7 @@ static __always_inline enum outcome check_thin(const struct options *options,
 	case THIN_ALWAYS:
 		return ELIGIBLE;
 	case THIN_SPIFL:
-		if (packets_in_flight(tp) <= options->spifl)
+		if (packets_in_flight(btp) <= options->spifl)
 			return ELIGIBLE;
 		return NOT_THIN;
 	default:
@@ -51,8 +51,8 @@ static __always_inline enum outcome check_thin(const struct options *options,
 		if (rtt == NO_RTT_SAMPLE)
 			return NO_RTT;
 		if (options->thin_rtt == THIN_RTT_SMOOTHED)
-			rtt = tp->srtt_us >> 3;
-		if ((__u64)packets_in_flight(tp) * options->itt_min_us < rtt)
+			rtt = btp->srtt_us >> 3;
+		if ((__u64)packets_in_flight(btp) * options->itt_min_us < rtt)
 			return ELIGIBLE;
 		return NOT_THIN;
 	}
