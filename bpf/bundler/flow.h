@@ -464,7 +464,7 @@ struct loss_run {
  * of the record, from the first unacknowledged one.
  */
 struct sacked {
-	__u32 from; /* slot of the first unacknowledged segment */
+	__u32 first_slot; /* slot of the first unacknowledged segment */
 	__u32 first_block_is_new; /* the last ACK's first block is new */
 	__u32 block_start; /* of the last ACK's first block */
 	__u32 block_end;

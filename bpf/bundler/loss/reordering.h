@@ -67,7 +67,7 @@ __noinline int mark_reordered(struct flow *flow, __u32 next, __u32 start,
 	record = &flow->egress.record;
 	at = find_segment(record, next, start);
 	until = first_byte(slot(record, at));
-	for (i = 0; i < RECORD_SLOTS && before(at, ingress->sacked.from);
+	for (i = 0; i < RECORD_SLOTS && before(at, ingress->sacked.first_slot);
 	     i++, at++) {
 		seq = until;
 		until = first_byte(slot(record, at + 1));

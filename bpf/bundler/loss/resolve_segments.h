@@ -12,9 +12,9 @@
 #include "../rx/sacked.h"
 
 struct ack_range {
-	__u32 from; /* the first slot */
-	__u32 to; /* the slot after the last one */
-	__u32 ends_with; /* 1: the ACK ends where the last segment ends */
+	__u32 first_slot; /* the slot of the first one */
+	__u32 end_slot; /* the slot after the last one */
+	__u32 is_last_complete; /* 1: the ACK ends with the last segment */
 	__u32 lost_start; /* lost bytes that a bundle repaired */
 	__u32 lost_end;
 	bool is_suspected; /* lost only if the receiver reports duplicates */
@@ -67,9 +67,9 @@ __noinline int resolve_segments(struct record *record, struct ingress *ingress,
 
 	if (!record || !ingress || !range)
 		return 0;
-	at = range->from;
+	at = range->first_slot;
 	end = first_byte(slot(record, at));
-	for (i = 0; i < RECORD_SLOTS && at != range->to; i++, at++) {
+	for (i = 0; i < RECORD_SLOTS && at != range->end_slot; i++, at++) {
 		seq = end;
 		end = first_byte(slot(record, at + 1));
 		flags = READ_ONCE(slot(record, at)->flags);
@@ -105,17 +105,17 @@ __noinline int count_ends(struct record *record, struct ingress *ingress,
 
 	if (!record || !ingress || !range)
 		return 0;
-	at = range->from;
-	for (i = 0; i < RECORD_SLOTS && at != range->to; i++, at++) {
+	at = range->first_slot;
+	for (i = 0; i < RECORD_SLOTS && at != range->end_slot; i++, at++) {
 		flags = READ_ONCE(slot(record, at)->flags);
 		lost = ingress->pending.bits[(at & (RECORD_SLOTS - 1)) / 64];
 		lost |= *sacked_word(&ingress->sacked, at);
 		/* Bit 0: retransmitted, lost, or arrived after a gap. */
 		lost_or_sacked = flags / RETRANSMITTED | lost >> (at & 63);
-		/* 1 for the last slot: only then to - at - 2 is negative. */
-		last = (range->to - at - 2) >> 31;
+		/* 1 for the last slot: only then end_slot - at - 2 is < 0. */
+		last = (range->end_slot - at - 2) >> 31;
 		count_end(ingress, flags / SMALL & ~lost_or_sacked & 1,
-			  range->ends_with & last);
+			  range->is_last_complete & last);
 	}
 	return 0;
 }
@@ -133,9 +133,9 @@ __noinline int count_lost(struct record *record, struct ingress *ingress,
 
 	if (!record || !ingress || !range || !hidden)
 		return 0;
-	at = range->from;
+	at = range->first_slot;
 	end = first_byte(slot(record, at));
-	for (i = 0; i < RECORD_SLOTS && at != range->to; i++, at++) {
+	for (i = 0; i < RECORD_SLOTS && at != range->end_slot; i++, at++) {
 		seq = end;
 		end = first_byte(slot(record, at + 1));
 		if (!is_in_range(seq, range->lost_start, range->lost_end) ||

@@ -158,7 +158,7 @@ __noinline int find_rule_decision(const struct connection *connection,
 
 /*
  * Decides for a connection without a stored decision: no rule matches it.
- * Returns 0, or -1 if rules depend on who opened it: the decision is then
+ * Returns 0, or -1 if rules use the open kind, because the decision is then
  * always stored.
  */
 __noinline int decide_unmatched(struct rule_decision *rule_decision,
@@ -189,7 +189,7 @@ static __always_inline bool refuses_all(void)
 }
 
 /*
- * Returns true if the decision cannot be recomputed later. Who opened it
+ * Returns true if the decision cannot be recomputed later. The open kind
  * also has to survive a hand-over to another pillion.
  */
 static __always_inline bool

@@ -93,53 +93,55 @@ forget_losses(struct ingress *ingress, __u32 oldest_byte, __u32 oldest_in_doubt)
 	clamp_seq(&ingress->suspected_losses_end, oldest_in_doubt);
 }
 
+/* Resolves the segments that an ACK acknowledges or reports. */
 static __always_inline void
 process_ack(struct flow *flow, struct bpf_tcp_sock *btp, const struct ack *ack,
-	    const struct header_options *options, __u32 next)
+	    const struct header_options *options, __u32 next_slot)
 {
 	struct record *record = &flow->egress.record;
 	struct ingress *ingress = &flow->ingress;
-	__u32 end = first_byte(slot(record, next));
-	__u32 una = highest_ack(flow, btp->snd_una, end);
+	__u32 record_end_seq = first_byte(slot(record, next_slot));
+	__u32 highest_acked = highest_ack(flow, btp->snd_una, record_end_seq);
 	struct ack_range range = {};
 	struct packet packet = {};
 	__u32 oldest_byte;
 	bool reported;
 
-	reported = reports_sent_data(ack, oldest_valid_seq(record, next), end);
+	reported = reports_sent_data(ack, oldest_valid_seq(record, next_slot),
+				     record_end_seq);
 	choose_loss_rule(flow, ack, reported);
-	range.from = find_segment(record, next, una);
-	forget_sacked(&ingress->sacked, range.from);
+	range.first_slot = find_segment(record, next_slot, highest_acked);
+	forget_sacked(&ingress->sacked, range.first_slot);
 	ingress->sacked.first_block_is_new = 0;
 	if (ack->blocks)
-		note_sacked(flow, next, options, ack, btp->mss_cache);
-	if (!after(ack->ack, una)) {
+		note_sacked(flow, next_slot, options, ack, btp->mss_cache);
+	if (!after(ack->ack, highest_acked)) {
 		if (reported)
-			handle_reordering(flow, next, ack, btp->mss_cache,
+			handle_reordering(flow, next_slot, ack, btp->mss_cache,
 					  btp->srtt_us >> 3);
 		return;
 	}
-	if (after(ack->ack, end)) {
+	if (after(ack->ack, record_end_seq)) {
 		/* Unrecorded segments had no bundle. */
-		forget_losses(ingress, una - MAX_SEQ_DISTANCE,
-			      una - MAX_SEQ_DISTANCE);
+		forget_losses(ingress, highest_acked - MAX_SEQ_DISTANCE,
+			      highest_acked - MAX_SEQ_DISTANCE);
 		return;
 	}
-	find_packet(record, next, ack->ack, &packet);
-	range.ends_with = packet.end == ack->ack;
-	range.to = packet.slot + range.ends_with;
-	range.lost_start = range.lost_end = una;
+	find_packet(record, next_slot, ack->ack, &packet);
+	range.is_last_complete = packet.end == ack->ack;
+	range.end_slot = packet.slot + range.is_last_complete;
+	range.lost_start = range.lost_end = highest_acked;
 	range.mss = btp->mss_cache;
-	if (covers_piggyback(flow, ack, una))
-		check_piggybacked(flow, una, ack, &range);
+	if (covers_piggyback(flow, ack, highest_acked))
+		check_piggybacked(flow, highest_acked, ack, &range);
 	else if (packet.end == ack->ack && redundant_len(packet.flags))
-		find_hidden(flow, btp, next, ack, reported, &packet, una,
-			    &range);
+		find_hidden(flow, btp, next_slot, ack, reported, &packet,
+			    highest_acked, &range);
 	resolve_segments(record, ingress, &range);
 	count_ends(record, ingress, &range);
 	WRITE_ONCE(ingress->acked, ack->ack);
 	/* The record has no older segments. */
-	oldest_byte = oldest_valid_seq(record, next);
+	oldest_byte = oldest_valid_seq(record, next_slot);
 	forget_losses(ingress, oldest_byte, oldest_byte - MAX_SEQ_DISTANCE);
 	if (flow->options.level == LEVEL_ADAPTIVE)
 		WRITE_ONCE(ingress->level,

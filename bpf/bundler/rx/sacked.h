@@ -34,10 +34,10 @@ __noinline int forget_sacked(struct sacked *sacked, __u32 slot)
 
 	if (!sacked)
 		return 0;
-	at = sacked->from;
+	at = sacked->first_slot;
 	for (i = 0; i < RECORD_SLOTS && before(at, slot); i++, at++)
 		*sacked_word(sacked, at) &= ~(1ULL << (at & 63));
-	sacked->from = slot;
+	sacked->first_slot = slot;
 	return 0;
 }
 
@@ -59,8 +59,8 @@ __noinline int mark_sacked(struct sacked *sacked, struct record *record,
 		at++;
 		added++;
 	}
-	if (before(at, sacked->from))
-		at = sacked->from;
+	if (before(at, sacked->first_slot))
+		at = sacked->first_slot;
 	for (i = 0; i < RECORD_SLOTS && before(at, next); i++, at++) {
 		if (after(first_byte(slot(record, at + 1)), end))
 			break;

@@ -20,8 +20,8 @@
 
 /* The segments of an ACK during measurement. */
 struct measured_range {
-	__u32 from; /* the next slot */
-	__u32 to; /* the slot after the last one */
+	__u32 next_slot; /* the next slot to measure */
+	__u32 end_slot; /* the slot after the last one */
 	__u32 now_us;
 	__u32 rtt_min_us; /* 0: unknown */
 	__u32 srtt_us;
@@ -117,18 +117,18 @@ __noinline int add_loss(struct observation *observation, struct record *record,
 
 	if (!observation || !record || !acked)
 		return 0;
-	distance =
-		observation->covering_bundle[acked->from & (RECORD_SLOTS - 1)];
-	covering_bundle = acked->from + distance;
+	distance = observation->covering_bundle[acked->next_slot &
+						(RECORD_SLOTS - 1)];
+	covering_bundle = acked->next_slot + distance;
 	sent_us = sent_at(observation, covering_bundle);
 	repaired_us = acked->now_us;
 	observation->losses.segments++;
 	if (!distance) {
 		observation->losses.uncovered++;
-	} else if (before(covering_bundle, acked->to) && sent_us &&
+	} else if (before(covering_bundle, acked->end_slot) && sent_us &&
 		   !(READ_ONCE(slot(record, covering_bundle)->flags) &
 		     RETRANSMITTED)) {
-		add_repairable(observation, acked->from);
+		add_repairable(observation, acked->next_slot);
 		acked->is_repaired = 1;
 		repaired_us = sent_us + acked->srtt_us;
 	}
@@ -163,13 +163,13 @@ __noinline int measure_slot(struct observation *observation,
 
 	if (!observation || !record || !acked)
 		return 0;
-	sent_us = sent_at(observation, acked->from);
-	observation->repairable[acked->from / 64 % (RECORD_SLOTS / 64)] &=
-		~(1ULL << acked->from % 64);
+	sent_us = sent_at(observation, acked->next_slot);
+	observation->repairable[acked->next_slot / 64 % (RECORD_SLOTS / 64)] &=
+		~(1ULL << acked->next_slot % 64);
 	if (!sent_us)
 		return 0;
 	add_latency(observation, acked, acked->now_us - sent_us);
-	if (READ_ONCE(slot(record, acked->from)->flags) & RETRANSMITTED)
+	if (READ_ONCE(slot(record, acked->next_slot)->flags) & RETRANSMITTED)
 		add_loss(observation, record, acked);
 	add_time_saved(observation, acked, sent_us);
 	return 0;
@@ -182,9 +182,10 @@ __noinline int measure_acked(struct observation *observation,
 {
 	if (!observation || !record || !acked)
 		return 0;
-	for (__u32 i = 0; i < RECORD_SLOTS && acked->from != acked->to; i++) {
+	for (__u32 i = 0;
+	     i < RECORD_SLOTS && acked->next_slot != acked->end_slot; i++) {
 		measure_slot(observation, record, acked);
-		acked->from++;
+		acked->next_slot++;
 	}
 	return 0;
 }
@@ -233,18 +234,18 @@ __noinline int observe_report(struct observation *observation,
 
 /*
  * Starts measuring from the first slot that is neither acknowledged nor
- * measured, up to acked->to; false if there is none.
+ * measured, up to acked->end_slot; false if there is none.
  */
 static __always_inline bool
 start_measuring(const struct observation *observation, struct record *record,
 		__u32 next, __u32 una, struct measured_range *acked)
 {
-	acked->from = find_segment(record, next, una);
-	if (before(acked->from, observation->measured))
-		acked->from = observation->measured;
+	acked->next_slot = find_segment(record, next, una);
+	if (before(acked->next_slot, observation->measured))
+		acked->next_slot = observation->measured;
 	acked->now_us = now_us();
 	acked->rtt_min_us = observation->rtt_min_us;
-	return before(acked->from, acked->to);
+	return before(acked->next_slot, acked->end_slot);
 }
 
 static __always_inline void note_min_rtt(struct observation *observation,
@@ -272,13 +273,13 @@ static __always_inline void observe_ack(struct observation *observation,
 		observe_report(observation, record, next, ack);
 	if (!after(ack->ack, una))
 		return;
-	acked.to = find_segment(record, next,
-				after(ack->ack, end) ? end : ack->ack);
+	acked.end_slot = find_segment(record, next,
+				      after(ack->ack, end) ? end : ack->ack);
 	if (!start_measuring(observation, record, next, una, &acked))
 		return;
 	acked.srtt_us = btp->srtt_us >> 3;
 	measure_acked(observation, record, &acked);
-	observation->measured = acked.to;
+	observation->measured = acked.end_slot;
 	WRITE_ONCE(observation->timer, 0);
 }
 
@@ -288,8 +289,9 @@ __noinline int measure_unacked(struct observation *observation,
 {
 	if (!observation || !acked)
 		return 0;
-	for (__u32 i = 0; i < RECORD_SLOTS && acked->from != acked->to; i++) {
-		__u32 sent_us = sent_at(observation, acked->from++);
+	for (__u32 i = 0;
+	     i < RECORD_SLOTS && acked->next_slot != acked->end_slot; i++) {
+		__u32 sent_us = sent_at(observation, acked->next_slot++);
 		__u32 waited_us = acked->now_us - sent_us;
 
 		if (sent_us && waited_us > acked->rtt_min_us)
@@ -322,7 +324,7 @@ static __always_inline void observe_end(struct observation *observation,
 {
 	struct record *record = &flow->egress.record;
 	__u32 next = READ_ONCE(record->next), una;
-	struct measured_range acked = {.to = next};
+	struct measured_range acked = {.end_slot = next};
 
 	observation->aborted = is_aborted(tp);
 	/* There may have been no ACK but that of the handshake. */
