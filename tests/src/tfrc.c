@@ -17,7 +17,7 @@ __u64 pillion_tfrc_rate(__u64 p, __u64 rtt_us)
 	return tfrc_rate(p, rtt_us);
 }
 
-__u64 pillion_less_headers(__u64 rate, const struct sent *sent)
+__u64 pillion_subtract_headers(__u64 rate, const struct sent *sent)
 {
 	return subtract_headers(rate, sent);
 }

@@ -42,7 +42,7 @@ mod c {
     // SAFETY: the signatures and types match tfrc.c, which stores no pointer.
     unsafe extern "C" {
         pub safe fn pillion_tfrc_rate(p: u64, rtt: u64) -> u64;
-        pub safe fn pillion_less_headers(rate: u64, sent: &Sent) -> u64;
+        pub safe fn pillion_subtract_headers(rate: u64, sent: &Sent) -> u64;
         pub safe fn pillion_note_losses(
             events: &mut LossEvents,
             total_losses: u32,
@@ -64,9 +64,9 @@ mod c {
 }
 
 /// A loss event rate of 1.
-pub const EVERY_PACKET: u64 = 1 << 31;
+pub const LOSS_RATE_ONE: u64 = 1 << 31;
 
-/// Computes the throughput equation in bytes/s; `p` is in units of 1 / [`EVERY_PACKET`].
+/// Computes the throughput equation in bytes/s; `p` is in units of 1 / [`LOSS_RATE_ONE`].
 #[must_use]
 pub fn rate(p: u64, rtt: u64) -> u64 {
     c::pillion_tfrc_rate(p, rtt)
@@ -74,8 +74,8 @@ pub fn rate(p: u64, rtt: u64) -> u64 {
 
 /// Subtracts the share of headers in `sent` from a rate, in bytes/s.
 #[must_use]
-pub fn less_headers(rate: u64, sent: Sent) -> u64 {
-    c::pillion_less_headers(rate, &sent)
+pub fn subtract_headers(rate: u64, sent: Sent) -> u64 {
+    c::pillion_subtract_headers(rate, &sent)
 }
 
 impl LossEvents {
@@ -84,7 +84,7 @@ impl LossEvents {
         c::pillion_note_losses(self, total_losses, packets, now, rtt);
     }
 
-    /// Returns the loss event rate after `packets` packets, in units of 1 / [`EVERY_PACKET`].
+    /// Returns the loss event rate after `packets` packets, in units of 1 / [`LOSS_RATE_ONE`].
     #[must_use]
     pub fn rate(&self, packets: u32, now: u64, rtt: u64) -> u64 {
         c::pillion_loss_event_rate(self, packets, now, rtt)

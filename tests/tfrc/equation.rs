@@ -1,6 +1,6 @@
 //! RFC 5348, section 3.1, and the header penalty of RFC 4828, section 3.
 
-use pillion_tests::tfrc::{EVERY_PACKET, Sent, less_headers, rate};
+use pillion_tests::tfrc::{LOSS_RATE_ONE, Sent, rate, subtract_headers};
 use rand::RngExt;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
@@ -16,7 +16,7 @@ fn reference(p: f64, rtt: f64) -> f64 {
 }
 
 fn fixed(p: f64) -> u64 {
-    (p * EVERY_PACKET as f64).round() as u64
+    (p * LOSS_RATE_ONE as f64).round() as u64
 }
 
 /// Returns `count` values from `from` to `to`, evenly spaced in their logarithms.
@@ -46,7 +46,7 @@ fn check(p: f64, rtt_us: f64, payload: u32, header: u32) {
     };
     let share = f64::from(payload) / f64::from(sent.wire);
     let expected = expected.min(f64::from(u32::MAX)) * share;
-    assert_near(less_headers(actual, sent) as f64, expected, &case);
+    assert_near(subtract_headers(actual, sent) as f64, expected, &case);
 }
 
 #[test]
@@ -90,17 +90,17 @@ fn rate_never_rises_with_losses_or_rtt() {
 #[test]
 fn out_of_range_values_are_clamped() {
     assert_eq!(rate(0, 1000), rate(1, 1000));
-    assert_eq!(rate(u64::MAX, 1000), rate(EVERY_PACKET, 1000));
+    assert_eq!(rate(u64::MAX, 1000), rate(LOSS_RATE_ONE, 1000));
     assert_eq!(rate(1000, 0), rate(1000, 1));
     assert_eq!(rate(1000, u64::MAX), rate(1000, (1 << 24) - 1));
-    assert_eq!(rate(EVERY_PACKET, u64::MAX), 0);
+    assert_eq!(rate(LOSS_RATE_ONE, u64::MAX), 0);
     let none_sent = Sent::default();
-    assert_eq!(less_headers(1000, none_sent), 1000);
-    assert_eq!(less_headers(u64::MAX, none_sent), u64::from(u32::MAX));
+    assert_eq!(subtract_headers(1000, none_sent), 1000);
+    assert_eq!(subtract_headers(u64::MAX, none_sent), u64::from(u32::MAX));
     let max = Sent {
         packets: u32::MAX,
         payload: u32::MAX,
         wire: u32::MAX,
     };
-    assert_eq!(less_headers(u64::MAX, max), u64::from(u32::MAX));
+    assert_eq!(subtract_headers(u64::MAX, max), u64::from(u32::MAX));
 }

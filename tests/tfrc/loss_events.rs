@@ -1,6 +1,6 @@
 //! RFC 5348, section 5, with the short intervals of RFC 4828, section 3.
 
-use pillion_tests::tfrc::{EVERY_PACKET, LossEvents};
+use pillion_tests::tfrc::{LOSS_RATE_ONE, LossEvents};
 use rand::RngExt;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
@@ -60,7 +60,7 @@ impl Reference {
 }
 
 fn rate(events: &LossEvents, packets: u32, now: u64, rtt: u64) -> f64 {
-    events.rate(packets, now, rtt) as f64 / EVERY_PACKET as f64
+    events.rate(packets, now, rtt) as f64 / LOSS_RATE_ONE as f64
 }
 
 #[track_caller]
@@ -148,6 +148,6 @@ fn losing_every_packet_gives_rate_of_one() {
     for packet in 1..=20 {
         events.note(packet, packet, u64::from(packet) * 1_000_000, 1000);
     }
-    assert_eq!(events.rate(20, 20_000_000, 1000), EVERY_PACKET);
-    assert_eq!(LossEvents::default().rate(0, 0, 0), EVERY_PACKET);
+    assert_eq!(events.rate(20, 20_000_000, 1000), LOSS_RATE_ONE);
+    assert_eq!(LossEvents::default().rate(0, 0, 0), LOSS_RATE_ONE);
 }

@@ -13,7 +13,7 @@ const LEARNING_POINTS: u32 = 32;
 const LEARNING_POINTS_WITH_RETRANSMISSIONS: u32 = 2 * LEARNING_POINTS;
 /// Points for an ACK of a bundle without a DSACK, if part of the duplicate data had been
 /// acknowledged before. Any other such ACK may be explained by a loss, and counts one point.
-const CERTAIN_POINTS: u32 = 4;
+const POINTS_IF_CERTAIN: u32 = 4;
 
 /// Segment detected as lost, and the packet that repaired it.
 #[derive(Debug, Clone, Copy)]
@@ -110,7 +110,7 @@ impl LearntRule {
 
     fn note_missing_dsack(&mut self, is_certain: bool) {
         if self.rule() == LossRule::Auto {
-            self.silence_points += if is_certain { CERTAIN_POINTS } else { 1 };
+            self.silence_points += if is_certain { POINTS_IF_CERTAIN } else { 1 };
             let threshold = match self.retransmissions {
                 true => LEARNING_POINTS_WITH_RETRANSMISSIONS,
                 false => LEARNING_POINTS,
