@@ -169,6 +169,10 @@ install: man
 	install -m 644 LICENSE* $(LAB_DOC)
 	install -m 644 bpf/LICENSE $(LAB_DOC)/bpf
 	install -m 644 experiments/*.toml $(LAB_DOC)/experiments
+	install -d $(LAB_DOC)/experiments/traces
+	install -m 644 experiments/traces/*.toml experiments/traces/README.md experiments/traces/generated.* \
+		$(LAB_DOC)/experiments/traces
+	install experiments/traces/fetch experiments/traces/generate $(LAB_DOC)/experiments/traces
 	install -d $(DESTDIR)$(UNITDIR)
 	sed 's:/usr/bin/pillion:$(PREFIX)/bin/pillion:' packaging/systemd/pillion.service \
 		> $(DESTDIR)$(UNITDIR)/pillion.service

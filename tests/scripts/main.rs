@@ -114,3 +114,24 @@ fn failed_test_never_exits_with_success() {
     let (status, _) = count(FAILED, 0);
     assert_eq!(status, Some(1));
 }
+
+#[test]
+fn generated_traces_match_their_commands() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../experiments/traces");
+    let readme = std::fs::read_to_string(format!("{folder}/README.md")).expect("the folder's page");
+    let commands = readme
+        .lines()
+        .filter_map(|line| line.split_once(" > experiments/traces/"));
+    let mut names = Vec::new();
+    for (command, name) in commands {
+        let arguments = command.split(' ').skip(1);
+        let output = Command::new(format!("{folder}/generate"))
+            .args(arguments)
+            .output()
+            .expect("a shell");
+        let stored = std::fs::read(format!("{folder}/{name}")).expect("the trace");
+        assert!(output.stdout == stored, "{command}");
+        names.push(name);
+    }
+    assert_eq!(names, ["generated.down", "generated.up"]);
+}

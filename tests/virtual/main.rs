@@ -18,6 +18,7 @@ mod path_size;
 mod queue;
 mod rate_control;
 mod receiver;
+mod recorded_link;
 mod referee;
 mod reproduce;
 mod reverse_path;

@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::path::delay::MAX_DEVIATIONS;
-use crate::path::{Loss, PathError};
+use crate::path::{LinkTrace, Loss, PathError};
 
 /// Maximum delay of a direction.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// Maximum queue length of a direction, in packets.
-const MAX_QUEUE: usize = 65_536;
+pub(crate) const MAX_QUEUE: usize = 65_536;
 
 /// A path: both directions, and the seed of their random events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,6 +54,10 @@ pub struct Direction {
     /// rate, at which no packet waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<u64>,
+    /// Recorded times at which the link delivers packets, since the first frame of the path;
+    /// instead of `rate_bps`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<LinkTrace>,
     /// Maximum packets that wait for the link, 1 to 65,536, without the packet in transmission.
     pub queue_packets: usize,
     /// Packets lost after the queue.
@@ -138,6 +142,7 @@ impl Direction {
             jitter: Duration::ZERO,
             own: Vec::new(),
             rate_bps: None,
+            trace: None,
             // Without a rate, no packet waits.
             queue_packets: 1,
             loss: Loss::Uniform(0.0),
@@ -180,6 +185,9 @@ impl Direction {
         }
         if self.rate_bps == Some(0) {
             return out_of_range("rate_bps", "0".into(), "at least 1, or absent");
+        }
+        if let (Some(rate), Some(_)) = (self.rate_bps, &self.trace) {
+            return out_of_range("rate_bps", rate.to_string(), "absent, because of `trace`");
         }
         if !(1..=MAX_QUEUE).contains(&self.queue_packets) {
             let value = self.queue_packets.to_string();

@@ -6,9 +6,10 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 use crate::path::delay::{Delays, DueTime, JitterMeter};
-use crate::path::link::{DelayLine, Link};
+use crate::path::link::{DelayLine, Link, Transmission};
 use crate::path::loss::Losses;
 use crate::path::packet::is_impairable;
+use crate::path::queue_log::QueueLog;
 use crate::path::stats::DelayErrorHistogram;
 use crate::path::{Direction, DirectionStats, Disorder, PathConfig};
 
@@ -24,6 +25,8 @@ pub(crate) struct DirectionState {
     delay_errors: DelayErrorHistogram,
     /// Measured variation of delays; `None` without jitter.
     jitter_meter: Option<JitterMeter>,
+    /// Log of the link's queue; `None` if it is not recorded.
+    queue_log: Option<QueueLog>,
 }
 
 impl DirectionState {
@@ -44,7 +47,7 @@ impl DirectionState {
 
     fn new(direction: &Direction, losses: Losses, decisions: OrderModel, delays: Delays) -> Self {
         Self {
-            link: Link::new(direction.rate_bps, direction.queue_packets),
+            link: Link::new(direction),
             losses,
             decisions,
             delays,
@@ -53,6 +56,25 @@ impl DirectionState {
             counts: DirectionStats::default(),
             delay_errors: DelayErrorHistogram::new(),
             jitter_meter: (!direction.jitter.is_zero()).then(JitterMeter::default),
+            queue_log: None,
+        }
+    }
+
+    /// Starts a recorded link, unless it runs already.
+    pub fn start_link(&mut self, now: Instant) {
+        self.link.start(now);
+    }
+
+    /// Returns whether no packet waits for the link or is delayed, not even a packet that will be
+    /// lost after the link.
+    pub fn is_idle(&self, now: Instant) -> bool {
+        self.counts.inside.packets == 0 && self.link.is_idle(now)
+    }
+
+    /// Starts or stops to log the packets of the link's queue.
+    pub fn set_queue_log(&mut self, now: Instant, log: Option<QueueLog>) {
+        if let Some(previous) = std::mem::replace(&mut self.queue_log, log) {
+            previous.finish(now);
         }
     }
 
@@ -65,14 +87,18 @@ impl DirectionState {
         let lost = self.losses.is_lost(frame);
         let decision = self.decisions.of(frame);
         let copies = 1 + usize::from(decision == OrderDecision::Duplicated);
-        let served = match self.delay_line.has_room(copies, bytes) {
-            true => self.link.serve(now, bytes),
-            false => None,
-        };
+        if !self.delay_line.has_room(copies, bytes) {
+            self.counts.overflowed.add(bytes);
+            return;
+        }
+        let served = self.link.serve(now, bytes);
+        if let Some(log) = &mut self.queue_log {
+            log.arrive(now, frame, served.map(|it| it.start));
+        }
         match served {
             None => self.counts.queue_full.add(bytes),
             Some(_) if lost => self.counts.lost.add(bytes),
-            Some(departure) => {
+            Some(Transmission { departure, .. }) => {
                 let due = self.delays.due(departure, frame);
                 self.enqueue(due, decision, frame);
             }

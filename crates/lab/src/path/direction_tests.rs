@@ -53,6 +53,7 @@ fn balanced(counts: &DirectionStats) -> bool {
         counts.delivered,
         counts.lost,
         counts.queue_full,
+        counts.overflowed,
         counts.device_refused,
         counts.inside,
     ];
@@ -234,7 +235,7 @@ fn frames_beyond_line_capacity_are_dropped_and_counted() {
     }
     let counts = direction.counts();
     assert_eq!(counts.inside.packets, 65_536);
-    assert_eq!(counts.queue_full.packets, 70_000 - 65_536);
+    assert_eq!(counts.overflowed.packets, 70_000 - 65_536);
 }
 
 fn decisions(seed: u64, reorder: f64, duplicate: f64) -> Vec<OrderDecision> {

@@ -4,7 +4,7 @@
 //! frames between two TAP devices. Each direction has its own [`Direction`]. It processes every
 //! frame in this order, like a router with a network emulator:
 //!
-//! 1. **rate**: a FIFO counted in packets, served at a fixed rate;
+//! 1. **rate**: a FIFO counted in packets, served at a fixed rate or at the times of a [`LinkTrace`];
 //! 2. **loss**: uniform or in bursts, from a seed, or the packets of a list;
 //! 3. **delay**: constant or with jitter, for all packets or for single ports. Packets stay in
 //!    order, unless a [`Disorder`] delays or duplicates some.
@@ -36,15 +36,19 @@ mod direction;
 mod link;
 mod loss;
 mod packet;
+mod queue_log;
 mod running;
 mod stats;
+mod trace;
 
 use std::io;
 
+pub(crate) use config::MAX_QUEUE;
 pub use config::{Direction, Disorder, PathConfig, PortOverride};
 pub use loss::Loss;
 pub use running::{Path, Tap};
 pub use stats::{DelayError, DirectionStats, JitterStats, PathStats, Volume};
+pub use trace::{LinkTrace, OPPORTUNITY_BYTES};
 
 // Errors before a path runs.
 

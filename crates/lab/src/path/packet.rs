@@ -1,6 +1,9 @@
 //! Parses the headers of a packet.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::queue::Endpoints;
 
 const ETHERNET: usize = 14;
 const IPV4: [u8; 2] = [0x08, 0x00];
@@ -32,23 +35,76 @@ fn is_link_maintenance(packet: &[u8]) -> bool {
 /// Returns the source and destination port of a TCP or UDP packet. `None` for a later fragment, or
 /// after IPv6 extension headers.
 pub(crate) fn ports(frame: &[u8]) -> Option<[u16; 2]> {
+    let (protocol, transport) = transport(frame)?;
+    let &[from, of_from, to, of_to] = transport.first_chunk()?;
+    [TCP, UDP]
+        .contains(&protocol)
+        .then(|| [[from, of_from], [to, of_to]].map(u16::from_be_bytes))
+}
+
+/// Returns IP's protocol number and the bytes after IP's header. `None` for a later fragment.
+fn transport(frame: &[u8]) -> Option<(u8, &[u8])> {
     let (header, packet) = frame.split_at_checked(ETHERNET)?;
-    let (protocol, transport) = if header.ends_with(&IPV4) {
+    if header.ends_with(&IPV4) {
         let length = usize::from(packet.first()? & 0x0f) * 4;
         let fragment = u16::from_be_bytes([*packet.get(6)?, *packet.get(7)?]);
         if fragment & 0x1fff != 0 {
             return None;
         }
-        (*packet.get(9)?, packet.get(length..)?)
+        Some((*packet.get(9)?, packet.get(length..)?))
     } else if header.ends_with(&IPV6) {
-        (*packet.get(6)?, packet.get(IPV6_HEADER..)?)
+        Some((*packet.get(6)?, packet.get(IPV6_HEADER..)?))
     } else {
-        return None;
+        None
+    }
+}
+
+/// Returns the endpoints of an IP packet, with port 0 for other protocols than TCP and UDP.
+pub(crate) fn endpoints(frame: &[u8]) -> Option<Endpoints> {
+    let (protocol, _) = transport(frame)?;
+    let (header, packet) = frame.split_at_checked(ETHERNET)?;
+    let [source, destination] = if header.ends_with(&IPV4) {
+        let address = |at: usize| packet.get(at..)?.first_chunk::<4>().copied();
+        [address(12)?, address(16)?].map(IpAddr::from)
+    } else {
+        let address = |at: usize| packet.get(at..)?.first_chunk::<16>().copied();
+        [address(8)?, address(24)?].map(IpAddr::from)
     };
-    let &[from, of_from, to, of_to] = transport.first_chunk()?;
-    [TCP, UDP]
-        .contains(&protocol)
-        .then(|| [[from, of_from], [to, of_to]].map(u16::from_be_bytes))
+    let [from, to] = ports(frame).unwrap_or_default();
+    Some(Endpoints {
+        protocol,
+        source: SocketAddr::new(source, from),
+        destination: SocketAddr::new(destination, to),
+    })
+}
+
+/// The sequence number, the flags and the bytes of payload of a TCP segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub seq: u32,
+    pub flags: u8,
+    pub payload: u32,
+}
+
+/// Parses a TCP segment; the values are 0 for other packets.
+pub(crate) fn segment(frame: &[u8]) -> Segment {
+    let parsed = || {
+        let (_, bytes) = transport(frame).filter(|(protocol, _)| *protocol == TCP)?;
+        // Short frames have padding after the IP packet.
+        let packet = &frame[ETHERNET..];
+        let length = |at: usize| Some(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?]));
+        let ip_bytes = match frame[..ETHERNET].ends_with(&IPV4) {
+            true => usize::from(length(2)?),
+            false => usize::from(length(4)?) + IPV6_HEADER,
+        };
+        let headers = packet.len() - bytes.len() + usize::from(*bytes.get(12)? >> 4) * 4;
+        Some(Segment {
+            seq: u32::from_be_bytes(*bytes.get(4..)?.first_chunk()?),
+            flags: *bytes.get(13)?,
+            payload: ip_bytes.saturating_sub(headers) as u32,
+        })
+    };
+    parsed().unwrap_or_default()
 }
 
 // Values by the port of a frame.

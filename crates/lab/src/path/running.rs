@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -16,7 +17,9 @@ use nix::sys::prctl;
 use nix::sys::time::TimeSpec;
 
 use crate::path::direction::DirectionState;
+use crate::path::queue_log::QueueLog;
 use crate::path::{PathConfig, PathError, PathStats};
+use crate::queue::Packet;
 
 /// Maximum frames moved in one direction before the other's turn. Neither a flood nor a burst of
 /// departures then blocks the rest for much longer than 0.1 ms.
@@ -66,6 +69,29 @@ impl Path {
     /// Returns the path's statistics so far.
     pub fn stats(&self) -> PathStats {
         self.shared.state().stats()
+    }
+
+    /// Returns whether no packet is inside, in either direction.
+    pub fn is_idle(&self) -> bool {
+        let now = Instant::now();
+        let state = self.shared.state();
+        state.directions.iter().all(|it| it.is_idle(now))
+    }
+
+    /// Logs every packet of the queue before a link, until [`Path::stop_queue_logs`]; number n is
+    /// the direction from device n.
+    pub fn log_queue(&self, number: usize) -> Receiver<Packet> {
+        let (to, from) = channel();
+        let direction = &mut self.shared.state().directions[number];
+        direction.set_queue_log(Instant::now(), Some(QueueLog::new(to)));
+        from
+    }
+
+    /// Ends the logs of both queues.
+    pub fn stop_queue_logs(&self) {
+        for direction in &mut self.shared.state().directions {
+            direction.set_queue_log(Instant::now(), None);
+        }
     }
 
     /// Stops the path and removes both devices. Frames inside are discarded and counted as inside.
@@ -180,10 +206,15 @@ fn read_waiting<'a>(
     readable: [bool; 2],
     frame: &mut [u8; MAX_FRAME],
 ) -> Result<(), &'a Tap> {
-    for ((direction, from), readable) in directions.iter_mut().zip(taps).zip(readable) {
+    for (number, (from, readable)) in taps.iter().zip(readable).enumerate() {
         for _ in 0..if readable { BATCH } else { 0 } {
             match from.read(frame) {
-                Ok(Some(bytes)) => direction.arrive(Instant::now(), &frame[..bytes]),
+                Ok(Some(bytes)) => {
+                    let now = Instant::now();
+                    // The traces of both directions start together.
+                    directions.iter_mut().for_each(|it| it.start_link(now));
+                    directions[number].arrive(now, &frame[..bytes]);
+                }
                 Ok(None) => break,
                 Err(_) => return Err(from),
             }

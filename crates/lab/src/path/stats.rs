@@ -19,7 +19,8 @@ pub struct PathStats {
 
 /// Statistics of one direction.
 ///
-/// At any time, received + duplicated = delivered + lost + queue_full + device_refused + inside.
+/// At any time, received + duplicated = delivered + lost + queue_full + overflowed + device_refused
+/// + inside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectionStats {
     /// Frames read from the sending side's device.
@@ -34,9 +35,11 @@ pub struct DirectionStats {
     /// Packets delayed so that others overtook them, without copies; counted when read.
     #[serde(default)]
     pub reordered: Volume,
-    /// Frames dropped because the queue was full, or because the direction held its maximum of
-    /// 65,536 frames or 16 MiB.
+    /// Frames dropped because the link's queue was full.
     pub queue_full: Volume,
+    /// Frames dropped because the direction held its maximum of 65,536 frames or 16 MiB.
+    #[serde(default)]
+    pub overflowed: Volume,
     /// Frames refused by the receiving side's device, for example because it is down.
     pub device_refused: Volume,
     /// Frames waiting for the link or delayed. They are discarded when the path stops.

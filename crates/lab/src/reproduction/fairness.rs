@@ -33,7 +33,7 @@ pub(super) fn table(reproduction: &Reproduction, runs: &[PlannedRun]) -> Option<
     for planned in runs {
         let plan = &planned.plan;
         let streams: usize = plan.streams.iter().map(|it| it.traffic.streams).sum();
-        if plan.bottleneck.rate.is_none() || streams < 2 {
+        if plan.bottleneck.mean_bps().is_none() || streams < 2 {
             continue;
         }
         let parts = variant(&planned.name, reproduction);
@@ -83,12 +83,12 @@ fn variant(run: &RunKey, reproduction: &Reproduction) -> Selector {
 // 2.7.2).
 
 /// Returns each group's optimal goodput per stream during the sending time, in bit/s. It is the
-/// stream's demand, limited by its max-min fair share of the bottleneck. Empty without a bottleneck
-/// rate, or if a group's demand depends on the network.
+/// stream's demand, limited by its max-min fair share of the bottleneck, of a recorded link of its
+/// mean rate. Empty without a rate, or if a group's demand depends on the network.
 pub(super) fn optimum(plan: &Plan) -> BTreeMap<String, f64> {
     let demands = plan.streams.iter().map(|it| demand(&it.traffic.kind));
     let demands: Option<Vec<f64>> = demands.collect();
-    let (Some(rate), Some(demands)) = (plan.bottleneck.rate, demands) else {
+    let (Some(bps), Some(demands)) = (plan.bottleneck.mean_bps(), demands) else {
         return BTreeMap::new();
     };
     let spans: Vec<_> = plan.streams.iter().map(|it| span(it, plan)).collect();
@@ -102,7 +102,7 @@ pub(super) fn optimum(plan: &Plan) -> BTreeMap<String, f64> {
             let streams = plan.streams[*index].traffic.streams;
             (streams as f64, demands[*index])
         });
-        let shares = max_min(rate.bps() as f64, &requests.collect::<Vec<_>>());
+        let shares = max_min(bps as f64, &requests.collect::<Vec<_>>());
         for (index, share) in active.iter().zip(shares) {
             optimum[*index] += share * (pair[1] - pair[0]).div_duration_f64(plan.duration);
         }

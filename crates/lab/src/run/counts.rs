@@ -20,7 +20,8 @@ pub struct PathCounts {
     /// Packets in the trace of the sending side; `None` without traces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_before: Option<u64>,
-    /// Packets dropped by the bottleneck's queue.
+    /// Packets dropped by the bottleneck's queue, which is before the emulator toward the receiver,
+    /// and after it on the way back, unless the link back is recorded.
     pub queue_dropped: u64,
     /// Packets that left the bottleneck; `None` for the way back without its own queue.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,14 +58,23 @@ fn emulator_counts(
     device_listing: &DeviceListing,
 ) -> [PathCounts; 2] {
     if let Some(stats) = testbed.emulator.stats() {
-        return [stats.forward, stats.backward].map(|counts| PathCounts {
-            entered: Some(counts.received.packets),
-            lost: counts.lost.packets + counts.queue_full.packets + counts.device_refused.packets,
-            overflowed: counts.queue_full.packets,
-            doubled: Some(counts.duplicated.packets),
-            delivered: counts.delivered.packets,
-            jitter: counts.jitter,
-            ..PathCounts::default()
+        let [recorded, recorded_back] = plan.is_recorded();
+        let directions = [(stats.forward, recorded), (stats.backward, recorded_back)];
+        return directions.map(|(counts, is_recorded)| {
+            let passed = counts.received.packets - counts.queue_full.packets;
+            PathCounts {
+                queue_dropped: counts.queue_full.packets,
+                queue_passed: is_recorded.then_some(passed),
+                entered: Some(passed),
+                lost: counts.lost.packets
+                    + counts.overflowed.packets
+                    + counts.device_refused.packets,
+                overflowed: counts.overflowed.packets,
+                doubled: Some(counts.duplicated.packets),
+                delivered: counts.delivered.packets,
+                jitter: counts.jitter,
+                ..PathCounts::default()
+            }
         });
     }
     let [there, back] = testbed.emulator.listed_drops();
@@ -99,17 +109,19 @@ pub(super) fn count(
 ) -> [PathCounts; 2] {
     let [mut forward, mut backward] = emulator_counts(plan, testbed, device_listing);
     let [probe_counts, probe_counts_back] = probe_counts;
+    forward.queue_seen = probe_counts;
+    backward.queue_seen = probe_counts_back;
+    let [recorded, recorded_back] = plan.is_recorded();
     let queues = [
-        (&mut forward, OUT, true, probe_counts),
-        (&mut backward, IN, plan.has_queue_back(), probe_counts_back),
+        (&mut forward, OUT, !recorded),
+        (&mut backward, IN, plan.has_queue_back() && !recorded_back),
     ];
-    for (direction, device, exists, probe_counts) in queues {
-        if exists {
+    for (direction, device, is_of_kernel) in queues {
+        if is_of_kernel {
             let queue =
                 device_listing.qdisc_counts("router", device, |_, handle| handle == QUEUE_HANDLE);
             direction.queue_dropped = queue.drops;
             direction.queue_passed = Some(queue.packets);
-            direction.queue_seen = probe_counts;
         }
     }
     if let Some([sender, receiver]) = traces {

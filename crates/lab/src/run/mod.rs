@@ -32,7 +32,7 @@ pub use streams::GroupBundlingTotals;
 pub use summary::{GroupSummary, Summary};
 
 use crate::capture::Capture;
-use crate::testbed::{DEVICE, IN, Log, Node, OUT, TO_ROUTER, Testbed};
+use crate::testbed::{DEVICE, Emulator, IN, Log, Node, OUT, TO_ROUTER, Testbed};
 use crate::{Error, kernel_release};
 use counts::{DeviceListing, is_idle};
 use folder::{Manifest, RunFolder, StartTime};
@@ -131,11 +131,17 @@ fn perform_in(
     });
     let captures = captures.transpose()?;
     let queues_to_record = [
-        (OUT, QUEUE_FILE, true),
-        (IN, QUEUE_BACK_FILE, plan.has_queue_back()),
+        (0, OUT, QUEUE_FILE, true),
+        (1, IN, QUEUE_BACK_FILE, plan.has_queue_back()),
     ];
-    let queues = queues_to_record.map(|(device, name, exists)| {
-        let start_recorder = || QueueRecorder::start(&testbed, device, &folder.file(name));
+    let queues = queues_to_record.map(|(direction, device, name, exists)| {
+        let file = folder.file(name);
+        let start_recorder = || match &testbed.emulator {
+            Emulator::Path(path) if plan.is_recorded()[direction] => {
+                QueueRecorder::start_log(path.log_queue(direction), &file)
+            }
+            _ => QueueRecorder::start(&testbed, device, &file),
+        };
         (plan.measure.queue && exists)
             .then(start_recorder)
             .transpose()
@@ -173,6 +179,9 @@ fn perform_in(
         Ok::<_, Error>([sender?, receiver.finish()?])
     });
     let capture_counts = capture_counts.transpose()?;
+    if let Emulator::Path(path) = &testbed.emulator {
+        path.stop_queue_logs();
+    }
     let [queue, queue_back] = queues.map(|queue| queue.map(QueueRecorder::finish).transpose());
     let probe_counts = [queue?, queue_back?];
     folder.write_json(DEVICES_FILE, &device_listing)?;
@@ -206,10 +215,10 @@ fn perform_in(
 fn wait_until_idle(testbed: &Testbed) -> Result<DeviceListing, Error> {
     for _ in 0..MAX_IDLE_CHECKS {
         thread::sleep(IDLE_CHECK_INTERVAL);
-        let in_transit = testbed
-            .emulator
-            .stats()
-            .is_some_and(|stats| stats.forward.inside.packets + stats.backward.inside.packets > 0);
+        let in_transit = match &testbed.emulator {
+            Emulator::Path(path) => !path.is_idle(),
+            Emulator::Netem { .. } => false,
+        };
         if !in_transit && is_idle(testbed)? {
             // A packet that just left a queue needs time to reach the next one.
             thread::sleep(IDLE_CHECK_INTERVAL);

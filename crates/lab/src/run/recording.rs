@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::folder::RunFolder;
 use super::layout::{flows_file, sockets_file};
 use super::streams::GroupBundler;
 use crate::Error;
-use crate::queue::{Disposition, Event, Reasons, Recording, Row, Target};
+use crate::queue::{Disposition, Event, Packet, Reasons, Recording, Row, Target};
 use crate::records::Writer;
 use crate::settings::experiment::Plan;
 use crate::sockets::{Sample, Sockets};
@@ -204,8 +205,17 @@ impl Serialize for FlowSample<'_> {
 #[derive(Debug)]
 pub(super) struct QueueRecorder {
     file: PathBuf,
-    recording: Recording,
+    source: QueueSource,
     events: Arc<Mutex<Events>>,
+}
+
+/// The source of a queue's packets.
+#[derive(Debug)]
+enum QueueSource {
+    /// The queue probe, for a queue of the kernel.
+    Probe(Recording),
+    /// The thread that reads the log of pillion's own path, for the queue of a recorded link.
+    Path(JoinHandle<io::Result<()>>),
 }
 
 #[derive(Debug)]
@@ -236,26 +246,55 @@ impl QueueRecorder {
     ) -> Result<Self, Error> {
         let target = testbed.router.enter(move || Target::find(device))??;
         let reasons = Reasons::from_running_kernel();
+        Self::create(file, |events| {
+            let recording = Recording::start(&target, move |event| write(&events, event, &reasons));
+            Ok(QueueSource::Probe(recording?))
+        })
+    }
+
+    /// Starts recording the packets that pillion's own path logs.
+    pub(super) fn start_log(packets: Receiver<Packet>, file: &Path) -> Result<Self, Error> {
+        Self::create(file, |events| {
+            let mut reasons = Reasons::default();
+            // The kernel's name for a packet beyond the limit of a queueing discipline.
+            let reason = reasons.number("QDISC_OVERLIMIT");
+            Ok(QueueSource::Path(thread::spawn(move || {
+                packets.into_iter().try_for_each(|packet| {
+                    write(
+                        &events,
+                        Event::Packet(Packet { reason, ..packet }),
+                        &reasons,
+                    )
+                })
+            })))
+        })
+    }
+
+    fn create(
+        file: &Path,
+        start: impl FnOnce(Arc<Mutex<Events>>) -> Result<QueueSource, Error>,
+    ) -> Result<Self, Error> {
         let events = Arc::new(Mutex::new(Events {
             writer: Writer::create(file).map_err(Error::file(file))?,
             probe_counts: QueueProbeCounts::default(),
         }));
-        let shared = Arc::clone(&events);
-        let recording = Recording::start(&target, move |event| {
-            let mut events = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            events.probe_counts.count(&event);
-            events.writer.write(Row::of(&event, &reasons))
-        })?;
         Ok(Self {
             file: file.to_owned(),
-            recording,
+            source: start(Arc::clone(&events))?,
             events,
         })
     }
 
-    /// Stops recording, once the queue is empty.
+    /// Stops recording, once the queue is empty and the path's logs are stopped.
     pub(super) fn finish(self) -> Result<QueueProbeCounts, Error> {
-        self.recording.stop()?;
+        match self.source {
+            QueueSource::Probe(recording) => recording.stop()?,
+            QueueSource::Path(thread) => {
+                let failed = |_| Err(io::Error::other("the recording's thread failed"));
+                let written = thread.join().unwrap_or_else(failed);
+                written.map_err(Error::file(&self.file))?;
+            }
+        }
         let failed =
             || Error::file(&self.file)(io::Error::other("the recording is still in progress"));
         let events = Arc::into_inner(self.events).ok_or_else(failed)?;
@@ -263,6 +302,12 @@ impl QueueRecorder {
         events.writer.finish().map_err(Error::file(&self.file))?;
         Ok(events.probe_counts)
     }
+}
+
+fn write(events: &Mutex<Events>, event: Event, reasons: &Reasons) -> io::Result<()> {
+    let mut events = events.lock().unwrap_or_else(PoisonError::into_inner);
+    events.probe_counts.count(&event);
+    events.writer.write(Row::of(&event, reasons))
 }
 
 impl QueueProbeCounts {

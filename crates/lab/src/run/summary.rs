@@ -139,7 +139,7 @@ impl Summary {
         let mut warnings = Vec::new();
         for (name, direction, queue_is_first) in [
             ("to the receiver", &forward, true),
-            ("from the receiver", &backward, false),
+            ("from the receiver", &backward, plan.is_recorded()[1]),
         ] {
             let contradictions = direction.contradictions(queue_is_first).into_iter();
             warnings.extend(contradictions.map(|contradiction| format!("{name}: {contradiction}")));

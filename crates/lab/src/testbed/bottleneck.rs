@@ -13,20 +13,24 @@ use pillion_bpf::host::interruption::without_signals;
 use super::Node;
 use super::node::Port;
 use crate::settings::experiment::{
-    Bottleneck, Discipline, Emulation, Limit, Loss, Plan, Rate, SOURCE_PORTS, SendingHost, Shaper,
+    Bottleneck, Discipline, Emulation, Loss, Plan, Rate, SOURCE_PORTS, SendingHost, Shaper,
 };
 use crate::{Error, Namespace, kernel_release};
 
 /// The queue's handle, which identifies it among the counters.
 pub const QUEUE_HANDLE: &str = "10:";
 
-/// Sets a bottleneck's rate and queue on a device of the router.
+/// Sets a bottleneck's rate and queue on a device of the router, unless it is a recorded link, which
+/// is part of pillion's own path.
 pub(super) fn build(
     router: &Node,
     device: &str,
     bottleneck: &Bottleneck,
     plan: &Plan,
 ) -> Result<(), Error> {
+    if bottleneck.trace.is_some() {
+        return Ok(());
+    }
     let queue = queue(bottleneck, plan);
     let burst = bottleneck.burst;
     let shapes_itself = bottleneck.queue == Discipline::Cake;
@@ -57,10 +61,7 @@ fn queue(bottleneck: &Bottleneck, plan: &Plan) -> String {
     let discipline = bottleneck.queue;
     let mut words = vec![discipline.to_string()];
     let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
-    if let Some(limit) = bottleneck
-        .limit
-        .and_then(|limit| limit_in_units(limit, bottleneck, plan))
-    {
+    if let Some(limit) = plan.queue_limit(bottleneck) {
         match discipline {
             Discipline::Cake => add("memlimit", limit.to_string()),
             _ => add("limit", limit.to_string()),
@@ -86,22 +87,6 @@ fn queue(bottleneck: &Bottleneck, plan: &Plan) -> String {
     }
     words.extend(options().map(str::to_owned));
     words.join(" ")
-}
-
-/// Returns the queue's limit in packets or bytes, whichever the discipline counts.
-fn limit_in_units(limit: Limit, bottleneck: &Bottleneck, plan: &Plan) -> Option<u64> {
-    const PACKET: f64 = 1500.0;
-    Some(match limit {
-        Limit::Packets(count) | Limit::Bytes(count) => count.into(),
-        Limit::BandwidthDelayProducts(products) => {
-            let bytes = products * plan.bdp_bytes(bottleneck)?;
-            // Rounded up, as in the thesis, section 4.1.
-            match bottleneck.queue.counts_bytes() {
-                true => bytes.ceil() as u64,
-                false => (bytes / PACKET).ceil() as u64,
-            }
-        }
-    })
 }
 
 /// Converts the error of a discipline that the kernel lacks.
@@ -327,6 +312,7 @@ fn attach(device: &str, numbers: &[u64]) -> io::Result<MapHandle> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::experiment::Limit;
     use crate::testbed::tests::plan;
 
     #[test]

@@ -20,7 +20,8 @@ pub enum Emulator {
     },
     /// pillion's own path in user space. It replaces netem if the kernel lacks it. It also handles
     /// jitter, because netem delays each packet independently, so that packets wait for or overtake
-    /// each other. It also handles reordered packets of streams with their own round-trip times.
+    /// each other. It also handles reordered packets of streams with their own round-trip times, and
+    /// recorded links.
     Path(Path),
 }
 
@@ -54,7 +55,8 @@ impl Emulator {
                 let reorders = direction.impairments.is_some_and(|it| it.reorder > 0.0);
                 direction.jitter.is_some() || reorders && !own.is_empty()
             });
-        if !own_path && has_netem && !exceeds_netem {
+        let is_recorded = plan.is_recorded().contains(&true);
+        if !own_path && has_netem && !exceeds_netem && !is_recorded {
             Self::netem(plan, own, router, receiver, log)
         } else {
             Self::path(plan, router, receiver)

@@ -66,9 +66,14 @@ impl CsvList {
         self.text.lines().next().map(str::trim)
     }
 
+    /// Returns all lines with their numbers.
+    pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        (1..).zip(self.text.lines())
+    }
+
     /// Returns the other non-empty lines with their numbers.
     pub fn entries(&self) -> impl Iterator<Item = (usize, &str)> {
-        let lines = (1..).zip(self.text.lines()).skip(1);
+        let lines = self.lines().skip(1);
         lines.filter(|(_, line)| !line.trim().is_empty())
     }
 

@@ -23,6 +23,7 @@ pub mod wire;
 
 pub use distribution::{Distribution, DistributionError, Table, TableError};
 pub use latency::{LatencyKind, Quantiles, Record};
+pub(crate) use list::CsvList;
 pub use list::{ListError, WRITES_HEADING, Write, read_writes};
 pub use plan::{ConfigError, Group, Kind, RampUp, SocketOptions, Traffic};
 pub use profile::{BelowOne, Profile, Sizes, Time, Times, profiles};

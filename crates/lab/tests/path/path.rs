@@ -45,6 +45,7 @@ fn assert_balanced(counts: &DirectionStats) {
         counts.delivered,
         counts.lost,
         counts.queue_full,
+        counts.overflowed,
         counts.device_refused,
         counts.inside,
     ];

@@ -7,6 +7,7 @@ use pillion_cli::settings::document::known::flattened;
 use pillion_cli::settings::{BadInput, text};
 use serde::{Deserialize, Serialize};
 
+use crate::path::LinkTrace;
 use crate::settings::{Rate, numbers};
 
 /// One direction of the router: a rate, and the queue in front of it.
@@ -15,6 +16,9 @@ use crate::settings::{Rate, numbers};
 pub struct Bottleneck {
     /// Rate of IP packets with their Ethernet headers; `None`: no limit, and no packet is queued.
     pub rate: Option<Rate>,
+    /// Recorded times at which packets are delivered, instead of a rate.
+    #[serde(with = "text::option")]
+    pub trace: Option<LinkTrace>,
     /// Shaper that enforces the rate.
     pub shaper: Shaper,
     /// Size of the token bucket in bytes, which leave back to back after a pause. The papers use
@@ -35,12 +39,22 @@ impl Default for Bottleneck {
     fn default() -> Self {
         Self {
             rate: None,
+            trace: None,
             shaper: Shaper::default(),
             burst: 1520,
             queue: Discipline::default(),
             limit: None,
             options: String::new(),
         }
+    }
+}
+
+impl Bottleneck {
+    /// Returns the rate in bit/s, of a recorded link the mean one; `None`: no limit.
+    #[must_use]
+    pub fn mean_bps(&self) -> Option<u64> {
+        let recorded = self.trace.as_ref().map(LinkTrace::mean_bps);
+        recorded.or(self.rate.map(Rate::bps))
     }
 }
 

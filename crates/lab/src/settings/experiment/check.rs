@@ -2,6 +2,7 @@ use crate::traffic::Kind;
 
 use super::plan::SOURCE_PORTS;
 use super::{Bottleneck, Discipline, Limit, Loss, Plan};
+use crate::path::MAX_QUEUE;
 use crate::settings::traffic::InvalidOption;
 use pillion_cli::settings::times::to_ms;
 
@@ -101,9 +102,12 @@ impl Plan {
         let bottleneck = &self.bottleneck;
         let greedy = |kind: &Kind| matches!(kind, Kind::Greedy { .. });
         let mut groups = self.streams.iter().map(|streams| &streams.traffic);
-        if let (Some(group), None) = (groups.find(|group| greedy(&group.kind)), bottleneck.rate) {
+        if let (Some(group), None) = (
+            groups.find(|group| greedy(&group.kind)),
+            bottleneck.mean_bps(),
+        ) {
             let text = format!(
-                "the greedy streams of `{}` need a rate; set `rate` in [bottleneck]",
+                "the greedy streams of `{}` need a rate; set `rate` or `trace` in [bottleneck]",
                 group.name
             );
             return Err(Contradiction::new(&["bottleneck", "rate"], text));
@@ -131,6 +135,33 @@ impl Plan {
             };
             if is_given {
                 return contradiction(key, text.replace("KEY", key));
+            }
+        }
+        let limit = self.queue_limit(bottleneck);
+        for (key, is_invalid, text) in [
+            (
+                "rate",
+                bottleneck.rate.is_some(),
+                "`trace` replaces `rate`; remove one of them",
+            ),
+            (
+                "queue",
+                queue != Discipline::Pfifo,
+                "a recorded link has only `pfifo`; use it, or `rate` instead of `trace`",
+            ),
+            (
+                "options",
+                !bottleneck.options.is_empty(),
+                "a recorded link has no options of `tc`; remove `options`",
+            ),
+            (
+                "limit",
+                limit.is_some_and(|limit| limit > MAX_QUEUE as u64),
+                "a recorded link has a queue of 1 to 65536 packets; set a smaller limit",
+            ),
+        ] {
+            if bottleneck.trace.is_some() && is_invalid {
+                return contradiction(key, text.to_owned());
             }
         }
         let has_limit = |options: &str| options.split_whitespace().any(|word| word == "limit");

@@ -85,6 +85,30 @@ fn mistake_has_position_and_remedy() {
             "6:9: cake shapes by itself; remove `burst`",
         ),
         (
+            "[bottleneck]\ntrace = \"lte.down\"\n",
+            "4:9: invalid trace `lte.down`: expected \"file:FILE\"",
+        ),
+        (
+            "[bottleneck]\ntrace = \"list:1\"\nrate = 5\n",
+            "5:8: `trace` replaces `rate`; remove one of them",
+        ),
+        (
+            "[bottleneck.back]\ntrace = \"list:1\"\nqueue = \"fq_codel\"\n",
+            "5:9: a recorded link has only `pfifo`; use it, or `rate` instead of `trace`",
+        ),
+        (
+            "[bottleneck]\ntrace = \"list:1\"\noptions = \"x\"\n",
+            "5:11: a recorded link has no options of `tc`",
+        ),
+        (
+            "[bottleneck]\ntrace = \"list:1\"\nlimit = 65537\n",
+            "5:9: a recorded link has a queue of 1 to 65536 packets",
+        ),
+        (
+            "[bottleneck]\ntrace = \"list:1\"\nlimit = \"9 B\"\n",
+            "5:9: pfifo counts packets; set its limit in packets",
+        ),
+        (
             "[bottleneck]\nburst = 3000\n",
             "4:9: `burst` needs `rate`; set it, or remove `burst`",
         ),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use pillion_cli::settings::{Bundling, unused_key};
 
 use super::{
-    Bottleneck, Contradiction, Emulation, Group, Measure, Mechanism, Mechanisms, PathOverride,
-    RoundTrips, Run, Sysctls,
+    Bottleneck, Contradiction, Emulation, Group, Limit, Measure, Mechanism, Mechanisms,
+    PathOverride, RoundTrips, Run, Sysctls,
 };
 use crate::path::{Direction, PathConfig, PortOverride};
 use crate::settings::traffic::option_of_error;
@@ -89,8 +89,8 @@ impl Plan {
     #[must_use]
     pub fn path(&self) -> PathConfig {
         let mut config = PathConfig {
-            forward: Direction::from(&self.forward),
-            backward: Direction::from(&self.backward),
+            forward: self.direction(&self.forward, &self.bottleneck),
+            backward: self.direction(&self.backward, &self.bottleneck_back),
             seed: self.seed,
         };
         for (stream, delay, [to, back]) in self.own() {
@@ -145,6 +145,12 @@ impl Plan {
         all.collect()
     }
 
+    /// Returns whether the link toward the receiver, and the one back, is recorded.
+    #[must_use]
+    pub fn is_recorded(&self) -> [bool; 2] {
+        [&self.bottleneck, &self.bottleneck_back].map(|it| it.trace.is_some())
+    }
+
     /// Returns whether the direction toward the senders has a rate or a queue.
     #[must_use]
     pub fn has_queue_back(&self) -> bool {
@@ -161,8 +167,39 @@ impl Plan {
     /// delay is the mean round-trip time of all streams.
     #[must_use]
     pub fn bdp_bytes(&self, of: &Bottleneck) -> Option<f64> {
-        let rate = of.rate?;
-        Some(rate.bps() as f64 / 8.0 * self.mean_rtt_s())
+        Some(of.mean_bps()? as f64 / 8.0 * self.mean_rtt_s())
+    }
+
+    /// Returns the limit of a bottleneck's queue in packets or bytes, whichever its discipline
+    /// counts; `None`: the discipline's default.
+    #[must_use]
+    pub fn queue_limit(&self, of: &Bottleneck) -> Option<u64> {
+        const PACKET: f64 = 1500.0;
+        Some(match of.limit? {
+            Limit::Packets(count) | Limit::Bytes(count) => count.into(),
+            Limit::BandwidthDelayProducts(products) => {
+                let bytes = products * self.bdp_bytes(of)?;
+                // Rounded up, as in the thesis, section 4.1.
+                match of.queue.counts_bytes() {
+                    true => bytes.ceil() as u64,
+                    false => (bytes / PACKET).ceil() as u64,
+                }
+            }
+        })
+    }
+
+    /// Returns one direction for pillion's own path, with its link if that is recorded.
+    fn direction(&self, emulation: &Emulation, bottleneck: &Bottleneck) -> Direction {
+        let limit = self.queue_limit(bottleneck).map(|limit| limit as usize);
+        let direction = Direction::from(emulation);
+        match &bottleneck.trace {
+            None => direction,
+            Some(trace) => Direction {
+                trace: Some(trace.clone()),
+                queue_packets: limit.unwrap_or(DEFAULT_QUEUE),
+                ..direction
+            },
+        }
     }
 
     fn mean_rtt_s(&self) -> f64 {
@@ -180,6 +217,10 @@ impl Plan {
         }
     }
 }
+
+/// Maximum packets in front of a recorded link without `limit`: as of pfifo at a device of the
+/// testbed.
+const DEFAULT_QUEUE: usize = 1000;
 
 /// Source port of the first stream; the following ones count up.
 pub const SOURCE_PORTS: u16 = 20_000;

@@ -14,6 +14,7 @@ use super::{
     Contradiction, Experiment, Group, Plan, PlannedRun, Reproduction, Run, RunScale, Selection,
     Selector, expand, reproduction,
 };
+use crate::path::LinkTrace;
 use crate::settings::time_text::table_text;
 use crate::settings::traffic;
 use crate::settings::traffic::Writes;
@@ -183,7 +184,8 @@ fn merge_defaults<'i>(
     }
 }
 
-/// Replaces every `table:FILE` and `file:FILE` by the file's contents. Paths are relative to the
+/// Replaces every `table:FILE` and `file:FILE` by the file's contents, so that a run's file needs no
+/// other. Paths are relative to the
 /// experiment's folder.
 pub(super) fn embed_tables(document: &mut DeTable, folder: &Path, mistakes: &mut Vec<Mistake>) {
     for (key, value) in document.iter_mut() {
@@ -193,7 +195,13 @@ pub(super) fn embed_tables(document: &mut DeTable, folder: &Path, mistakes: &mut
             DeValue::String(text) => {
                 let table = |file| Table::read_csv(&folder.join(file));
                 let table = |file| table(file).map_err(|error| BadInput(error.to_string()));
-                let embedded = if let Some(file) = text.strip_prefix("table:") {
+                let embedded = if let Some(file) = text.strip_prefix("file:")
+                    && key.get_ref() == "trace"
+                {
+                    let trace = LinkTrace::read(&folder.join(file));
+                    let trace = trace.map_err(|error| BadInput(error.to_string()));
+                    trace.map(|trace| trace.to_string())
+                } else if let Some(file) = text.strip_prefix("table:") {
                     table(file).map(|table| match key.get_ref().as_ref() {
                         "size" => table.to_text(),
                         _ => table_text(&table),

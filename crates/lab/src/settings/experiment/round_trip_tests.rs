@@ -11,6 +11,7 @@ const VALUES: &[&str] = &[
     "[bottleneck]\nqueue = \"red\"\nlimit = \"46875 B\"\noptions = \"avpkt 500  min 5000\"\n",
     "[bottleneck]\nrate = 5\nlimit = \"0.5 BDP\"\nqueue = \"fq_codel\"\n[path]\nrtt = 150\n",
     "[bottleneck]\nlimit = 63\n",
+    "[bottleneck]\ntrace = \"list:0,5x2\"\nlimit = 63\nback.trace = \"list:7\"\n",
     "[bottleneck]\nrate = 5\nback = { rate = 0.5, limit = 9, shaper = \"tbf\", burst = 3000 }\n",
     "[path]\nrtt = 33.3\njitter = 0.7\nloss = 0.07\nreorder = \"1.1:5.5\"\nduplicate = 0.3\n",
     "[path]\nloss = \"gilbert-elliott:1:30:50:0.1\"\nback.loss = [11, 10, 11]\n",

@@ -302,6 +302,33 @@ fn table_files_are_embedded_in_run() {
 }
 
 #[test]
+fn trace_of_a_recorded_link_is_stored_in_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("lte.down"), "0\n2\n2\n6\n").unwrap();
+    let file = folder.path().join("a.toml");
+    let text = "[bottleneck]\ntrace = \"file:lte.down\"\nback.trace = \"list:1\"\n\
+                limit = \"0.5 BDP\"\n[path]\nrtt = 100\n";
+    std::fs::write(&file, format!("{SMALL}kind = \"greedy\"\n{text}")).unwrap();
+    let planned = load(&file).unwrap().runs.remove(0);
+    let run = planned.run.to_text();
+    assert!(run.contains("trace = \"list:0,2x2,4\""), "{run}");
+    let path = planned.plan.path();
+    // 4 opportunities in 6 ms are 8 Mbit/s: half of 100,000 B are 34 packets.
+    assert_eq!(planned.plan.bottleneck.mean_bps(), Some(8_000_000));
+    assert_eq!(path.forward.queue_packets, 34);
+    let traces = [&path.forward, &path.backward].map(|it| it.trace.clone().unwrap().to_string());
+    assert_eq!(traces, ["list:0,2x2,4", "list:1"]);
+    assert_eq!(path.backward.queue_packets, 1000);
+
+    std::fs::write(folder.path().join("lte.down"), "5\n4\n").unwrap();
+    let error = load(&file).unwrap_err().0;
+    assert!(
+        error.contains("a.toml:5:9: ") && error.contains("lte.down:2: 4 ms after 5 ms"),
+        "{error}"
+    );
+}
+
+#[test]
 fn every_shipped_experiment_is_read() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments");
     let files = std::fs::read_dir(folder).unwrap().flatten();
