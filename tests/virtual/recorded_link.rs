@@ -72,7 +72,7 @@ fn recorded_link_delivers_at_its_opportunities_only() {
             for row in sent {
                 let us = (number(row, "left_ns") - first) / 1_000;
                 let ms = us / 1_000;
-                assert!(us % 1_000 < 10 && ms % step == 0, "{way}: {us} us");
+                assert!(us % 1_000 < 10 && ms.is_multiple_of(step), "{way}: {us} us");
                 let in_outage = way == "forward" && (501..1000).contains(&(ms % 1000));
                 assert!(!in_outage, "{way}: {us} us");
             }
