@@ -183,6 +183,7 @@ impl SelectedExperiment {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::fs;
     use std::path::Path;
 
@@ -239,6 +240,34 @@ mod tests {
                         against.runs
                     );
                 }
+            }
+        }
+    }
+
+    /// A claim that also held in its other case is recorded as a self-check, and must be one in its
+    /// file.
+    #[test]
+    fn recorded_claims_have_the_kinds_of_their_files() {
+        let recorded = include_str!("../../../../docs/evidence/claims.csv");
+        let mut reader = csv::ReaderBuilder::new()
+            .comment(Some(b'#'))
+            .from_reader(recorded.as_bytes());
+        let lines = reader.deserialize::<BTreeMap<String, String>>();
+        let recorded: BTreeMap<_, _> = lines
+            .map(|line| {
+                let line = line.unwrap();
+                let claim = ["experiment", "description", "source"].map(|it| line[it].clone());
+                (claim, line["kind"].clone())
+            })
+            .collect();
+        for published in PUBLISHED {
+            let experiment = published.load(RunScale::Quick).unwrap();
+            let result = assemble(published.name, &experiment, Vec::new()).unwrap();
+            for claim in &result.reproduction.claims {
+                let name = published.name.to_owned();
+                let key = [name, claim.description.clone(), claim.source.clone()];
+                let kind = recorded.get(&key).map(String::as_str);
+                assert_eq!(kind, Some(claim.kind().as_str()), "{key:?}");
             }
         }
     }

@@ -9,7 +9,7 @@ use super::{
     Bottleneck, Contradiction, Emulation, Group, Limit, Measure, Mechanism, Mechanisms,
     PathOverride, RoundTrips, Run, Sysctls,
 };
-use crate::path::{Direction, PathConfig, PortOverride};
+use crate::path::{Direction, MAX_QUEUE, PathConfig, PortOverride};
 use crate::settings::traffic::option_of_error;
 use crate::traffic::{Kind, ReceiveBehaviour};
 
@@ -190,7 +190,9 @@ impl Plan {
 
     /// Returns one direction for pillion's own path, with its link if that is recorded.
     fn direction(&self, emulation: &Emulation, bottleneck: &Bottleneck) -> Direction {
-        let limit = self.queue_limit(bottleneck).map(|limit| limit as usize);
+        // `check_queue` reports a longer one with its place.
+        let limit = self.queue_limit(bottleneck);
+        let limit = limit.map(|limit| (limit as usize).min(MAX_QUEUE));
         let direction = Direction::from(emulation);
         match &bottleneck.trace {
             None => direction,
