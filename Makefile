@@ -3,7 +3,7 @@
 CARGO ?= cargo
 BPF := $(wildcard bpf/*/*.c bpf/*/*.h bpf/*/*/*.h include/*.h lab-kernel/*.c tests/src/*.bpf.c)
 
-.PHONY: all setup demo lab-kernel test referee truth soak storm inside sanitize kernels kernels-fetch kernels-accept kernels-table packages-test check format bench man pages book dist deb rpm install uninstall clean
+.PHONY: all setup demo lab-kernel test referee truth corpus soak storm inside sanitize kernels kernels-fetch kernels-accept kernels-table packages-test check format bench man pages book dist deb rpm install uninstall clean
 
 all: setup
 	$(CARGO) build --release
@@ -22,6 +22,7 @@ lab-kernel:
 test: setup check
 	@if scripts/setup lab-kernel; then lab-kernel/build; else echo 'skipped: tests in the lab kernel'; fi
 	@command -v chromium > /dev/null || echo 'skipped without chromium: tests of pages in a browser'
+	@if command -v python3 > /dev/null; then tests/corpus/self_test; else echo 'skipped without python3: tests/corpus'; fi
 	@[ "$$(id -u)" -eq 0 ] || echo 'skipped without root: tests/wire, tests/netns and tests of the path'
 	scripts/count-tests $(CARGO) test --workspace --quiet --no-fail-fast -- --show-output
 
@@ -34,6 +35,11 @@ referee: setup
 truth: setup
 	PILLION_TRUTH_MINUTES=$(or $(MINUTES),10) PILLION_TRUTH_SEED=$(or $(SEED),1) \
 		$(CARGO) test --release -p pillion-trace --test traces truth:: -- --nocapture
+
+# Compares `pillion-lab analyse` with tshark and tcptrace on public captures, which it fetches.
+corpus: setup
+	$(CARGO) build --release -p pillion-lab --bins
+	tests/corpus/run
 
 # An hour has 10,000 connections and 1,000 attachments, which SEED determines.
 soak: setup
