@@ -98,6 +98,7 @@ class Half:
 
     def __init__(self):
         self.initial = None
+        self.oversized = False  # a packet had more bytes than its frame
         self.renumbered = False  # after a packet of an older connection
         self.offered = []  # initial sequence numbers of all SYNs
         self.sent = Intervals()
@@ -131,6 +132,7 @@ class Connection:
         self.stray = None
         self.closed_at = None
         self.reset = False
+        self.reset_seen = False
         self.chosen = False
         self.established = not first.flags & SYN
         answers = first.flags & SYN and first.flags & ACK
@@ -200,6 +202,7 @@ class Connection:
         elif self.syn_acks and packet.flags & ACK and not packet.flags & RST:
             self.established = True
         if packet.flags & RST:
+            self.reset_seen = True
             refused = packet.source != self.originator and packet.flags & ACK
             self.reset = self.reset or self.established or bool(refused)
         if self.closed_at is None and (self.reset or half.fin_acked and peer.fin_acked):
@@ -237,6 +240,11 @@ class Connection:
             packet.facts.add("unseen")
         if half.renumbered:
             packet.facts.add("renumbered")
+        if half.oversized:
+            packet.facts.add("after oversized")
+        half.oversized |= packet.length > packet.tshark_length and "fragment" not in packet.facts
+        if self.reset_seen:
+            packet.facts.add("after RST")
         if start < max(half.next, shown):
             packet.facts.add("below")
         if start < half.acked:

@@ -69,7 +69,7 @@ def retransmission(packet):
         return "old number"
     if packet.kind == "new" and theirs and "below" in packet.facts:
         return "hole filled"
-    if packet.length != packet.tshark_length:
+    if packet.length != packet.tshark_length or "after oversized" in packet.facts:
         return "IP length beyond the frame"
     if packet.kind == "retransmitted" and "out_of_order" in packet.marks:
         return "sent again soon"
@@ -156,6 +156,7 @@ def of_tcptrace(measure, sent):
         parts["SYN or FIN repeated"] = -count(control)
         unseen = lambda p: p.kind == "retransmitted" and "unseen" in p.facts
         parts["before the trace"] = count(unseen)
+        parts["after RST"] = count(lambda p: p.kind == "retransmitted" and "after RST" in p.facts)
     else:
         of_fin = lambda p: {"SACK of FIN", "dsack"} <= p.facts | p.marks and not p.dsack
         parts["DSACK of FIN"] = -count(of_fin)
@@ -184,7 +185,7 @@ def of_tcptrace_connections(group, everything, pair, theirs):
         return group[0].skip
     if not theirs:
         return "not read by tcptrace"
-    if any("extension" in packet.facts for packet in everything) and ":" in pair[0][0]:
+    if any("extension" in packet.facts for packet in everything) and "." not in pair[0][0]:
         return "extension headers"
     times = [packet.at for packet in group if not packet.skip]
     if any(after < before for before, after in zip(times, times[1:])):

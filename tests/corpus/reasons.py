@@ -97,6 +97,10 @@ KINDS = {
         "tcptrace's silence; pillion warns that results are wrong",
         "neither",
     ),
+    "after RST": (
+        "tcptrace does not count retransmissions after a RST",
+        "pillion",
+    ),
     "before the trace": (
         "the bytes are below the first that the trace shows; pillion counts them as sent "
         "before",
