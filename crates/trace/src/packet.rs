@@ -56,7 +56,7 @@ impl Packet {
 }
 
 /// Address and port, IPv4 as `::ffff:a.b.c.d`. The same address in an IPv6 header belongs to another
-/// connection: its first byte is [`MAPPED_IN_IPV6`] here.
+/// connection: its first byte is `MAPPED_IN_IPV6` here.
 #[derive(Clone, Copy, Eq, PartialOrd, Ord)]
 pub struct Endpoint {
     /// In network order.

@@ -44,11 +44,11 @@ pub fn page(results: &[ExperimentResult], method: Vec<Fact>) -> Page {
         let of_kind = all.iter().filter(|it| it.judged.kind == kind);
         of_kind.map(|it| it.judged.verdict).collect()
     };
-    let has_paper = |it: &&ExperimentResult| {
-        let mut claims = it.reproduction.claims.iter();
-        claims.any(|claim| claim.kind() != ClaimKind::Expectation)
+    let has_published = |result: &&ExperimentResult| {
+        let mut judged = all.iter().filter(|it| it.result.name == result.name);
+        judged.any(|it| it.judged.kind == ClaimKind::Published)
     };
-    let (papers, own): (Vec<_>, Vec<_>) = results.iter().partition(has_paper);
+    let (papers, own): (Vec<_>, Vec<_>) = results.iter().partition(has_published);
     let mut parts = Vec::new();
     if !papers.is_empty() {
         let cards = papers.iter().map(|result| card(result)).collect();
@@ -57,7 +57,8 @@ pub fn page(results: &[ExperimentResult], method: Vec<Fact>) -> Page {
     }
     if !own.is_empty() {
         let cards = own.iter().map(|result| card(result)).collect();
-        parts.push(Part::Cards("Beyond the papers".to_owned(), cards));
+        let title = "Self-checks and own expectations: no evidence for the papers";
+        parts.push(Part::Cards(title.to_owned(), cards));
     }
     for result in papers.iter().chain(&own) {
         parts.extend(details(result));
@@ -180,20 +181,24 @@ fn differences_table(all: &[ClaimOfResult]) -> Table {
     table
 }
 
-/// Returns the entry of an experiment in the overview, with its first figure.
+/// Returns the entry of an experiment in the overview, with its first figure. It counts published
+/// statements, or without any the other claims.
 fn card(result: &ExperimentResult) -> Card {
     let judged = result.judged();
-    let is_published = |kind| kind == ClaimKind::Published;
-    let has_published = judged.iter().any(|(_, it)| is_published(it.kind));
-    let counted = judged
-        .iter()
-        .filter(|(_, it)| is_published(it.kind) || !has_published);
-    let counted: Vec<Verdict> = counted.map(|(_, it)| it.verdict).collect();
+    let of_kind = |kind| -> Vec<Verdict> {
+        let of_kind = judged.iter().filter(|(_, it)| it.kind == kind);
+        of_kind.map(|(_, it)| it.verdict).collect()
+    };
+    let mut kinds = ClaimKind::ALL.into_iter();
+    let kind = kinds.find(|kind| !of_kind(*kind).is_empty());
+    let kind = kind.unwrap_or_default();
+    let counted = of_kind(kind);
     let count = |verdict| counted.iter().filter(|it| **it == verdict).count();
     Card {
         title: result.heading(),
         text: result.reproduction.finding.clone(),
         figure: result.figures().next(),
+        counted: plural_of(kind),
         verdicts: Verdict::ALL
             .map(|verdict| (verdict.word(), count(verdict)))
             .to_vec(),

@@ -52,6 +52,8 @@ pub struct Card {
     pub text: String,
     /// The picture.
     pub figure: Option<Figure>,
+    /// The counted things, in the plural.
+    pub counted: String,
     /// Each verdict, as in columns of verdicts, with its number.
     pub verdicts: Vec<(&'static str, usize)>,
 }
@@ -75,8 +77,8 @@ impl Card {
         let counts: Vec<_> = verdicts
             .map(|(verdict, count)| format!("{count} {verdict}"))
             .collect();
-        out.close()
-            .element("p", &[("class", "counts")], &counts.join(", "));
+        let counts = format!("{}: {}", self.counted, counts.join(", "));
+        out.close().element("p", &[("class", "counts")], &counts);
         out.element("p", &[], &self.text).close().close();
     }
 }

@@ -216,7 +216,7 @@ fn page_starts_with_counts_and_draws_each_kernel() {
     let (overview, details) = page.split_once(heading).unwrap();
     assert!(overview.contains("class=\"card\" href=\"#to-row-a-title\""));
     assert!(
-        overview.contains("1 near, 1 changed"),
+        overview.contains("published statements: 1 near, 1 changed"),
         "own expectations are not counted here"
     );
     assert!(overview.contains("class=\"figure small\""));
