@@ -148,7 +148,7 @@ fn lock(path: &Path) -> io::Result<Flock<File>> {
     }
 }
 
-/// Removes a cgroup and all below it, except those of running pillions; processes move to `target`.
+/// Removes a cgroup and all below it, except cgroups of running pillions; processes move to `target`.
 fn remove(path: &Path, target: &Path) -> Result<(), Error> {
     const ATTEMPTS: u32 = 50;
     for _ in 0..ATTEMPTS {

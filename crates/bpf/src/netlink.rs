@@ -20,7 +20,7 @@ use crate::Namespace;
 use crate::device::{Device, LinkHeader};
 use crate::host::interruption::retry;
 
-/// Items from the kernel's messages, without those that cannot be parsed.
+/// Items from the kernel's messages, without messages that cannot be parsed.
 #[derive(Debug)]
 pub(crate) struct ListResult<T> {
     pub(crate) all: Vec<T>,

@@ -160,7 +160,7 @@ impl Namespaces {
         running.iter().filter(is_chosen)
     }
 
-    /// The current names that match patterns, and those of containers.
+    /// The current names that match patterns, and the names of containers.
     pub(crate) fn matched(&self, running: &[Container]) -> Vec<NamespaceName> {
         let matched = self.patterns().flat_map(NamespaceName::expand);
         let container_names = self.chosen(running).filter_map(NamespaceName::of_container);

@@ -134,7 +134,7 @@ impl SelectedExperiment {
         })
     }
 
-    /// Restricts the runs to make to those that match one of `selectors`.
+    /// Drops requested runs that match none of `selectors`.
     pub fn retain_requested(&mut self, selectors: &[Selector]) {
         self.requested_runs
             .retain(|planned| selectors.iter().any(|it| it.matches(&planned.name)));

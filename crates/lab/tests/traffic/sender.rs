@@ -2,6 +2,7 @@
 
 use crate::common;
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::AtomicBool;
@@ -141,10 +142,13 @@ fn unanswered_stream_fails_or_reconnects_from_same_port() {
                 return listener;
             }
             thread::sleep(4000 * MS);
+            let mut ports = BTreeSet::new();
             for _ in 0..4 {
-                let mut socket = listener.accept().unwrap().0;
+                let (mut socket, peer) = listener.accept().unwrap();
+                ports.insert(peer.port());
                 thread::spawn(move || socket.read_to_end(&mut Vec::new()));
             }
+            assert_eq!(ports, (first_port..first_port + 4).collect());
             listener
         });
         let sent = Sender::new(traffic).unwrap().run(&NO_STOP).unwrap();
@@ -158,7 +162,7 @@ fn unanswered_stream_fails_or_reconnects_from_same_port() {
                 assert!((1..4).contains(&connected), "{connected}");
             }
         }
-        drop(readers.join());
+        readers.join().unwrap();
     }
 }
 

@@ -19,13 +19,14 @@ pub fn summary_table(results: &[ExperimentResult]) -> Table {
         Column::left("verdict").verdicts(),
     ];
     let mut table = Table::new("", columns);
-    for result in results {
-        for (kind, claims) in by_kind(result) {
+    for it in &judge(results) {
+        let heading = it.result.heading();
+        for (kind, claims) in it.by_kind() {
             table.section(match kind {
-                ClaimKind::Published => result.heading(),
-                _ => format!("{}, {}", result.heading(), plural_of(kind)),
+                ClaimKind::Published => heading.clone(),
+                _ => format!("{heading}, {}", plural_of(kind)),
             });
-            for (claim, judged) in &claims {
+            for (claim, judged) in claims {
                 table.row(claim_cells(claim, judged));
             }
         }
@@ -39,32 +40,26 @@ pub fn summary_table(results: &[ExperimentResult]) -> Table {
 /// which do not and why, and which results are pillion's own.
 #[must_use]
 pub fn page(results: &[ExperimentResult], method: Vec<Fact>) -> Page {
-    let all = judged_claims(results);
-    let of_kind = |kind| -> Vec<Verdict> {
-        let of_kind = all.iter().filter(|it| it.judged.kind == kind);
-        of_kind.map(|it| it.judged.verdict).collect()
-    };
-    let has_published = |result: &&ExperimentResult| {
-        let mut judged = all.iter().filter(|it| it.result.name == result.name);
-        judged.any(|it| it.judged.kind == ClaimKind::Published)
-    };
-    let (papers, own): (Vec<_>, Vec<_>) = results.iter().partition(has_published);
+    let all = judge(results);
+    let verdicts = |kind| -> Vec<Verdict> { all.iter().flat_map(|it| it.verdicts(kind)).collect() };
+    let has_published = |it: &&JudgedResult| !it.verdicts(ClaimKind::Published).is_empty();
+    let (papers, own): (Vec<_>, Vec<_>) = all.iter().partition(has_published);
     let mut parts = Vec::new();
     if !papers.is_empty() {
-        let cards = papers.iter().map(|result| card(result)).collect();
+        let cards = papers.iter().map(|it| card(it)).collect();
         parts.push(Part::Cards("The published experiments".to_owned(), cards));
         parts.push(differences_table(&all).into());
     }
     if !own.is_empty() {
-        let cards = own.iter().map(|result| card(result)).collect();
+        let cards = own.iter().map(|it| card(it)).collect();
         let title = "Self-checks and own expectations: no evidence for the papers";
         parts.push(Part::Cards(title.to_owned(), cards));
     }
-    for result in papers.iter().chain(&own) {
-        parts.extend(details(result));
+    for it in papers.iter().chain(&own) {
+        parts.extend(details(it));
     }
-    let lead = match of_kind(ClaimKind::Published).as_slice() {
-        [] => counts_sentence(ClaimKind::Expectation, &of_kind(ClaimKind::Expectation)),
+    let lead = match verdicts(ClaimKind::Published).as_slice() {
+        [] => counts_sentence(ClaimKind::Expectation, &verdicts(ClaimKind::Expectation)),
         published => counts_sentence(ClaimKind::Published, published),
     };
     let others = [
@@ -73,7 +68,7 @@ pub fn page(results: &[ExperimentResult], method: Vec<Fact>) -> Page {
         ClaimKind::Expectation,
     ];
     let others = others.into_iter().filter(|_| !papers.is_empty());
-    let others = others.map(|kind| (kind, of_kind(kind)));
+    let others = others.map(|kind| (kind, verdicts(kind)));
     let others = others.filter(|(_, verdicts)| !verdicts.is_empty());
     let others =
         others.map(|(kind, verdicts)| Fact::new(kind.as_str(), counts_sentence(kind, &verdicts)));
@@ -82,12 +77,13 @@ pub fn page(results: &[ExperimentResult], method: Vec<Fact>) -> Page {
         lead,
         parts,
         method: others.chain(method).collect(),
-        data: data(results),
+        data: data(&all),
     }
 }
 
 /// Returns the part of the page with everything about an experiment.
-fn details(result: &ExperimentResult) -> Vec<Part> {
+fn details(judged_result: &JudgedResult) -> Vec<Part> {
+    let result = judged_result.result;
     let Reproduction {
         source, finding, ..
     } = &result.reproduction;
@@ -96,9 +92,9 @@ fn details(result: &ExperimentResult) -> Vec<Part> {
         source => format!("{source}. {finding}"),
     };
     let mut parts = vec![Part::Heading(result.heading(), about)];
-    for (kind, claims) in by_kind(result) {
+    for (kind, claims) in judged_result.by_kind() {
         let mut table = claims_table(kind);
-        for (claim, judged) in &claims {
+        for (claim, judged) in claims {
             let mut cells = claim_cells(claim, judged).to_vec();
             cells.push(result.explanation(judged));
             cells.push(words(claim));
@@ -107,7 +103,7 @@ fn details(result: &ExperimentResult) -> Vec<Part> {
         parts.push(table.into());
     }
     parts.extend(result.warnings_table().map(Part::from));
-    parts.extend(result.causes_table().map(Part::from));
+    parts.extend(result.causes_table(&judged_result.claims).map(Part::from));
     parts.extend(result.tables().map(|it| Part::from(it.table)));
     parts.extend(result.choices().map(Part::from));
     parts
@@ -146,7 +142,7 @@ fn claims_table(kind: ClaimKind) -> Table {
 }
 
 /// Returns the published statements that do not hold on the current kernel, and why.
-fn differences_table(all: &[ClaimOfResult]) -> Table {
+fn differences_table(all: &[JudgedResult]) -> Table {
     let columns = [
         Column::left("statement").wrapped(48),
         Column::right("published"),
@@ -160,39 +156,31 @@ fn differences_table(all: &[ClaimOfResult]) -> Table {
         columns,
     )
     .with_section_links();
-    let mut heading = String::new();
-    for ClaimOfResult {
-        result,
-        claim,
-        judged,
-    } in all
-    {
-        if judged.kind != ClaimKind::Published || judged.verdict == Verdict::Near {
-            continue;
+    for JudgedResult { result, claims } in all {
+        let is_different = |judged: &JudgedClaim| {
+            judged.kind == ClaimKind::Published && judged.verdict != Verdict::Near
+        };
+        let mut different = claims.iter().filter(|(_, it)| is_different(it)).peekable();
+        if different.peek().is_some() {
+            table.section(result.heading());
         }
-        if heading != result.heading() {
-            heading = result.heading();
-            table.section(&*heading);
+        for (claim, judged) in different {
+            let mut cells = claim_cells(claim, judged).to_vec();
+            cells.push(result.explanation(judged));
+            table.row(cells);
         }
-        let mut cells = claim_cells(claim, judged).to_vec();
-        cells.push(result.explanation(judged));
-        table.row(cells);
     }
     table
 }
 
 /// Returns the entry of an experiment in the overview, with its first figure. It counts published
 /// statements, or without any the other claims.
-fn card(result: &ExperimentResult) -> Card {
-    let judged = result.judged();
-    let of_kind = |kind| -> Vec<Verdict> {
-        let of_kind = judged.iter().filter(|(_, it)| it.kind == kind);
-        of_kind.map(|(_, it)| it.verdict).collect()
-    };
+fn card(judged_result: &JudgedResult) -> Card {
+    let result = judged_result.result;
     let mut kinds = ClaimKind::ALL.into_iter();
-    let kind = kinds.find(|kind| !of_kind(*kind).is_empty());
+    let kind = kinds.find(|kind| !judged_result.verdicts(*kind).is_empty());
     let kind = kind.unwrap_or_default();
-    let counted = of_kind(kind);
+    let counted = judged_result.verdicts(kind);
     let count = |verdict| counted.iter().filter(|it| **it == verdict).count();
     Card {
         title: result.heading(),
@@ -205,36 +193,37 @@ fn card(result: &ExperimentResult) -> Card {
     }
 }
 
-/// A judged claim and its experiment.
-struct ClaimOfResult<'a> {
+/// An experiment and its judged claims.
+struct JudgedResult<'a> {
     result: &'a ExperimentResult,
-    claim: &'a Claim,
-    judged: JudgedClaim,
+    claims: Vec<(&'a Claim, JudgedClaim)>,
 }
 
-fn judged_claims(results: &[ExperimentResult]) -> Vec<ClaimOfResult<'_>> {
-    let claims = results.iter().flat_map(|result| {
-        let judged = result.judged().into_iter();
-        judged.map(move |(claim, judged)| ClaimOfResult {
-            result,
-            claim,
-            judged,
-        })
+fn judge(results: &[ExperimentResult]) -> Vec<JudgedResult<'_>> {
+    let judged = results.iter().map(|result| JudgedResult {
+        result,
+        claims: result.judged(),
     });
-    claims.collect()
+    judged.collect()
 }
 
-/// Returns the claims of an experiment by kind, without empty kinds.
-fn by_kind(result: &ExperimentResult) -> Vec<(ClaimKind, Vec<(&Claim, JudgedClaim)>)> {
-    let judged = result.judged();
-    let kinds = ClaimKind::ALL.map(|kind| {
-        let claims = judged.iter().filter(|(_, it)| it.kind == kind);
-        (kind, claims.cloned().collect::<Vec<_>>())
-    });
-    kinds
-        .into_iter()
-        .filter(|(_, claims)| !claims.is_empty())
-        .collect()
+impl JudgedResult<'_> {
+    fn of_kind(&self, kind: ClaimKind) -> Vec<&(&Claim, JudgedClaim)> {
+        let claims = self.claims.iter();
+        claims.filter(|(_, judged)| judged.kind == kind).collect()
+    }
+
+    fn verdicts(&self, kind: ClaimKind) -> Vec<Verdict> {
+        let claims = self.of_kind(kind).into_iter();
+        claims.map(|(_, judged)| judged.verdict).collect()
+    }
+
+    /// Returns the claims by kind, without empty kinds.
+    fn by_kind(&self) -> impl Iterator<Item = (ClaimKind, Vec<&(&Claim, JudgedClaim)>)> {
+        let kinds = ClaimKind::ALL.into_iter();
+        let kinds = kinds.map(|kind| (kind, self.of_kind(kind)));
+        kinds.filter(|(_, claims)| !claims.is_empty())
+    }
 }
 
 /// Returns the first five cells of a claim's row.
@@ -309,9 +298,9 @@ fn plural_of(kind: ClaimKind) -> String {
     format!("{}s", singular_of(kind))
 }
 
-fn data(results: &[ExperimentResult]) -> serde_json::Value {
-    let results = results.iter().map(|result| {
-        let claims = result.judged().into_iter().map(|(claim, judged)| {
+fn data(all: &[JudgedResult]) -> serde_json::Value {
+    let results = all.iter().map(|JudgedResult { result, claims }| {
+        let claims = claims.iter().map(|(claim, judged)| {
             json!({
                 "description": claim.description,
                 "source": claim.source,

@@ -303,46 +303,39 @@ impl ExperimentResult {
                 "its runs lack the measure, the group or the event".to_owned()
             }
         };
-        let reason = match judged.holds_in_other_case {
-            Some(true) => [reason, "also holds in the other case".to_owned()]
-                .into_iter()
-                .filter(|it| !it.is_empty())
-                .collect::<Vec<_>>()
-                .join("; "),
-            _ => reason,
-        };
-        match (judged.runs_without_value, judged.verdict) {
-            (0, _) | (_, Verdict::NotMeasured | Verdict::NotRun) => reason,
-            (runs_without_value, _) => {
-                let count = number::counted(runs_without_value as u64, "run");
-                format!(
-                    "{reason}{}{count} without the value",
-                    if reason.is_empty() { "" } else { "; " }
-                )
-            }
+        let mut clauses = vec![reason];
+        if judged.holds_in_other_case == Some(true) {
+            clauses.push("also holds in the other case".to_owned());
         }
+        let has_runs = !matches!(judged.verdict, Verdict::NotMeasured | Verdict::NotRun);
+        if has_runs && judged.runs_without_value > 0 {
+            let count = number::counted(judged.runs_without_value as u64, "run");
+            clauses.push(format!("{count} without the value"));
+        }
+        clauses.retain(|clause| !clause.is_empty());
+        clauses.join("; ")
     }
 
     /// Returns how many claims hold with each cause, of those for which that is known; `None` if it
     /// is known of no claim.
-    pub(super) fn causes_table(&self) -> Option<Table> {
+    pub(super) fn causes_table(&self, judged: &[(&Claim, JudgedClaim)]) -> Option<Table> {
         let columns = [
             Column::left("cause").wrapped(80),
             Column::right("claims that hold"),
             Column::left("documented by").wrapped(40),
         ];
         let mut table = Table::new("Claims that hold with each cause", columns);
-        let mut judged = self.judged();
-        judged.retain(|(claim, _)| claim.kind() != ClaimKind::SelfCheck);
+        let is_self_check = |claim: &Claim| claim.kind() == ClaimKind::SelfCheck;
+        let judged = judged.iter().filter(|(claim, _)| !is_self_check(claim));
         let decided = |checks: Vec<Option<bool>>| {
             let decided = checks.iter().flatten();
             let held = decided.clone().filter(|it| **it).count();
             (decided.clone().count() > 0).then(|| format!("{held} of {}", decided.count()))
         };
-        let current = judged.iter().map(|(_, it)| it.holds_on_current_kernel());
+        let current = judged.clone().map(|(_, it)| it.holds_on_current_kernel());
         table.row(["(current kernel)".to_owned(), decided(current.collect())?]);
         for (index, cause) in self.reproduction.causes.iter().enumerate() {
-            let with = judged.iter().map(|(_, it)| it.holds[index]).collect();
+            let with = judged.clone().map(|(_, it)| it.holds[index]).collect();
             if let Some(held) = decided(with) {
                 let source = match cause.source.as_str() {
                     "" => "nothing: a hypothesis",

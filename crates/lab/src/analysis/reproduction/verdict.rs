@@ -110,8 +110,8 @@ impl Claim {
         let first = |check| checks.iter().position(|it| *it == check);
         let is_documented = |index: &usize| !causes[*index].source.is_empty();
         let yes = Some(ClaimCheck::Yes);
-        let documented = (0..causes.len()).filter(is_documented);
-        let documented = documented.clone().find(|index| checks[*index] == yes);
+        let documented =
+            (0..causes.len()).find(|index| checks[*index] == yes && is_documented(index));
         let (holds, may_hold) = (
             documented.or(first(yes)),
             first(Some(ClaimCheck::Undecided)),
