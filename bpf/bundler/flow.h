@@ -43,6 +43,17 @@ enum rtt_sample {
 enum level {
 	LEVEL_FIXED, /* max_packets */
 	LEVEL_ADAPTIVE, /* as many as the runs of losses seen demand */
+	LEVEL_NONE, /* none; for copies without bundles */
+};
+
+/* Segments that are copied (copies.h). */
+enum copies_when {
+	COPY_ALL,
+	COPY_ISOLATED, /* nothing outstanding, or the next is an RTT away */
+};
+
+enum max_copies {
+	MAX_COPIES = 2, /* of one segment */
 };
 
 /* Reaction to losses that bundles hid. */
@@ -84,6 +95,10 @@ struct options {
 	__u8 without_sack; /* bundle even if the peer does not offer SACK */
 	__u8 retransmissions; /* bundle into them as well (retransmission.h) */
 	__u8 published; /* no size limits, reordering window or governor */
+	__u8 copies; /* of each segment, 0 to MAX_COPIES (copies.h) */
+	__u8 copies_when; /* an enum copies_when */
+	enum copies_when copies_when_type[0]; /* for Rust, by BTF */
+	enum max_copies max_copies[0];
 };
 
 /* Mechanisms of TCP's own that a rule may switch on (tcp_options.h). */
@@ -175,6 +190,8 @@ enum outcome {
 
 	HELPER_PORT, /* this host's NAT gives it a port of helper_port.h */
 
+	NO_BUNDLES, /* the level is none: copies only */
+
 	OUTCOMES,
 	/* Internal, never counted: no reason against bundling so far. */
 	ELIGIBLE = OUTCOMES,
@@ -199,6 +216,9 @@ struct counters {
 	__u64 acks_dropped; /* half rewritten, as relabelling failed */
 	/* invalid options, unparsed IP header, or another processor's lock */
 	__u64 acks_unparsed;
+	__u64 copies; /* packets sent again at once (copies.h) */
+	/* packets lost of which another copy arrived: an estimate */
+	__u64 copy_losses;
 };
 
 /* The last TFRC-SP decision about a reaction. */
@@ -396,6 +416,9 @@ struct egress {
 	__u32 retransmissions; /* tp->total_retrans after the last packet */
 	__u32 retransmitted; /* packets with old data that left */
 	__u32 rtt_min_us; /* the connection's own minimum, or NO_RTT_SAMPLE */
+	__u32 new_data_us; /* when the last new data left TCP; 0: unknown */
+	__u16 itt; /* smoothed time between new data, 64 us (copies.h) */
+	__u16 copies_paused; /* segments until copies may leave again */
 	__u32 overhead; /* skb->truesize without payload, minimum seen */
 
 	struct announcement announced;
@@ -460,6 +483,17 @@ struct loss_run {
 };
 
 /*
+ * Reports of duplicates that copies caused, and those expected if no packet is
+ * lost (copy_loss.h). Units are 1/64 report; all fade together.
+ */
+struct copy_reports {
+	__u16 expected;
+	__u16 received;
+	__u16 counted; /* missing reports counted as losses */
+	__u32 variance; /* of `expected`, from lost ACKs; 1/4096 */
+};
+
+/*
  * Segments that were acknowledged selectively (sacked.h): a bit for each slot
  * of the record, from the first unacknowledged one.
  */
@@ -505,6 +539,8 @@ struct ingress {
 	__u32 largest_bundle;
 	__u32 bundle_end; /* end of the newest bundle that has arrived */
 	__u32 bundle_size; /* payload of that bundle's packet */
+
+	struct copy_reports copy_reports;
 
 	/* 1 for each small segment at which no ACK ended (ack_thinning.h) */
 	__u64 unacked_ends;

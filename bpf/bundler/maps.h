@@ -14,6 +14,7 @@ struct totals {
 	__u64 connections_failed; /* no memory for their state */
 	__u64 connection_limit_hits; /* sockets without a free slot (quota.h) */
 	__u64 unobserved; /* connections without a free observation */
+	__u64 copies_refused; /* the device's queue did not take them */
 	__u64 tcp_options_set[TCP_OPTION_COUNT]; /* times, by enum tcp_option */
 	__u64 tcp_options_refused[TCP_OPTION_COUNT]; /* by the kernel */
 	struct tfrc_decision tfrc_decision; /* the last one of any connection */
@@ -45,6 +46,15 @@ static __always_inline struct totals *totals(void)
 			ADD_TO((flow)->counters.counter, n);                   \
 			ADD_TO(all_->counters.counter, n);                     \
 		}                                                              \
+	} while (0)
+
+/* Adds 1 to a counter that only the totals have. */
+#define COUNT_IN_TOTALS(counter)                                               \
+	do {                                                                   \
+		struct totals *all_ = totals();                                \
+                                                                               \
+		if (all_)                                                      \
+			ADD_TO(all_->counter, 1);                              \
 	} while (0)
 
 /* Counts the outcome of a segment. */

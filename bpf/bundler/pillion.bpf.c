@@ -95,6 +95,8 @@ static __always_inline int on_tc_egress(struct __sk_buff *skb,
 	struct bpf_sock *sk;
 	struct flow *flow = covered_flow(skb, &sk);
 
+	if (!sk)
+		restore_departure(skb);
 	return flow ? handle_tc_egress(skb, sk, flow, link) : TCX_NEXT;
 }
 

@@ -127,6 +127,18 @@ fn attach_rejects_options_without_effect() {
         message,
         "pillion: error: --target needs --level adaptive: add that, or remove --target"
     );
+    for (options, needed) in [
+        (["--copies-when", "isolated"].as_slice(), "--copies 1"),
+        (&["--level", "none"], "--copies 1"),
+        (
+            &["--level", "none", "--copies", "1", "--max-packets", "2"],
+            "--level fixed",
+        ),
+    ] {
+        let message = rejection(&[&["attach", "--all"], options].concat());
+        assert!(message.contains(needed), "{options:?}: {message}");
+    }
+    assert!(rejection(&["attach", "--all", "--copies", "3"]).contains("expected 0, 1 or 2 copies"));
     assert!(rejection(&["attach", "--all", "--netns", ""]).contains("no network namespace ``"));
 }
 

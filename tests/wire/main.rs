@@ -7,6 +7,7 @@ mod bundle_size;
 mod bundled_retransmissions;
 mod cgroups;
 mod congestion_control;
+mod copies;
 mod dsack;
 mod flows;
 mod governor;

@@ -35,6 +35,7 @@ static __always_inline void learn_losses(struct flow *flow,
 {
 	struct egress *egress = &flow->egress;
 	__u32 total_losses = flow->counters.hidden_losses +
+			     flow->counters.copy_losses +
 			     flow->counters.piggyback_repaired_segments +
 			     egress->retransmitted;
 

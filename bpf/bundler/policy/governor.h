@@ -231,7 +231,7 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 			 ? queue_bucket(window->rtt_us - rtt_min_us)
 			 : 0;
 	packets = READ_ONCE(flow->egress.sending.packets);
-	losses = flow->counters.hidden_losses +
+	losses = flow->counters.hidden_losses + flow->counters.copy_losses +
 		 flow->counters.piggyback_repaired_segments +
 		 READ_ONCE(flow->egress.retransmitted) -
 		 flow->counters.reordered;

@@ -69,7 +69,8 @@ CHECK_OUTCOME(ACKS_THINNED);
 CHECK_OUTCOME(PACING_LIMIT);
 CHECK_OUTCOME(OVER_FAIR_SHARE);
 CHECK_OUTCOME(HELPER_PORT);
-_Static_assert(OUTCOMES == HELPER_PORT + 1,
+CHECK_OUTCOME(NO_BUNDLES);
+_Static_assert(OUTCOMES == NO_BUNDLES + 1,
 	       "each has a name in include/pillion.h");
 
 static __always_inline bool is_in_state(struct bpf_sock *sk, __u32 states)

@@ -4,6 +4,7 @@
 #define PILLION_PROCESS_ACK_H
 
 #include "../policy/governor.h"
+#include "../loss/copy_loss.h"
 #include "../loss/reordering.h"
 #include "../sampling/latency.h"
 
@@ -104,8 +105,8 @@ process_ack(struct flow *flow, struct bpf_tcp_sock *btp, const struct ack *ack,
 	__u32 highest_acked = highest_ack(flow, btp->snd_una, record_end_seq);
 	struct ack_range range = {};
 	struct packet packet = {};
+	bool reported, is_of_copy;
 	__u32 oldest_byte;
-	bool reported;
 
 	reported = reports_sent_data(ack, oldest_valid_seq(record, next_slot),
 				     record_end_seq);
@@ -115,8 +116,11 @@ process_ack(struct flow *flow, struct bpf_tcp_sock *btp, const struct ack *ack,
 	ingress->sacked.first_block_is_new = 0;
 	if (ack->blocks)
 		note_sacked(flow, next_slot, options, ack, btp->mss_cache);
+	is_of_copy = reported && is_copy_report(record, next_slot, ack);
+	if (is_of_copy)
+		note_copy_report(ingress);
 	if (!after(ack->ack, highest_acked)) {
-		if (reported)
+		if (reported && !is_of_copy)
 			handle_reordering(flow, next_slot, ack, btp->mss_cache,
 					  btp->srtt_us >> 3);
 		return;
@@ -139,6 +143,8 @@ process_ack(struct flow *flow, struct bpf_tcp_sock *btp, const struct ack *ack,
 			    highest_acked, &range);
 	resolve_segments(record, ingress, &range);
 	count_ends(record, ingress, &range);
+	expect_reports(ingress, range.copied * flow->options.copies);
+	count_copy_loss(flow, ack->ack);
 	WRITE_ONCE(ingress->acked, ack->ack);
 	/* The record has no older segments. */
 	oldest_byte = oldest_valid_seq(record, next_slot);

@@ -13,6 +13,7 @@
 #ifndef PILLION_CGROUP_EGRESS_H
 #define PILLION_CGROUP_EGRESS_H
 
+#include "copies.h"
 #include "history.h"
 #include "../maps.h"
 #include "plpmtu.h"
@@ -77,6 +78,8 @@ static __always_inline void drop_unsent(struct egress *egress, __u32 snd_nxt)
 
 	if (!after(record_end(record), snd_nxt))
 		return;
+	if (slot(record, record->next - 1)->flags & COPIED)
+		egress->copies_paused = COPY_PAUSE;
 	egress->stored_bytes -=
 		unsent < egress->stored_bytes ? unsent : egress->stored_bytes;
 	at = find_segment(record, record->next, snd_nxt);
@@ -97,6 +100,7 @@ static __always_inline bool add_to_record(struct egress *egress,
 	__u64 now = now_us();
 	bool gap;
 
+	note_itt(egress, now);
 	drop_unsent(egress, seg->seq);
 	gap = record_end(record) != seg->seq;
 	egress->announced.stored_bytes = gap ? 0 : egress->stored_bytes;

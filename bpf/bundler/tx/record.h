@@ -16,10 +16,11 @@
 /* Bits of sent_segment.flags: a length and flags. */
 #define REDUNDANT_LEN_MASK 0x07ff /* number of redundant bytes before it */
 #define RETRANSMITTED	   0x0800 /* by TCP, at least a part of it */
-/* Also sent in another segment's packet: in a bundle, or appended. */
+/* Also sent in another packet: in a bundle, appended, or copied. */
 #define SENT_IN_OTHER_PACKET 0x1000
 #define SMALL		     0x2000 /* a plain segment that a bundle could repair */
 #define RETRANSMISSION_END   0x4000 /* a retransmitted packet ended with it */
+#define COPIED		     0x8000 /* its packet was sent more than once */
 
 _Static_assert(REDUNDANT_LEN_MASK >= HISTORY_BYTES - 1,
 	       "fits the number of redundant bytes");

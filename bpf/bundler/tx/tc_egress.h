@@ -11,6 +11,7 @@
 #define PILLION_TC_EGRESS_H
 
 #include "ack_thinning.h"
+#include "copies.h"
 #include "../policy/governor.h"
 #include "grow.h"
 #include "level.h"
@@ -88,20 +89,13 @@ __noinline int find_previous(struct record *record, struct bundle_plan *plan)
 	return plan->segments ? ELIGIBLE : NO_HISTORY;
 }
 
-/* Plans a bundle for new data: ELIGIBLE with the plan, or the reason. */
-static __always_inline enum outcome
-plan_bundle(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *btp,
-	    const struct segment *seg, struct bundle_plan *plan)
+/* ELIGIBLE if new data may carry redundancy now, otherwise the reason. */
+static __always_inline enum outcome check_redundancy(struct flow *flow,
+						     struct bpf_tcp_sock *btp)
 {
-	__u32 limit, size, confirmed;
 	struct egress *egress = &flow->egress;
 	enum outcome outcome;
 
-	if (!after(seg->seq, btp->snd_una))
-		return NOTHING_OUTSTANDING;
-	limit = payload_limit(skb, flow, btp, seg);
-	if (seg->len >= limit)
-		return FULL_SIZE;
 	outcome = check_loss_detection(flow);
 	if (outcome != ELIGIBLE)
 		return outcome;
@@ -113,8 +107,31 @@ plan_bundle(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *btp,
 		return outcome;
 	if (READ_ONCE(flow->ingress.last_ack_unread))
 		return LOSS_DETECTION_UNAVAILABLE;
-	if (egress->announced.excess)
-		return egress->announced.excess;
+	return egress->announced.excess ?: ELIGIBLE;
+}
+
+/*
+ * Plans a bundle for new data: ELIGIBLE with the plan, or the reason.
+ * `redundancy` is the result of check_redundancy().
+ */
+static __always_inline enum outcome
+plan_bundle(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *btp,
+	    const struct segment *seg, enum outcome redundancy,
+	    struct bundle_plan *plan)
+{
+	__u32 limit, size, confirmed;
+	struct egress *egress = &flow->egress;
+	enum outcome outcome;
+
+	if (!after(seg->seq, btp->snd_una))
+		return NOTHING_OUTSTANDING;
+	limit = payload_limit(skb, flow, btp, seg);
+	if (seg->len >= limit)
+		return FULL_SIZE;
+	if (redundancy != ELIGIBLE)
+		return redundancy;
+	if (flow->options.level == LEVEL_NONE)
+		return NO_BUNDLES;
 	size = update_path_limit(&egress->path, &flow->ingress, &flow->options,
 				 base_payload(seg), egress->announced.varying);
 	confirmed = confirmed_size(&egress->path, &flow->ingress,
@@ -176,31 +193,35 @@ static __always_inline enum outcome prepend(struct __sk_buff *skb,
 	return BUNDLED;
 }
 
-static __always_inline enum outcome bundle_new_segment(struct __sk_buff *skb,
-						       struct bpf_sock *sk,
-						       struct flow *flow,
-						       struct bpf_tcp_sock *btp,
-						       struct segment *seg)
+static __always_inline enum outcome
+add_redundancy(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
+	       struct bpf_tcp_sock *btp, struct segment *seg, __u32 *copies)
 {
+	enum outcome redundancy = check_redundancy(flow, btp), outcome;
 	struct egress *egress = &flow->egress;
 	struct bundle_plan plan = {};
-	enum outcome outcome;
 
-	outcome = plan_bundle(skb, flow, btp, seg, &plan);
+	outcome = plan_bundle(skb, flow, btp, seg, redundancy, &plan);
 	if (copy_to_history(skb, seg->payload_off, flow, seg->seq, seg->len))
 		return UNREADABLE;
 	egress->stored_bytes = egress->announced.stored_bytes + seg->len;
 	if (egress->stored_bytes > HISTORY_BYTES)
 		egress->stored_bytes = HISTORY_BYTES;
-	if (outcome != ELIGIBLE)
+	if (redundancy == ELIGIBLE && !is_suppressed(flow))
+		*copies = allowed_copies(flow, btp, seg);
+	if (outcome != ELIGIBLE && !*copies)
 		return outcome;
 	if (is_suppressed(flow)) {
 		suppress_bundle(skb, egress, seg->seq - plan.start,
 				plan.segments);
 		return SUPPRESSED;
 	}
-	if (!take_governor_credit(sk, flow))
-		return GOVERNED;
+	if (!take_governor_credit(sk, flow)) {
+		*copies = 0;
+		return outcome == ELIGIBLE ? GOVERNED : outcome;
+	}
+	if (outcome != ELIGIBLE)
+		return outcome;
 	outcome = prepend(skb, flow, seg, plan.start);
 	if (outcome == BUNDLED)
 		note_bundle(egress, seg, &plan);
@@ -248,7 +269,7 @@ process_announced(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 	struct egress *egress = &flow->egress;
 	enum announcement_kind announced = egress->announced.kind;
 	enum outcome outcome;
-	__u32 len_before = skb->len;
+	__u32 len_before = skb->len, copies = 0;
 
 	outcome = match_announcement(egress, btp, seg, parsed);
 	if (announced == ANNOUNCED_NOTHING || outcome == UNATTACHED_DEVICE)
@@ -258,7 +279,8 @@ process_announced(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 		outcome = HELPER_PORT;
 	if (outcome == ELIGIBLE)
 		outcome = announced == ANNOUNCED_NEW_DATA
-				  ? bundle_new_segment(skb, sk, flow, btp, seg)
+				  ? add_redundancy(skb, sk, flow, btp, seg,
+						   &copies)
 				  : bundle_into_retransmission(skb, flow, btp,
 							       sk, seg);
 	else if (announced == ANNOUNCED_RETRANSMISSION)
@@ -268,6 +290,8 @@ process_announced(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 		add_redundant(flow, skb->len - len_before);
 		learn_translation(skb, sk, flow, seg);
 	}
+	if (copies && outcome != DROPPED)
+		send_copies(skb, flow, seg, copies);
 	return outcome;
 }
 

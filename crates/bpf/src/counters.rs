@@ -123,6 +123,11 @@ counters! {
     /// ACKs whose reports are unknown: their options are invalid, or another processor held the
     /// connection's lock for too long.
     acks_unparsed: Counter,
+    /// Packets that were sent again at once, as copies.
+    copies: Counter,
+    /// Packets that were lost while another copy of them arrived: an estimate from the reports of
+    /// duplicates.
+    copy_losses: Counter,
 }
 
 impl Counters {
@@ -236,6 +241,8 @@ totals! {
     /// Connections without an observation slot, which were therefore not bundled; 0 without
     /// observation.
     unobserved: Gauge,
+    /// Copies that a device's queue did not accept.
+    copies_refused: Counter,
 }
 
 impl Totals {

@@ -87,8 +87,8 @@ pub use observation::{
     Arm, AssignBy, LatencyBuckets, Losses, Observation, Observing, RetransmitCounts,
 };
 pub use options::{
-    EXPERIMENTAL, Level, LossRule, Options, Reaction, Target, TargetError, ThinRtt, parse_bytes,
-    parse_packets,
+    CopiesWhen, EXPERIMENTAL, Level, LossRule, Options, Reaction, Target, TargetError, ThinRtt,
+    parse_bytes, parse_packets,
 };
 pub use outcome::Outcome;
 pub use policy::{Cgroups, Policy};

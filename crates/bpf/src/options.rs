@@ -65,6 +65,20 @@ pub enum Level {
     Fixed,
     /// The fewest that repair the observed loss runs, up to --max-packets and 8
     Adaptive,
+    /// None, for --copies without bundles
+    None,
+}
+
+/// Segments that are copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CopiesWhen {
+    /// Each small new segment of a thin stream
+    #[default]
+    Always,
+    /// Segments that no bundle repairs soon: nothing is outstanding before, or the time between
+    /// messages exceeds the RTT
+    Isolated,
 }
 
 /// Help heading of options for experiments, which short help omits.
@@ -108,6 +122,16 @@ pub struct Options {
     #[serde(deserialize_with = "bytes")]
     pub max_bytes: u32,
 
+    /// Number of extra copies of each small new segment, 0 to 2; a copy leaves at once, with the
+    /// segment's bundle
+    #[arg(long, value_name = "N", default_value_t, value_parser = parse_copies)]
+    #[serde(deserialize_with = "copies")]
+    pub copies: u8,
+
+    /// Segments that --copies applies to
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    pub copies_when: CopiesWhen,
+
     /// Reaction to a loss that a bundle hid
     #[arg(long, value_name = "REACTION", value_enum, default_value_t)]
     pub reaction: Reaction,
@@ -138,13 +162,19 @@ impl From<Options> for types::options {
         let mut raw = Self {
             max_packets: options.max_packets.unwrap_or(match options.level {
                 Level::Fixed => 1,
-                Level::Adaptive => 0,
+                Level::Adaptive | Level::None => 0,
             }),
             max_bytes: options.max_bytes,
             wait_for_loss: options.wait_for_loss.into(),
             without_sack: options.without_sack.into(),
             retransmissions: options.bundle_retransmissions.into(),
             published: options.published.into(),
+            copies: options.copies,
+            copies_when: match options.copies_when {
+                CopiesWhen::Always => types::copies_when::COPY_ALL,
+                CopiesWhen::Isolated => types::copies_when::COPY_ISOLATED,
+            }
+            .0 as u8,
             ..Self::default()
         };
         raw.thin_rtt = match options.thin_rtt {
@@ -157,6 +187,7 @@ impl From<Options> for types::options {
                 raw.target_ppm = options.target.unwrap_or_default().ppm();
                 types::level::LEVEL_ADAPTIVE
             }
+            Level::None => types::level::LEVEL_NONE,
         };
         raw.reaction = match options.reaction {
             Reaction::Cwr => types::reaction::REACT_CWR,
@@ -269,6 +300,28 @@ pub(crate) fn packets<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>,
     check_packets(number).map(Some).map_err(D::Error::custom)
 }
 
+const EXPECTED_COPIES: &str = "expected 0, 1 or 2 copies";
+
+/// Parses the number of copies.
+///
+/// # Errors
+/// The expected range.
+pub fn parse_copies(text: &str) -> Result<u8, &'static str> {
+    text.parse().map_or(Err(EXPECTED_COPIES), check_copies)
+}
+
+fn check_copies(number: u8) -> Result<u8, &'static str> {
+    match u32::from(number) <= types::max_copies::MAX_COPIES.0 {
+        true => Ok(number),
+        false => Err(EXPECTED_COPIES),
+    }
+}
+
+pub(crate) fn copies<'de, D: Deserializer<'de>>(from: D) -> Result<u8, D::Error> {
+    let number = u8::deserialize(from).map_err(|_| D::Error::custom(EXPECTED_COPIES))?;
+    check_copies(number).map_err(D::Error::custom)
+}
+
 const EXPECTED_BYTES: &str = "expected at least 2 bytes (one new, one bundled), or 0 for the \
                               MSS as the only limit";
 
@@ -307,12 +360,16 @@ mod tests {
     }
 
     #[test]
-    fn impossible_bundle_limits_are_rejected() {
+    fn impossible_limits_are_rejected() {
         assert_eq!(parse_packets("0"), Ok(0));
         assert_eq!(parse_packets("2047"), Ok(2047));
         for mistake in ["", "-1", "2048", "4294967295", "4294967296"] {
             let error = parse_packets(mistake).unwrap_err();
             assert!(error.contains("1 to 2047"), "{mistake}: {error}");
+        }
+        assert_eq!(parse_copies("2"), Ok(2));
+        for mistake in ["3", "-1", "256", "x"] {
+            assert_eq!(parse_copies(mistake), Err(EXPECTED_COPIES), "{mistake}");
         }
         assert_eq!(parse_bytes("2"), Ok(2));
         for mistake in ["1", "-1", "x"] {

@@ -95,6 +95,8 @@ outcomes! {
     OverFairShare = OVER_FAIR_SHARE, "over its fair share";
     /// This host's NAT translates the connection's port to one whose payload NAT boxes rewrite.
     HelperPort = HELPER_PORT, "helper port";
+    /// The level is `none`: segments are copied only.
+    NoBundles = NO_BUNDLES, "no bundles at this level";
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use pillion_bpf::{
     Error, Hook, NamespaceName, Namespaces, Options, Policy, Programs, Rule,
 };
 use pillion_cli::settings::policy::{Peer, Ports};
-use pillion_cli::settings::{BadInput, Bundling, refuse_unsafe, unused_option};
+use pillion_cli::settings::{BadInput, Bundling, UnusedOption, refuse_unsafe, unused_option};
 
 use crate::process::{CleanupHelper, refuse_if_setuid, spawn_cleanup_helper};
 
@@ -69,8 +69,8 @@ impl BundlingArgs {
     pub fn options(&self) -> Result<Options> {
         let options = self.how.options;
         refuse_unsafe(&options, self.allow_unsafe)?;
-        if let Some(option) = unused_option(&options) {
-            let why = format!("--{option} needs --level adaptive: add that, or remove --{option}");
+        if let Some(UnusedOption { name, needs, value }) = unused_option(&options) {
+            let why = format!("--{name} needs --{needs} {value}: add that, or remove --{name}");
             return Err(BadInput(why).into());
         }
         Ok(options)

@@ -12,7 +12,7 @@ pub mod text;
 pub mod times;
 
 use clap::{Args, Command, Id};
-use pillion_bpf::{Level, Options, Reaction, TcpOptions};
+use pillion_bpf::{CopiesWhen, Level, Options, Reaction, TcpOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::settings::document::known::flattened;
@@ -72,15 +72,42 @@ pub fn refuse_unsafe(options: &Options, allowed: bool) -> Result<(), BadInput> {
     }
 }
 
+/// Option that has no effect, and the option with the value that it needs.
+pub struct UnusedOption {
+    /// Name of the ineffective option, which is also the key.
+    pub name: &'static str,
+    /// Name of the needed option.
+    pub needs: &'static str,
+    /// Its value.
+    pub value: &'static str,
+}
+
 /// Returns the option that the others make ineffective, if any.
 #[must_use]
-pub fn unused_option(options: &Options) -> Option<&'static str> {
-    (options.level == Level::Fixed && options.target.is_some()).then_some("target")
+pub fn unused_option(options: &Options) -> Option<UnusedOption> {
+    let unused = |name, needs, value| Some(UnusedOption { name, needs, value });
+    if options.target.is_some() && options.level != Level::Adaptive {
+        return unused("target", "level", "adaptive");
+    }
+    if options.max_packets.is_some() && options.level == Level::None {
+        return unused("max-packets", "level", "fixed");
+    }
+    if options.copies_when != CopiesWhen::Always && options.copies == 0 {
+        return unused("copies-when", "copies", "1");
+    }
+    if options.level == Level::None && options.copies == 0 {
+        return unused("level", "copies", "1");
+    }
+    None
 }
 
 /// Returns the key that the others make ineffective, if any, and the remedy.
 pub fn unused_key(options: &Options) -> Option<(&'static str, String)> {
-    let key = unused_option(options)?;
-    let text = format!("`{key}` needs level = \"adaptive\"; set that as well, or remove it");
-    Some((key, text))
+    let UnusedOption { name, needs, value } = unused_option(options)?;
+    let value = match value.parse::<u32>() {
+        Ok(number) => number.to_string(),
+        Err(_) => format!("{value:?}"),
+    };
+    let text = format!("`{name}` needs {needs} = {value}; set that as well, or remove it");
+    Some((name, text))
 }

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Copies: a small new segment leaves twice or three times, with its bundle. A
+ * copy costs a packet and is there at once, also for a message that no other
+ * message follows.
+ *
+ * A copy leaves before the packet itself, so the device's queue may accept it
+ * and refuse the packet. TCP then sends the segment again, like without copies.
+ * After either was refused, copies pause.
+ */
+#ifndef PILLION_COPIES_H
+#define PILLION_COPIES_H
+
+#include "../maps.h"
+#include "record.h"
+
+/* Absent from BTF: it is an anonymous enum of the kernel (Linux 5.18). */
+#define BPF_SKB_TSTAMP_DELIVERY_MONO 1
+
+/* Segments without copies after the device's queue refused a packet. */
+#define COPY_PAUSE 64
+
+/* A copy has no socket. Its control block has this mark and EDT. */
+#define COPY_MARK 0x70696c63
+
+enum copy_mark {
+	COPY_MARK_AT,
+	COPY_TIME_LOW,
+	COPY_TIME_HIGH,
+};
+
+#define ITT_UNIT_BITS 6 /* egress.itt: 64 us, for 4.19 s */
+#define MAX_ITT	      0xffff
+
+/* Updates the smoothed time between new data: a weight of 1/8 for each. */
+static __always_inline void note_itt(struct egress *egress, __u32 now)
+{
+	__u32 gap = (now - egress->new_data_us) >> ITT_UNIT_BITS;
+
+	if (gap > MAX_ITT)
+		gap = MAX_ITT;
+	if (egress->new_data_us)
+		egress->itt = egress->itt ? (egress->itt * 7 + gap) / 8 : gap;
+	egress->new_data_us = now | 1;
+}
+
+/*
+ * Returns true if no other message will soon repair the loss of this one:
+ * nothing is outstanding before it, as with a keystroke, or messages are more
+ * than an RTT apart.
+ */
+static __always_inline bool is_isolated(const struct egress *egress,
+					struct bpf_tcp_sock *btp,
+					const struct segment *seg)
+{
+	return seg->seq == btp->snd_una ||
+	       (__u32)egress->itt << ITT_UNIT_BITS > btp->srtt_us >> 3;
+}
+
+/* The number of copies of a segment that may carry redundancy. */
+static __always_inline __u32 allowed_copies(struct flow *flow,
+					    struct bpf_tcp_sock *btp,
+					    const struct segment *seg)
+{
+	struct egress *egress = &flow->egress;
+
+	/* Without SACK, three duplicate ACKs are a loss (RFC 5681). */
+	if (!flow->options.copies || flow->sack != SACK_OFFERED)
+		return 0;
+	if (egress->copies_paused) {
+		egress->copies_paused--;
+		return 0;
+	}
+	/* A duplicate ACK ends TCP's check for a spurious time-out (F-RTO). */
+	if (egress->announced.timeout_in_doubt)
+		return 0;
+	if (flow->options.copies_when == COPY_ISOLATED &&
+	    !is_isolated(egress, btp, seg))
+		return 0;
+	return flow->options.copies;
+}
+
+/* Counts a copy as redundant bytes, and for the sending rate as a packet. */
+static __always_inline void count_copy(struct __sk_buff *skb, struct flow *flow,
+				       const struct segment *seg)
+{
+	struct sent *sent = &flow->egress.sending.current;
+	__u32 payload = skb->len - seg->payload_off;
+
+	ADD(flow, copies, 1);
+	ADD(flow, redundant_bytes, payload);
+	flow->egress.sending.packets++;
+	sent->packets++;
+	sent->payload += payload;
+	sent->wire += skb->len - seg->ip_off;
+}
+
+/*
+ * Sends copies of the newest segment's packet. The kernel clears a redirected
+ * packet's departure time (EDT), so restore_departure() sets it again.
+ */
+static __always_inline void send_copies(struct __sk_buff *skb,
+					struct flow *flow,
+					const struct segment *seg, __u32 copies)
+{
+	struct record *record = &flow->egress.record;
+	__u64 tstamp = skb->tstamp;
+	__u32 i;
+
+	set_flags(slot(record, record->next - 1),
+		  COPIED | SENT_IN_OTHER_PACKET);
+	skb->cb[COPY_MARK_AT] = COPY_MARK;
+	skb->cb[COPY_TIME_LOW] = tstamp;
+	skb->cb[COPY_TIME_HIGH] = tstamp >> 32;
+	for (i = 0; i < MAX_COPIES && i < copies; i++) {
+		if (bpf_clone_redirect(skb, skb->ifindex, 0)) {
+			COUNT_IN_TOTALS(copies_refused);
+			flow->egress.copies_paused = COPY_PAUSE;
+			break;
+		}
+		count_copy(skb, flow, seg);
+	}
+	skb->cb[COPY_MARK_AT] = 0;
+}
+
+/* Handles a packet without socket at the device's hook: maybe a copy. */
+static __always_inline void restore_departure(struct __sk_buff *skb)
+{
+	__u64 tstamp;
+
+	if (skb->cb[COPY_MARK_AT] != COPY_MARK)
+		return;
+	tstamp = (__u64)skb->cb[COPY_TIME_HIGH] << 32 | skb->cb[COPY_TIME_LOW];
+	/* Fails with a VLAN tag in the packet: the copy then leaves at once. */
+	bpf_skb_set_tstamp(skb, tstamp, BPF_SKB_TSTAMP_DELIVERY_MONO);
+	skb->cb[COPY_MARK_AT] = 0;
+}
+
+#endif /* PILLION_COPIES_H */

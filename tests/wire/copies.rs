@@ -1,0 +1,235 @@
+//! Tests of copies: which segments leave more than once, and what their reports show.
+
+use std::time::Duration;
+
+use pillion_bpf::{CopiesWhen, Level, LossRule, Options, Outcome, Reaction, ThinTest};
+use pillion_tests::{Setup, Wire, netstat};
+
+/// One copy of each segment, without bundles.
+fn copies() -> Options {
+    Options {
+        thin: ThinTest::Always,
+        level: Level::None,
+        copies: 1,
+        loss_rule: LossRule::Dsack,
+        ..Options::default()
+    }
+}
+
+fn run(options: Options, test: impl Fn(&mut Wire) + Sync) {
+    Setup::bundling(options).run_on_ip_variants(test);
+}
+
+#[test]
+fn new_segment_leaves_as_often_as_configured() {
+    for number in [1, 2] {
+        let options = Options {
+            copies: number,
+            ..copies()
+        };
+        run(options, |wire| {
+            wire.sends("1:101");
+            for _ in 0..number {
+                wire.expect("1:101");
+            }
+            wire.sends("101:201");
+            for _ in 0..number {
+                wire.expect("101:201");
+            }
+            let totals = wire.totals();
+            assert_eq!(totals.counters.copies, 2 * u64::from(number));
+            assert_eq!(totals.counters.redundant_bytes, 200 * u64::from(number));
+            assert_eq!(totals.counters.of(Outcome::NoBundles), 1);
+            assert_eq!(totals.copies_refused, 0);
+        });
+    }
+}
+
+#[test]
+fn copy_includes_bundle() {
+    let options = Options {
+        level: Level::Fixed,
+        ..copies()
+    };
+    run(options, |wire| {
+        wire.sends("1:101");
+        wire.expect("1:101");
+        wire.sends("1:201");
+        wire.expect("1:201");
+        wire.sends("101:301");
+        wire.expect("101:301");
+        assert_eq!(wire.totals().counters.redundant_bytes, 100 + 300 + 300);
+    });
+}
+
+#[test]
+fn retransmission_is_not_copied() {
+    run(copies(), |wire| {
+        for range in ["1:101", "101:201", "201:301", "301:401", "401:501"] {
+            wire.sends(range);
+            wire.expect(range);
+        }
+        wire.ack_sack(1, "101:501");
+        wire.expect("1:101");
+        wire.expect_nothing(Duration::from_millis(100));
+        assert_eq!(wire.totals().counters.copies, 5);
+    });
+}
+
+#[test]
+fn full_segment_is_not_copied() {
+    run(copies(), |wire| {
+        let end = 1 + wire.mss();
+        wire.sends(&format!("1:{end}"));
+        wire.expect_nothing(Duration::from_millis(100));
+        assert_eq!(wire.totals().counters.copies, 0);
+    });
+}
+
+#[test]
+fn peer_without_sack_gets_no_copies() {
+    let options = Options {
+        without_sack: true,
+        loss_rule: LossRule::Ack,
+        ..copies()
+    };
+    let setup = Setup {
+        sack: false,
+        ..Setup::bundling(options)
+    };
+    setup.run(|wire| {
+        wire.sends("1:101 101:201");
+        wire.expect_nothing(Duration::from_millis(100));
+        assert_eq!(wire.totals().counters.copies, 0);
+    });
+}
+
+#[test]
+fn isolated_segments_are_copied() {
+    let options = Options {
+        copies_when: CopiesWhen::Isolated,
+        ..copies()
+    };
+    run(options, |wire| {
+        wire.sends("1:101");
+        wire.expect("1:101");
+        wire.sends("101:201 201:301");
+        wire.expect_nothing(Duration::from_millis(100));
+        wire.ack(301);
+        wire.sends("301:401");
+        wire.expect("301:401");
+        assert_eq!(wire.totals().counters.copies, 2);
+    });
+}
+
+#[test]
+fn report_of_copy_is_removed() {
+    let options = Options {
+        level: Level::Fixed,
+        ..copies()
+    };
+    run(options, |wire| {
+        wire.sends("1:101");
+        wire.expect("1:101");
+        wire.ack(101);
+        wire.ack_duplicate(101, "1:101", "");
+        wire.sends("101:201");
+        wire.expect("101:201");
+        wire.sends("101:301");
+        wire.expect("101:301");
+        wire.ack(201);
+        wire.ack_duplicate(201, "101:201", "");
+        // The bundle's own report, and that of its packet's copy.
+        wire.ack_duplicate(301, "101:201", "");
+        wire.ack_duplicate(301, "101:301", "");
+        let counters = wire.totals().counters;
+        assert_eq!(counters.dsacks_removed, 4);
+        assert_eq!(netstat("TCPDSACKRecv"), 0);
+        assert_eq!((counters.hidden_losses, counters.copy_losses), (0, 0));
+        assert_eq!(counters.reordered, 0);
+    });
+}
+
+/// A bundle repairs the loss of a segment and of its copy; the report of the bundle's copy names
+/// the segment as well.
+#[test]
+fn report_of_copy_keeps_hidden_loss() {
+    let options = Options {
+        level: Level::Fixed,
+        ..copies()
+    };
+    run(options, |wire| {
+        wire.sends("1:101");
+        wire.expect("1:101");
+        wire.sends("1:201");
+        wire.expect("1:201");
+        wire.ack(201);
+        wire.ack_duplicate(201, "1:201", "");
+        let counters = wire.totals().counters;
+        assert_eq!((counters.hidden_losses, counters.reordered), (1, 0));
+    });
+}
+
+/// Sends `segments` segments, of which all are acknowledged, and the copies of all but `missing`
+/// reported.
+fn exchange(wire: &mut Wire, segments: u32, missing: u32) {
+    for segment in 0..segments {
+        let (start, end) = (1 + 100 * segment, 101 + 100 * segment);
+        wire.sends(&format!("{start}:{end}"));
+        wire.expect(&format!("{start}:{end}"));
+        wire.ack(end);
+        if segment % (segments / (missing + 1)) != 1
+            || segment / (segments / (missing + 1)) >= missing
+        {
+            wire.ack_duplicate(end, &format!("{start}:{end}"), "");
+        }
+    }
+}
+
+#[test]
+fn two_missing_reports_are_no_loss() {
+    run(copies(), |wire| {
+        exchange(wire, 20, 2);
+        assert_eq!(wire.totals().counters.copy_losses, 0);
+    });
+}
+
+#[test]
+fn losses_that_copies_hide_cause_reactions() {
+    let options = Options {
+        reaction: Reaction::Cwr,
+        ..copies()
+    };
+    run(options, |wire| {
+        exchange(wire, 60, 10);
+        let counters = wire.totals().counters;
+        // Two may be missing at random.
+        assert_eq!(counters.copy_losses, 8);
+        assert!(
+            (1..=8).contains(&counters.reactions),
+            "{}",
+            counters.reactions
+        );
+    });
+}
+
+#[test]
+fn receiver_without_reports_gets_no_more_copies() {
+    let options = Options {
+        loss_rule: LossRule::Auto,
+        ..copies()
+    };
+    run(options, |wire| {
+        let mut end = 1;
+        for _ in 0..8 {
+            wire.sends(&format!("{end}:{}", end + 100));
+            wire.expect(&format!("{end}:{}", end + 100));
+            end += 100;
+            wire.ack(end);
+        }
+        wire.sends(&format!("{end}:{}", end + 100));
+        wire.expect_nothing(Duration::from_millis(100));
+        let counters = wire.totals().counters;
+        assert_eq!((counters.copies, counters.copy_losses), (8, 0));
+    });
+}
