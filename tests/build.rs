@@ -8,8 +8,10 @@ use libbpf_cargo::SkeletonBuilder;
 fn main() {
     println!("cargo:rerun-if-changed=../bpf");
     println!("cargo:rerun-if-changed=src/tfrc.c");
+    println!("cargo:rerun-if-changed=src/auto.c");
     cc::Build::new()
         .file("src/tfrc.c")
+        .file("src/auto.c")
         .include("../bpf/bundler")
         .opt_level(2)
         .warnings_into_errors(true)

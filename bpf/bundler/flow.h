@@ -44,12 +44,20 @@ enum level {
 	LEVEL_FIXED, /* max_packets */
 	LEVEL_ADAPTIVE, /* as many as the runs of losses seen demand */
 	LEVEL_NONE, /* none; for copies without bundles */
+	LEVEL_AUTO, /* as adaptive, and copies where bundles do not suffice */
 };
 
 /* Segments that are copied (copies.h). */
 enum copies_when {
 	COPY_ALL,
 	COPY_ISOLATED, /* nothing outstanding, or the next is an RTT away */
+};
+
+/* What the fair share allows, where the level is auto (auto.h). */
+enum redundancy_limit {
+	ALL_REDUNDANCY,
+	BUNDLES_ONLY,
+	NO_REDUNDANCY,
 };
 
 enum max_copies {
@@ -82,8 +90,7 @@ struct options {
 	__u32 itt_min_us;
 	__u32 spifl;
 	enum thin_rtt thin_rtt;
-	enum level level;
-	__u32 target_ppm; /* adaptive: segments left unrepaired, of a million */
+	__u32 target_ppm; /* adaptive, auto: late segments, of a million */
 	__u32 max_packets; /* previous segments in a bundle; 0: no limit */
 	__u32 max_bytes; /* payload of a segment with its bundle; 0: no limit */
 	enum reaction reaction;
@@ -97,7 +104,12 @@ struct options {
 	__u8 published; /* no size limits, reordering window or governor */
 	__u8 copies; /* of each segment, 0 to MAX_COPIES (copies.h) */
 	__u8 copies_when; /* an enum copies_when */
-	enum copies_when copies_when_type[0]; /* for Rust, by BTF */
+	__u8 level; /* an enum level */
+	__u8 max_overhead; /* auto: bytes over plain bytes, 1/8; 0: no limit */
+	__u16 deadline_ms; /* auto: extra delay of a late segment; 0: an ITT */
+	/* For Rust, by BTF. */
+	enum level level_type[0];
+	enum copies_when copies_when_type[0];
 	enum max_copies max_copies[0];
 };
 
@@ -418,7 +430,8 @@ struct egress {
 	__u32 rtt_min_us; /* the connection's own minimum, or NO_RTT_SAMPLE */
 	__u32 new_data_us; /* when the last new data left TCP; 0: unknown */
 	__u16 itt; /* smoothed time between new data, 64 us (copies.h) */
-	__u16 copies_paused; /* segments until copies may leave again */
+	__u8 copies_paused; /* segments until copies may leave again */
+	__u8 redundancy_limit; /* an enum redundancy_limit */
 	__u32 overhead; /* skb->truesize without payload, minimum seen */
 
 	struct announcement announced;
@@ -544,7 +557,10 @@ struct ingress {
 
 	/* 1 for each small segment at which no ACK ended (ack_thinning.h) */
 	__u64 unacked_ends;
-	__u32 level; /* previous segments in a bundle */
+	__u8 level; /* previous segments in a bundle */
+	__u8 copies; /* of each segment, where the level is auto */
+	__u8 hold_bits; /* copies last at least 1 << hold_bits decisions */
+	__u8 decisions; /* since copies started or ended (auto.h) */
 	__u32 run_segments; /* segments sent, fading */
 	__u16 runs[RUN_LENGTHS]; /* runs of lost ones, by length, fading */
 	struct loss_run run;

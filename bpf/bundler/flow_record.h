@@ -27,6 +27,8 @@ struct flow_record {
 	__u32 disabled_by_application;
 	enum loss_rule loss_rule;
 	__u32 level;
+	__u32 copies; /* of each segment */
+	enum redundancy_limit redundancy_limit;
 	/* maximum payload that the path accepts; 0: no limit */
 	__u32 path_size;
 	struct allowance allowance; /* the governor's */
@@ -85,6 +87,10 @@ static __always_inline void fill_record(struct tcp_sock *tp, struct flow *flow,
 	record->disabled_by_application = flow->disabled_by_application;
 	record->loss_rule = flow->ingress.loss_rule;
 	record->level = flow->ingress.level;
+	record->copies = flow->options.level == LEVEL_AUTO
+				 ? flow->ingress.copies
+				 : flow->options.copies;
+	record->redundancy_limit = flow->egress.redundancy_limit;
 	record->path_size = flow->options.published ? 0
 						    : flow->egress.path.limit;
 	record->allowance = flow->egress.governor_state.allowance;

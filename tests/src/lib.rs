@@ -16,6 +16,7 @@
 //!
 //! All helpers panic on errors, because only tests use them.
 
+pub mod auto;
 mod cgroup;
 pub mod doc_commands;
 mod faults;

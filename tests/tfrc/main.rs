@@ -1,5 +1,6 @@
-//! TFRC-SP in the kernel's integers, compared with the RFCs in floating point.
+//! Arithmetic in the kernel's integers, compared with floating point.
 
+mod auto;
 mod equation;
 mod loss_events;
 mod sending_rate;

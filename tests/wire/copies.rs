@@ -233,3 +233,59 @@ fn receiver_without_reports_gets_no_more_copies() {
         assert_eq!((counters.copies, counters.copy_losses), (8, 0));
     });
 }
+
+/// Messages more than an RTT apart, which only copies protect.
+fn auto() -> Options {
+    Options {
+        level: Level::Auto,
+        copies: 0,
+        reaction: Reaction::TfrcSp,
+        ..copies()
+    }
+}
+
+/// Sends a segment after a pause of many RTTs, and acknowledges it.
+fn send_isolated(wire: &mut Wire, start: u32, copies: u32) {
+    std::thread::sleep(Duration::from_millis(20));
+    let range = format!("{start}:{}", start + 100);
+    wire.sends(&range);
+    for _ in 0..copies {
+        wire.expect(&range);
+    }
+    wire.ack(start + 100);
+}
+
+#[test]
+fn auto_copies_isolated_segments_after_loss() {
+    run(auto(), |wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(201); // no report: the first segment was lost
+        for segment in 2..16 {
+            send_isolated(wire, 1 + 100 * segment, 0);
+        }
+        // A decision is due after each sixteen segments.
+        send_isolated(wire, 1601, 1);
+        assert_eq!(wire.flow().copies_per_segment, 1);
+    });
+}
+
+#[test]
+fn auto_sends_no_copies_without_loss() {
+    run(auto(), |wire| {
+        for segment in 0..40 {
+            send_isolated(wire, 1 + 100 * segment, 0);
+        }
+        assert_eq!(wire.totals().counters.copies, 0);
+    });
+}
+
+#[test]
+fn auto_stays_within_overhead() {
+    for (max_overhead, second) in [("1", "101:201"), ("4", "1:201")] {
+        let options = Options {
+            max_overhead: Some(max_overhead.parse().expect("a factor")),
+            ..auto()
+        };
+        run(options, |wire| wire.sends(&format!("1:101 {second}")));
+    }
+}

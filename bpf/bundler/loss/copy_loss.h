@@ -79,7 +79,8 @@ __noinline int count_copy_loss(struct flow *flow, __u32 acked)
 		return 0;
 	}
 	missing = reports->expected - reports->received - reports->counted;
-	missing -= (MISSING_AT_RANDOM + flow->options.copies) * REPORT_ONE;
+	missing -=
+		(MISSING_AT_RANDOM + (flow->options.copies ?: 1)) * REPORT_ONE;
 	if (missing <= 0)
 		return 0;
 	if ((__u32)missing * missing <= reports->variance)

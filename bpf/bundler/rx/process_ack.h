@@ -6,6 +6,8 @@
 #include "../policy/governor.h"
 #include "../loss/copy_loss.h"
 #include "../loss/reordering.h"
+#include "../tx/auto.h"
+#include "../tx/copies.h"
 #include "../sampling/latency.h"
 
 /*
@@ -143,7 +145,7 @@ process_ack(struct flow *flow, struct bpf_tcp_sock *btp, const struct ack *ack,
 			    highest_acked, &range);
 	resolve_segments(record, ingress, &range);
 	count_ends(record, ingress, &range);
-	expect_reports(ingress, range.copied * flow->options.copies);
+	expect_reports(ingress, range.copied * (flow->options.copies ?: 1));
 	count_copy_loss(flow, ack->ack);
 	WRITE_ONCE(ingress->acked, ack->ack);
 	/* The record has no older segments. */
@@ -152,6 +154,11 @@ process_ack(struct flow *flow, struct bpf_tcp_sock *btp, const struct ack *ack,
 	if (flow->options.level == LEVEL_ADAPTIVE)
 		WRITE_ONCE(ingress->level,
 			   choose_level(ingress, flow->options.target_ppm));
+	else if (flow->options.level == LEVEL_AUTO)
+		choose_redundancy(flow, range.end_slot - range.first_slot,
+				  (__u32)READ_ONCE(flow->egress.itt)
+					  << ITT_UNIT_BITS,
+				  btp->srtt_us >> 3);
 }
 
 /*

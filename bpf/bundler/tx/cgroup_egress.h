@@ -246,6 +246,10 @@ static __always_inline __u8 decide_excess(struct flow *flow,
 				((struct sock *)tp)->sk_max_pacing_rate,
 				rtt_us))
 		return PACING_LIMIT;
+	if (flow->options.level == LEVEL_AUTO && !flow->options.published)
+		return decide_redundancy_limit(flow, rtt_us) == NO_REDUNDANCY
+			       ? OVER_FAIR_SHARE
+			       : 0;
 	return decide_fair_share(flow, tp, rtt_us) ? OVER_FAIR_SHARE : 0;
 }
 

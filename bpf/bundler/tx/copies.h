@@ -57,15 +57,52 @@ static __always_inline bool is_isolated(const struct egress *egress,
 	       (__u32)egress->itt << ITT_UNIT_BITS > btp->srtt_us >> 3;
 }
 
+/* Length of a segment's IP and TCP headers. */
+static __always_inline __u32 headers_len(const struct segment *seg)
+{
+	return seg->payload_off - seg->ip_off;
+}
+
+/*
+ * The maximum bytes of a new segment with its redundancy, headers included; 0:
+ * no limit.
+ */
+static __always_inline __u32 max_wire_bytes(const struct options *options,
+					    const struct segment *seg)
+{
+	if (options->level != LEVEL_AUTO)
+		return 0;
+	return (seg->len + headers_len(seg)) * options->max_overhead / 8;
+}
+
+/*
+ * The number of copies of a segment at present. With level `auto` there is a
+ * copy only if a bundle of one such segment stays within the allowed overhead
+ * as well, because a second loss would otherwise wait for a retransmission.
+ */
+static __always_inline __u32 current_copies(const struct flow *flow,
+					    const struct segment *seg)
+{
+	__u32 limit = max_wire_bytes(&flow->options, seg);
+
+	if (flow->options.level != LEVEL_AUTO)
+		return flow->options.copies;
+	if (flow->egress.redundancy_limit != ALL_REDUNDANCY ||
+	    (limit && 2 * (2 * seg->len + headers_len(seg)) > limit))
+		return 0;
+	return READ_ONCE(flow->ingress.copies);
+}
+
 /* The number of copies of a segment that may carry redundancy. */
 static __always_inline __u32 allowed_copies(struct flow *flow,
 					    struct bpf_tcp_sock *btp,
 					    const struct segment *seg)
 {
+	__u32 copies = current_copies(flow, seg);
 	struct egress *egress = &flow->egress;
 
 	/* Without SACK, three duplicate ACKs are a loss (RFC 5681). */
-	if (!flow->options.copies || flow->sack != SACK_OFFERED)
+	if (!copies || flow->sack != SACK_OFFERED)
 		return 0;
 	if (egress->copies_paused) {
 		egress->copies_paused--;
@@ -77,7 +114,7 @@ static __always_inline __u32 allowed_copies(struct flow *flow,
 	if (flow->options.copies_when == COPY_ISOLATED &&
 	    !is_isolated(egress, btp, seg))
 		return 0;
-	return flow->options.copies;
+	return copies;
 }
 
 /* Counts a copy as redundant bytes, and for the sending rate as a packet. */

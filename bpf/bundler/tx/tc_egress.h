@@ -119,7 +119,7 @@ plan_bundle(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *btp,
 	    const struct segment *seg, enum outcome redundancy,
 	    struct bundle_plan *plan)
 {
-	__u32 limit, size, confirmed;
+	__u32 limit, size, confirmed, wire;
 	struct egress *egress = &flow->egress;
 	enum outcome outcome;
 
@@ -143,6 +143,10 @@ plan_bundle(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *btp,
 					 allowed_packets(flow) ?: RECORD_SLOTS);
 	plan->una = btp->snd_una;
 	plan->limit = size < limit ? size : limit;
+	wire = max_wire_bytes(&flow->options, seg) /
+	       (1 + current_copies(flow, seg));
+	if (wire && wire < plan->limit + headers_len(seg))
+		plan->limit = wire - headers_len(seg);
 	plan->stored_bytes = egress->announced.stored_bytes;
 	outcome = find_previous(&egress->record, plan);
 	if (outcome == NO_ROOM && size < limit)

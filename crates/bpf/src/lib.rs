@@ -77,7 +77,7 @@ pub use congestion::{
 pub use counters::{Counters, Statistic, StatisticKind, TfrcDecision, Totals, TotalsReader};
 pub use device::{Device, LinkHeader};
 pub use error::Error;
-pub use flows::{Flow, FlowLister, FlowReader, RequestedBy, list_flows};
+pub use flows::{Flow, FlowLister, FlowReader, RedundancyLimit, RequestedBy, list_flows};
 pub use followed_rules::FollowedRules;
 pub use governor::{Alarm, GovernorDecision, Verdict};
 pub use link::Hook;
@@ -87,8 +87,8 @@ pub use observation::{
     Arm, AssignBy, LatencyBuckets, Losses, Observation, Observing, RetransmitCounts,
 };
 pub use options::{
-    CopiesWhen, EXPERIMENTAL, Level, LossRule, Options, Reaction, Target, TargetError, ThinRtt,
-    parse_bytes, parse_packets,
+    CopiesWhen, EXPERIMENTAL, Level, LossRule, Options, Overhead, Reaction, Target, TargetError,
+    ThinRtt, parse_bytes, parse_packets,
 };
 pub use outcome::Outcome;
 pub use policy::{Cgroups, Policy};

@@ -1,6 +1,8 @@
 use std::fmt;
 use std::mem::offset_of;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde::de::Error;
@@ -67,6 +69,9 @@ pub enum Level {
     Adaptive,
     /// None, for --copies without bundles
     None,
+    /// As adaptive, and a copy of each segment while bundles leave more messages late than
+    /// --target; within RFC 4828's rate and --max-overhead
+    Auto,
 }
 
 /// Segments that are copied.
@@ -106,10 +111,24 @@ pub struct Options {
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t)]
     pub level: Level,
 
-    /// With --level adaptive: share of segments that may stay unrepaired, as in 0.5%
-    /// [default: 0.1%]
+    /// With --level adaptive: share of segments that may stay unrepaired; with auto: share of
+    /// messages that may be late, as in 0.5% [default: 0.1%]
     #[arg(long, value_name = "PERCENT", help_heading = EXPERIMENTAL, hide_short_help = true)]
     pub target: Option<Target>,
+
+    /// With --level auto: extra delay from which a message is late, 1ms to 10s [default: the time
+    /// between messages + 5ms]
+    #[arg(long, value_name = "DURATION", value_parser = parse_deadline)]
+    #[serde(
+        deserialize_with = "deadline",
+        serialize_with = "units::serialize_duration"
+    )]
+    pub deadline: Option<Duration>,
+
+    /// With --level auto: maximum bytes of a segment with its bundle and copy, headers included,
+    /// relative to the plain segment: 1 to 31 [default: 4]
+    #[arg(long, value_name = "FACTOR")]
+    pub max_overhead: Option<Overhead>,
 
     /// Maximum number of previous segments in a bundle; 0: no limit [default: 1, as recommended by
     /// LCN 2015, section VI; 0 with --level adaptive]
@@ -162,7 +181,7 @@ impl From<Options> for types::options {
         let mut raw = Self {
             max_packets: options.max_packets.unwrap_or(match options.level {
                 Level::Fixed => 1,
-                Level::Adaptive | Level::None => 0,
+                Level::Adaptive | Level::None | Level::Auto => 0,
             }),
             max_bytes: options.max_bytes,
             wait_for_loss: options.wait_for_loss.into(),
@@ -181,14 +200,20 @@ impl From<Options> for types::options {
             ThinRtt::Min => types::thin_rtt::THIN_RTT_MIN,
             ThinRtt::Smoothed => types::thin_rtt::THIN_RTT_SMOOTHED,
         };
-        raw.level = match options.level {
+        let level = match options.level {
             Level::Fixed => types::level::LEVEL_FIXED,
-            Level::Adaptive => {
-                raw.target_ppm = options.target.unwrap_or_default().ppm();
-                types::level::LEVEL_ADAPTIVE
-            }
+            Level::Adaptive => types::level::LEVEL_ADAPTIVE,
             Level::None => types::level::LEVEL_NONE,
+            Level::Auto => types::level::LEVEL_AUTO,
         };
+        raw.level = level.0 as u8;
+        if matches!(options.level, Level::Adaptive | Level::Auto) {
+            raw.target_ppm = options.target.unwrap_or_default().ppm();
+        }
+        if options.level == Level::Auto {
+            raw.max_overhead = options.max_overhead.unwrap_or_default().0;
+            raw.deadline_ms = options.deadline.map_or(0, |it| it.as_millis() as u16);
+        }
         raw.reaction = match options.reaction {
             Reaction::Cwr => types::reaction::REACT_CWR,
             Reaction::TfrcSp => types::reaction::REACT_TFRC_SP,
@@ -269,6 +294,65 @@ impl<'de> Deserialize<'de> for Target {
 impl Serialize for Target {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
+    }
+}
+
+const DEADLINES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
+
+/// Parses a deadline, 1 ms to 10 s; fractions of milliseconds are dropped.
+///
+/// # Errors
+/// The expected form.
+pub fn parse_deadline(text: &str) -> Result<Duration, String> {
+    let deadline = units::parse_duration(text)?;
+    match DEADLINES.contains(&deadline) {
+        true => Ok(deadline),
+        false => Err(format!("invalid deadline `{text}`: expected 1ms to 10s")),
+    }
+}
+
+pub(crate) fn deadline<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    units::deserialize(from, parse_deadline).map(Some)
+}
+
+/// Bytes with redundancy relative to plain bytes: 1 to 31, stored in eighths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overhead(u8);
+
+impl Default for Overhead {
+    /// Four times the plain bytes.
+    fn default() -> Self {
+        Self(4 * 8)
+    }
+}
+
+impl FromStr for Overhead {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let factor: Option<f64> = text.parse().ok();
+        let factor = factor.filter(|factor| (1.0..=31.0).contains(factor));
+        let expected = || format!("invalid factor `{text}`: expected 1 to 31, as in 3.5");
+        factor.map(|it| Self((it * 8.0) as u8)).ok_or_else(expected)
+    }
+}
+
+impl fmt::Display for Overhead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", f64::from(self.0) / 8.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Overhead {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let factor = f64::deserialize(from)?;
+        factor.to_string().parse().map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Overhead {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(f64::from(self.0) / 8.0)
     }
 }
 
@@ -366,6 +450,14 @@ mod tests {
         for mistake in ["", "-1", "2048", "4294967295", "4294967296"] {
             let error = parse_packets(mistake).unwrap_err();
             assert!(error.contains("1 to 2047"), "{mistake}: {error}");
+        }
+        assert_eq!("3.5".parse(), Ok(Overhead(28)));
+        for mistake in ["0.9", "31.1", "NaN", "x", ""] {
+            assert!(mistake.parse::<Overhead>().is_err(), "{mistake}");
+        }
+        assert_eq!(parse_deadline("20ms"), Ok(Duration::from_millis(20)));
+        for mistake in ["0ms", "10.1s", "5", "x"] {
+            assert!(parse_deadline(mistake).is_err(), "{mistake}");
         }
         assert_eq!(parse_copies("2"), Ok(2));
         for mistake in ["3", "-1", "256", "x"] {

@@ -86,8 +86,17 @@ pub struct UnusedOption {
 #[must_use]
 pub fn unused_option(options: &Options) -> Option<UnusedOption> {
     let unused = |name, needs, value| Some(UnusedOption { name, needs, value });
-    if options.target.is_some() && options.level != Level::Adaptive {
+    if options.target.is_some() && !matches!(options.level, Level::Adaptive | Level::Auto) {
         return unused("target", "level", "adaptive");
+    }
+    if options.deadline.is_some() && options.level != Level::Auto {
+        return unused("deadline", "level", "auto");
+    }
+    if options.max_overhead.is_some() && options.level != Level::Auto {
+        return unused("max-overhead", "level", "auto");
+    }
+    if options.copies != 0 && options.level == Level::Auto {
+        return unused("copies", "level", "fixed");
     }
     if options.max_packets.is_some() && options.level == Level::None {
         return unused("max-packets", "level", "fixed");

@@ -226,6 +226,8 @@ pub fn example(port: u16) -> Connection {
         loss_rule: LossRule::Auto,
         governor: None,
         level: 1,
+        copies_per_segment: 0,
+        redundancy_limit: pillion_bpf::RedundancyLimit::None,
         path_size: None,
         ignores_cwr: false,
         tcp_options: TcpOptions::default(),

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The cheapest redundancy that is enough: previous segments and copies, by the
+ * losses of this connection.
+ *
+ * A message is late if its extra delay exceeds the deadline. A bundle repairs
+ * it in time if it is one of the next deadline / ITT messages; a copy always
+ * does. Bundles are cheaper, so copies start only if bundles leave more late
+ * messages than the target, and end once the losses of single packets show that
+ * bundles would do. Levels are those of level.h.
+ *
+ * Speed. Copies start after at least MIN_SEGMENTS segments with clearly more
+ * late messages than the target: three seen and four times the target, or twice
+ * the target as expected from six losses. Messages more than an RTT apart are
+ * few, so there one loss beyond the target is enough. Copies end after at least
+ * 1 << hold_bits decisions, if half the target would be met without
+ * them. Each start doubles that minimum, up to 1 << MAX_HOLD_BITS. So a loss
+ * rate between the two conditions causes no change, and one that alternates
+ * causes fewer and fewer changes.
+ */
+#ifndef PILLION_AUTO_H
+#define PILLION_AUTO_H
+
+#include "level.h"
+
+#define MIN_SEGMENTS  64
+#define DECIDE_EVERY  16 /* small segments */
+#define MIN_HOLD_BITS 3
+#define MAX_HOLD_BITS 7
+#define MAX_DECISIONS 0xff /* ingress.decisions */
+
+#define DEFAULT_EXTRA_DELAY_US 5000
+
+/*
+ * The number of following messages whose bundles are in time; 0 also if the
+ * next message is usually more than an RTT away.
+ */
+static __always_inline __u32 messages_in_time(const struct options *options,
+					      __u32 itt_us, __u32 srtt_us)
+{
+	__u32 deadline_us = options->deadline_ms * 1000U;
+
+	if (!itt_us || itt_us > srtt_us)
+		return 0;
+	if (!deadline_us)
+		deadline_us = itt_us + DEFAULT_EXTRA_DELAY_US;
+	return deadline_us / itt_us;
+}
+
+/*
+ * Returns 1 if bundles in time leave too many late messages, otherwise 0. The
+ * numbers are those of choose_level(). A global function, so that the verifier
+ * checks the loop once.
+ */
+__noinline int are_bundles_insufficient(const struct ingress *ingress,
+					__u32 in_time, __u32 target_ppm)
+{
+	__u64 unrepaired = 0, runs = 0, shorter, at, tolerable, expected;
+	__u32 k;
+
+	if (!ingress)
+		return 0;
+	for (k = 0; k < RUN_LENGTHS; k++) {
+		runs += ingress->runs[k];
+		unrepaired += (k + 1) * (__u64)ingress->runs[k];
+	}
+	shorter = (__u64)ingress->run_segments * ends_acknowledged(ingress) /
+		  ENDS;
+	/* Times PPM, like all that it is compared with. */
+	tolerable = shorter * target_ppm;
+	if (!in_time)
+		return unrepaired * PPM > tolerable;
+	if (ingress->run_segments < MIN_SEGMENTS)
+		return 0;
+	at = unrepaired;
+	for (k = 0; k < RUN_LENGTHS && k < in_time; k++) {
+		unrepaired -= runs;
+		runs -= ingress->runs[k];
+		at = ingress->runs[k];
+		if (k + 1 < in_time)
+			shorter = at;
+	}
+	if (unrepaired >= 3 && unrepaired * PPM > 4 * tolerable)
+		return 1;
+	expected = shorter ? at * at * PPM / shorter : 0;
+	return at >= 6 && expected > 2 * tolerable;
+}
+
+/*
+ * Returns 1 if bundles without copies would meet half the target. Of copied
+ * segments, those with one lost packet have no report (copy_loss.h): twice the
+ * loss rate of single packets. A global function, so that the verifier does not
+ * follow every case.
+ */
+__noinline int are_bundles_sufficient(const struct ingress *ingress,
+				      __u32 in_time, __u32 target_ppm)
+{
+	const struct copy_reports *reports;
+	__u64 loss_ppm, late_ppm;
+	__s32 missing;
+
+	if (!ingress)
+		return 0;
+	reports = &ingress->copy_reports;
+	missing = reports->expected - reports->received;
+	if (missing < 0)
+		missing = 0;
+	loss_ppm = (__u64)missing * PPM / 2 / (reports->expected ?: 1);
+	late_ppm = in_time ? loss_ppm * loss_ppm / PPM : loss_ppm;
+	return late_ppm * 2 < target_ppm;
+}
+
+/* Sets the number of copies; counts of losses start again. */
+static __always_inline void set_copies(struct ingress *ingress, __u8 copies)
+{
+	int k;
+
+	WRITE_ONCE(ingress->copies, copies);
+	ingress->decisions = 0;
+	ingress->run_segments = 0;
+	for (k = 0; k < RUN_LENGTHS; k++)
+		ingress->runs[k] = 0;
+	ingress->copy_reports = (struct copy_reports){};
+}
+
+/*
+ * Chooses previous segments and copies after an ACK of `segments` segments. A
+ * global function, so that the verifier does not follow every case.
+ */
+__noinline int choose_redundancy(struct flow *flow, __u32 segments,
+				 __u32 itt_us, __u32 srtt_us)
+{
+	struct ingress *ingress;
+	__u32 in_time;
+
+	if (!flow)
+		return 0;
+	ingress = &flow->ingress;
+	if (ingress->run_segments % DECIDE_EVERY >= segments)
+		return 0;
+	if (ingress->decisions < MAX_DECISIONS)
+		ingress->decisions++;
+	WRITE_ONCE(ingress->level,
+		   choose_level(ingress, flow->options.target_ppm));
+	in_time = messages_in_time(&flow->options, itt_us, srtt_us);
+	if (!ingress->copies) {
+		if (!are_bundles_insufficient(ingress, in_time,
+					      flow->options.target_ppm))
+			return 0;
+		if (ingress->hold_bits < MIN_HOLD_BITS)
+			ingress->hold_bits = MIN_HOLD_BITS;
+		if (ingress->hold_bits < MAX_HOLD_BITS)
+			ingress->hold_bits++;
+		set_copies(ingress, 1);
+	} else if (ingress->decisions >> ingress->hold_bits &&
+		   are_bundles_sufficient(ingress, in_time,
+					  flow->options.target_ppm)) {
+		set_copies(ingress, 0);
+	}
+	return 0;
+}
+
+#endif /* PILLION_AUTO_H */

@@ -1,0 +1,38 @@
+//! Decisions of level `auto` (`bpf/bundler/tx/auto.h`), compiled for this machine.
+
+mod c {
+    // SAFETY: the signatures match auto.c, which stores no pointer.
+    unsafe extern "C" {
+        pub safe fn pillion_are_bundles_insufficient(
+            runs: &[u16; 8],
+            segments: u32,
+            in_time: u32,
+            target_ppm: u32,
+        ) -> i32;
+        pub safe fn pillion_are_bundles_sufficient(
+            expected: u32,
+            received: u32,
+            in_time: u32,
+            target_ppm: u32,
+        ) -> i32;
+        pub safe fn pillion_messages_in_time(deadline_ms: u32, itt_us: u32, srtt_us: u32) -> u32;
+    }
+}
+
+/// Returns whether copies start: `runs` has the number of loss runs by length among `segments`.
+#[must_use]
+pub fn copies_start(runs: [u16; 8], segments: u32, in_time: u32, target_ppm: u32) -> bool {
+    c::pillion_are_bundles_insufficient(&runs, segments, in_time, target_ppm) != 0
+}
+
+/// Returns whether copies end, by the reports expected and received, in 1/64.
+#[must_use]
+pub fn copies_end(expected: u32, received: u32, in_time: u32, target_ppm: u32) -> bool {
+    c::pillion_are_bundles_sufficient(expected, received, in_time, target_ppm) != 0
+}
+
+/// Returns the number of following messages whose bundles repair a loss in time.
+#[must_use]
+pub fn messages_in_time(deadline_ms: u32, itt_us: u32, srtt_us: u32) -> u32 {
+    c::pillion_messages_in_time(deadline_ms, itt_us, srtt_us)
+}
