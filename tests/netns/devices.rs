@@ -320,3 +320,38 @@ fn macvlan_traffic_is_counted_once() {
     hosts.send_over("m0", 50);
     assert_eq!(attach.stop()["new_bytes"], 5000);
 }
+
+/// A queue that refuses copies, or the segment after its copy, loses nothing of the stream.
+#[test]
+fn stream_is_whole_although_queue_refuses_copies() {
+    needs_root!();
+    let hosts = Hosts::create();
+    hosts.join("v0");
+    hosts.ip("link set v0 up");
+    let tbf = "qdisc add dev v0 root tbf rate 1mbit burst 1600 limit 3200";
+    let mut tc = hosts.near.command("tc");
+    assert!(tc.args(tbf.split(' ')).status().unwrap().success());
+    let attach = Attach::start(&hosts, &["--dev", "v0", "--copies", "2"]);
+    hosts.send_over("v0", 300);
+    let stats = attach.stop();
+    assert!(stats["copies_refused"].as_u64() > Some(0), "{stats}");
+}
+
+/// A clone at a VLAN device is none of the lower device's business.
+#[test]
+fn copies_at_stacked_devices_leave_once_each() {
+    needs_root!();
+    let hosts = Hosts::create();
+    hosts.join("v0");
+    hosts.ip("link set v0 up");
+    hosts.ip("link add m0 link v0 type macvlan mode bridge");
+    hosts.ip("link set m0 up");
+    let attach = Attach::start(&hosts, &["--dev", "v0", "--dev", "m0", "--copies", "1"]);
+    hosts.send_over("m0", 50);
+    let stats = attach.stop();
+    assert!(
+        (1..=50).contains(&stats["copies"].as_u64().unwrap()),
+        "{stats}"
+    );
+    assert_eq!(stats["new_bytes"], 5000);
+}

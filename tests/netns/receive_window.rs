@@ -89,7 +89,7 @@ fn receive(mut stream: TcpStream, size: usize) {
 }
 
 /// Runs streams of all sizes concurrently, from the near host to the listener.
-fn stream_all(hosts: &Hosts, listener: TcpListener) {
+fn stream_all(hosts: &Hosts, listener: &TcpListener) {
     let address = listener.local_addr().unwrap();
     thread::scope(|scope| {
         for size in SIZES {
@@ -103,15 +103,21 @@ fn stream_all(hosts: &Hosts, listener: TcpListener) {
 }
 
 fn stream_with_bundling(hosts: &Hosts, device: &str, listener: TcpListener) {
-    let options = ["--max-packets", "0", "--dev", device];
     for host in [&hosts.near, &hosts.far] {
         host.enter(disable_scaling_ratio_clamp).unwrap();
     }
-    let attach = Attach::start(hosts, &options);
-    stream_all(hosts, listener);
-    let stats = attach.stop();
-    let bundled = stats["outcomes"]["bundled"].as_u64();
-    assert!(bundled.is_some_and(|bundled| bundled > 0), "{stats}");
+    for copies in ["0", "2"] {
+        let options = ["--max-packets", "0", "--copies", copies, "--dev", device];
+        let attach = Attach::start(hosts, &options);
+        stream_all(hosts, &listener);
+        let stats = attach.stop();
+        // A copy makes the receiver acknowledge at once, so that nothing is left to bundle.
+        let redundant = match copies {
+            "0" => &stats["outcomes"]["bundled"],
+            _ => &stats["copies"],
+        };
+        assert!(redundant.as_u64() > Some(0), "{stats}");
+    }
 }
 
 fn check_window(device: &Device) {

@@ -1,9 +1,10 @@
 //! Tests of copies: which segments leave more than once, and what their reports show.
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pillion_bpf::{CopiesWhen, Level, LossRule, Options, Outcome, Reaction, ThinTest};
-use pillion_tests::{Setup, Wire, netstat};
+use pillion_tests::{Bundler, Setup, Wire, netstat};
 
 /// One copy of each segment, without bundles.
 fn copies() -> Options {
@@ -288,4 +289,47 @@ fn auto_stays_within_overhead() {
         };
         run(options, |wire| wire.sends(&format!("1:101 {second}")));
     }
+}
+
+/// The queueing discipline fq takes a copy for another flow.
+#[test]
+fn segments_leave_in_order_through_fq() {
+    run(copies(), |wire| {
+        let mut fq = Command::new("tc");
+        fq.args("qdisc replace dev tap0 root fq".split(' '));
+        if !fq
+            .stderr(Stdio::null())
+            .status()
+            .expect("tc runs")
+            .success()
+        {
+            println!("skipped: the kernel has no fq");
+            return;
+        }
+        let mut last = 0;
+        for _ in 0..20 {
+            wire.write(100);
+        }
+        for _ in 0..40 {
+            let (start, end) = wire.read();
+            assert_eq!(end - start, 100);
+            assert!(start <= last + 100, "{start} after {last}");
+            last = last.max(start);
+        }
+        assert_eq!(last, 1901);
+    });
+}
+
+#[test]
+fn each_of_two_bundlers_sends_its_copies() {
+    let setup = Setup {
+        bundlers: vec![Bundler::with(copies()), Bundler::with(copies())],
+        ..Setup::default()
+    };
+    setup.run(|wire| {
+        wire.sends("1:101");
+        wire.expect("1:101");
+        wire.expect("1:101");
+        wire.expect_nothing(Duration::from_millis(100));
+    });
 }
