@@ -211,6 +211,29 @@ mod tests {
     }
 
     #[test]
+    fn published_bundles_do_not_depend_on_defaults() {
+        let files = std::fs::read_dir("../../experiments/published").expect("the folder exists");
+        let texts = files.map(|file| std::fs::read_to_string(file.expect("a file").path()));
+        let mut bundles = 0;
+        for line in texts.flat_map(|it| {
+            it.expect("a text")
+                .lines()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        }) {
+            let Some((_, keys)) = line.split_once("bundle = { published = true,") else {
+                assert!(!line.contains("bundle = true"), "{line}");
+                continue;
+            };
+            for key in ["level", "max-packets", "reaction", "loss-rule"] {
+                assert!(keys.contains(&format!(" {key} = ")), "{key}: {line}");
+            }
+            bundles += 1;
+        }
+        assert!(bundles > 20, "{bundles}");
+    }
+
+    #[test]
     fn other_cases_of_published_claims_are_run_at_each_scale() {
         for published in PUBLISHED {
             // The full scale has all runs.

@@ -353,6 +353,8 @@ mod tests {
             disabled_by_application: false,
             loss_rule: LossRule::Dsack,
             level: 2,
+            copies_per_segment: 0,
+            redundancy_limit: pillion_bpf::RedundancyLimit::None,
             path_size: None,
             governor: None,
             ignores_cwr: false,
