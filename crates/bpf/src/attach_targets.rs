@@ -105,10 +105,18 @@ impl AttachTargets {
         })
     }
 
-    /// Names with wildcards that match no network namespace now.
-    pub fn unmatched(&self) -> impl Iterator<Item = &NamespaceName> {
+    /// Why names with wildcards match no network namespace now, in words.
+    pub fn unmatched(&self) -> impl Iterator<Item = String> {
         let patterns = self.requested.patterns();
-        patterns.filter(|name| name.expand().is_empty())
+        let unmatched = patterns.filter(|name| name.expand().is_empty());
+        unmatched.map(|name| match name.unreadable_folder() {
+            None => format!("no {name} exists: nothing is covered there"),
+            Some(folder) => format!(
+                "{folder} is not readable, so that no {name} is found; run as root, or with \
+                 CAP_DAC_READ_SEARCH",
+                folder = folder.display()
+            ),
+        })
     }
 
     /// The running containers, as of the last refresh, including the requested ones.
@@ -117,11 +125,10 @@ impl AttachTargets {
         self.containers.running()
     }
 
-    /// The running containers with cgroups of version 1 only, as of the last refresh: their sockets
-    /// cannot be identified.
+    /// The containers of the last refresh, with those that rules cannot match.
     #[must_use]
-    pub fn cgroup1_containers(&self) -> &[Container] {
-        self.containers.cgroup1_only()
+    pub fn container_state(&self) -> &Containers {
+        &self.containers
     }
 
     /// The reasons why requested containers cannot be found or entered, in words.
@@ -133,11 +140,7 @@ impl AttachTargets {
                  (--pid=host, hostPID)"
             )
         });
-        let unreadable_path = self.containers.unreadable_path().map(|path| {
-            let path = path.display();
-            format!("{path} is not readable: container names require root or CAP_DAC_READ_SEARCH")
-        });
-        hidden.chain(unreadable_path)
+        hidden.chain(self.containers.unreadable_warning())
     }
 
     /// Follows the names that match patterns or containers now, and releases the others. A renamed

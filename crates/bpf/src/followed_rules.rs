@@ -1,7 +1,8 @@
 //! The rules in force, which follow the cgroups and containers that they name.
 
 use crate::{
-    AttachTargets, Attachment, CgroupName, Cgroups, Container, Error, Policy, Rule, Scope,
+    AttachTargets, Attachment, CgroupName, Cgroups, Container, Containers, Error, Policy, Rule,
+    Scope,
 };
 
 /// The rules, and the cgroups that they named when they were last activated.
@@ -62,14 +63,15 @@ impl FollowedRules {
     /// Describes the rules that no connection can match now, and containers of rules that only have
     /// cgroups of version 1.
     #[must_use]
-    pub fn unmatched_rules(&self, cgroup1_only: &[Container]) -> Vec<String> {
+    pub fn unmatched_rules(&self, containers: &Containers) -> Vec<String> {
+        let cgroup1_only = containers.cgroup1_only();
         let mut unmatched_rules = Vec::new();
         let rules = (1..).zip(&self.policy.rules).zip(&self.cgroups);
         for ((number, rule), cgroups) in rules {
             let mut unidentifiable = unidentifiable(rule, cgroup1_only).peekable();
             let is_unmatched = cgroups.as_ref().is_some_and(|it| it.named == 0);
-            let unmatched =
-                (is_unmatched && unidentifiable.peek().is_none()).then(|| describe_unmatched(rule));
+            let unmatched = (is_unmatched && unidentifiable.peek().is_none())
+                .then(|| describe_unmatched(rule, containers));
             let why = unidentifiable.chain(unmatched);
             unmatched_rules.extend(why.map(|why| format!("rule {number}: {why}")));
         }
@@ -107,14 +109,19 @@ fn unidentifiable<'a>(
 }
 
 /// Describes a rule whose cgroups or containers do not exist.
-fn describe_unmatched(rule: &Rule) -> String {
-    match rule.containers.is_empty() {
-        true => {
+fn describe_unmatched(rule: &Rule, containers: &Containers) -> String {
+    match (rule.containers.is_empty(), containers.unreadable_path()) {
+        (true, _) => {
             let names = rule.cgroups.iter().map(CgroupName::to_string);
             let names = names.collect::<Vec<_>>().join(" or ");
             format!("no cgroup named {names}")
         }
-        false => format!("no container {}", rule.containers),
+        (false, None) => format!("no container {}", rule.containers),
+        (false, Some(path)) => format!(
+            "no container {} is known, because {} is not readable",
+            rule.containers,
+            path.display()
+        ),
     }
 }
 
@@ -148,7 +155,10 @@ mod tests {
             "rule 2: no cgroup named /no/such-* or /nor.slice",
             "rule 3: no container named no-such",
         ];
-        assert_eq!(rules.unmatched_rules(&[]), unmatched_rules);
+        assert_eq!(
+            rules.unmatched_rules(&Containers::default()),
+            unmatched_rules
+        );
         assert_eq!(rules.truncated_rules().count(), 0);
     }
 }

@@ -161,6 +161,13 @@ impl NamespaceName {
         named.collect()
     }
 
+    /// The folder of a name with wildcards, if it is not readable.
+    pub(crate) fn unreadable_folder(&self) -> Option<&Path> {
+        let folder = self.path.parent()?;
+        let error = fs::read_dir(folder).err()?;
+        (error.kind() == io::ErrorKind::PermissionDenied).then_some(folder)
+    }
+
     /// The name of a container's namespace; `None` if no process of it is visible.
     pub(crate) fn of_container(container: &Container) -> Option<Self> {
         let process = container.process?;

@@ -52,12 +52,10 @@ impl Rules {
 
     /// Logs each new warning once, and its end; returns all current ones.
     pub fn warn(&mut self, targets: &AttachTargets) -> &[String] {
-        let names = targets.unmatched();
-        let names = names.map(|name| format!("no {name} exists: nothing is covered there"));
-        let unmatched = self.followed.unmatched_rules(targets.cgroup1_containers());
+        let unmatched = self.followed.unmatched_rules(targets.container_state());
         let unmatched = unmatched.into_iter().map(|it| covers_nothing(&it));
         let warnings = unmatched.chain(self.followed.truncated_rules());
-        let warnings = warnings.chain(names).chain(targets.unseen());
+        let warnings = warnings.chain(targets.unmatched()).chain(targets.unseen());
         let warnings: Vec<_> = warnings.collect();
         for new in warnings.iter().filter(|it| !self.warnings.contains(it)) {
             log::warn!("{new}");

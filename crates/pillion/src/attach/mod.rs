@@ -268,8 +268,10 @@ impl Args {
             running: containers.running().to_vec(),
             ..config.policy
         })?;
-        for unmatched in rules.unmatched_rules(containers.cgroup1_only()) {
-            log::warn!("{}", covers_nothing(&unmatched));
+        let unmatched = rules.unmatched_rules(&containers).into_iter();
+        let unmatched = unmatched.map(|it| covers_nothing(&it));
+        for warning in unmatched.chain(containers.unreadable_warning()) {
+            log::warn!("{warning}");
         }
         print_line!("no mistake: would bundle {description}")
     }

@@ -87,7 +87,16 @@ impl Containers {
         &self.running
     }
 
-    /// A file of a runtime that is not readable, if any.
+    /// The warning that names or labels may be missing, if a runtime's files are not readable.
+    #[must_use]
+    pub fn unreadable_warning(&self) -> Option<String> {
+        let path = self.unreadable_path()?.display();
+        Some(format!(
+            "{path} is not readable: container names require root or CAP_DAC_READ_SEARCH"
+        ))
+    }
+
+    /// A file or folder of a runtime that is not readable, if any.
     #[must_use]
     pub fn unreadable_path(&self) -> Option<&Path> {
         self.files.unreadable_path()

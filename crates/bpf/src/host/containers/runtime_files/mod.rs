@@ -68,11 +68,17 @@ impl RuntimeFiles {
         let previous = std::mem::take(&mut self.read);
         self.unreadable_path = None;
         let folders = self.folders();
-        ids.map(|id| self.describe_one(id, &folders, &previous))
-            .collect()
+        let unreadable_folder = self.unreadable_path.take();
+        let infos = ids.map(|id| self.describe_one(id, &folders, &previous));
+        let infos: Vec<_> = infos.collect();
+        // The folders of runtimes without running containers are not missed.
+        if infos.iter().any(|it| it.names.is_empty()) {
+            self.unreadable_path = self.unreadable_path.take().or(unreadable_folder);
+        }
+        infos
     }
 
-    /// A file that is not readable, if any.
+    /// A file or folder that is not readable, so that names or labels may be missing.
     #[must_use]
     pub fn unreadable_path(&self) -> Option<&Path> {
         self.unreadable_path.as_deref()
@@ -133,56 +139,60 @@ impl RuntimeFiles {
     }
 
     /// The folders of the installed runtimes with files about containers.
-    fn folders(&self) -> Vec<Folder> {
-        let below = |path: &str| self.root.join(path);
+    fn folders(&mut self) -> Vec<Folder> {
         // An old folder may remain after a move.
-        let moved = docker_data_root(&self.root).into_iter();
-        let docker = moved.chain([below("var/lib/docker")]);
-        let mut all: Vec<_> = docker.flat_map(|it| docker_folders(&it)).collect();
+        let docker = [
+            self.docker_data_root(),
+            Some(self.root.join("var/lib/docker")),
+        ];
+        let docker = docker.into_iter().flatten();
+        let mut all: Vec<_> = docker.flat_map(|it| self.docker_folders(&it)).collect();
         // A driver of storage has a folder of its own, as in `overlay-containers`.
-        let storage = entries(&below("var/lib/containers/storage"));
+        let storage = self.entries(&self.root.join("var/lib/containers/storage"));
         let is_of_containers = |path: &PathBuf| path.to_string_lossy().ends_with("-containers");
         all.extend(storage.filter(is_of_containers).map(Folder::Storage));
         for state in ["run/containerd", "run/k3s/containerd"] {
-            let tasks = below(state).join("io.containerd.runtime.v2.task");
+            let tasks = self.root.join(state).join("io.containerd.runtime.v2.task");
             // Its own namespaces are `moby`, `k8s.io` and so on.
-            all.extend(entries(&tasks).map(Folder::Tasks));
+            all.extend(self.entries(&tasks).map(Folder::Tasks));
         }
         all
     }
-}
 
-/// Docker's data folder, if its configuration sets one.
-fn docker_data_root(root: &Path) -> Option<PathBuf> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "kebab-case")]
-    struct Daemon {
-        data_root: Option<PathBuf>,
+    /// Docker's data folder, if its configuration sets one.
+    fn docker_data_root(&mut self) -> Option<PathBuf> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        struct Daemon {
+            data_root: Option<PathBuf>,
+        }
+        let path = self.root.join("etc/docker/daemon.json");
+        let file = self.note_unreadable(&path, fs::read(&path))?;
+        let path = serde_json::from_slice::<Daemon>(&file).ok()?.data_root?;
+        Some(self.root.join(path.strip_prefix("/").ok()?))
     }
-    let file = fs::read(root.join("etc/docker/daemon.json")).ok()?;
-    let path = serde_json::from_slice::<Daemon>(&file).ok()?.data_root?;
-    Some(root.join(path.strip_prefix("/").ok()?))
-}
 
-/// Docker's container folders. With mapped users (`userns-remap`) they are in a subfolder named
-/// after user and group, as in `231072.231072`.
-fn docker_folders(data_root: &Path) -> Vec<Folder> {
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit());
-    let is_remapped = |path: &PathBuf| {
-        let name = path.file_name().and_then(|it| it.to_str());
-        let parts = name.and_then(|it| it.split_once('.'));
-        parts.is_some_and(|(user, group)| is_number(user) && is_number(group))
-    };
-    let remapped = entries(data_root).filter(is_remapped);
-    let roots = [data_root.to_owned()].into_iter().chain(remapped);
-    roots
-        .map(|it| Folder::Docker(it.join("containers")))
-        .collect()
-}
+    /// Docker's container folders. With mapped users (`userns-remap`) they are in a subfolder named
+    /// after user and group, as in `231072.231072`.
+    fn docker_folders(&mut self, data_root: &Path) -> Vec<Folder> {
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit());
+        let is_remapped = |path: &PathBuf| {
+            let name = path.file_name().and_then(|it| it.to_str());
+            let parts = name.and_then(|it| it.split_once('.'));
+            parts.is_some_and(|(user, group)| is_number(user) && is_number(group))
+        };
+        let remapped = self.entries(data_root).filter(is_remapped);
+        let roots = [data_root.to_owned()].into_iter().chain(remapped);
+        roots
+            .map(|it| Folder::Docker(it.join("containers")))
+            .collect()
+    }
 
-fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path())
+    fn entries(&mut self, folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+        let entries = self.note_unreadable(folder, fs::read_dir(folder));
+        let entries = entries.into_iter().flatten().flatten();
+        entries.map(|entry| entry.path())
+    }
 }
 
 /// A folder of a runtime with files about containers.

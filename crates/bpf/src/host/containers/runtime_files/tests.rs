@@ -11,7 +11,9 @@ struct Host(tempfile::TempDir);
 
 impl Host {
     fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        let root = tempfile::tempdir().unwrap();
+        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        Self(root)
     }
 
     fn write(&self, path: &str, value: &Value) {
@@ -162,21 +164,56 @@ fn changed_runtime_file_is_read_again() {
     assert!(files.read.is_empty());
 }
 
-#[test]
-fn unreadable_runtime_file_is_reported() {
-    let host = Host::new();
-    host.write("var/lib/docker/containers/1/config.v2.json", &json!({}));
+/// Describes container 1 while `path` has the mode 000, by a user without rights to it.
+fn unreadable_path(host: &Host, path: &str) -> Option<PathBuf> {
     let mut files = host.files();
     one(&mut files, "1");
     assert_eq!(files.unreadable_path(), None);
-    let folder = host.0.path().join("var/lib/docker/containers");
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o000)).unwrap();
+    let path = host.0.path().join(path);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     let as_another = || {
         // Only for this thread; root then has no more rights than others.
         setfsuid(Uid::from_raw(65_534));
         one(&mut files, "1");
     };
     thread::scope(|scope| scope.spawn(as_another).join()).unwrap();
-    assert!(files.unreadable_path().is_some());
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    let unreadable = files.unreadable_path()?.strip_prefix(host.0.path());
+    Some(unreadable.unwrap().to_owned())
+}
+
+/// Each folder hides the files of its runtime.
+#[test]
+fn unreadable_runtime_file_or_folder_is_reported() {
+    let host = Host::new();
+    let config = "var/lib/docker/containers/1/config.v2.json";
+    host.write(config, &json!({}));
+    let found = unreadable_path(&host, "var/lib/docker/containers");
+    assert_eq!(found.as_deref(), Some(Path::new(config)));
+    for (file, folder) in [
+        (
+            "var/lib/containers/storage/overlay-containers/containers.json",
+            "var/lib/containers/storage",
+        ),
+        (
+            "run/containerd/io.containerd.runtime.v2.task/k8s.io/1/config.json",
+            "run/containerd/io.containerd.runtime.v2.task",
+        ),
+        ("etc/docker/daemon.json", "etc/docker/daemon.json"),
+    ] {
+        let host = Host::new();
+        host.write(file, &json!({}));
+        let found = unreadable_path(&host, folder);
+        assert_eq!(found.as_deref(), Some(Path::new(folder)));
+    }
+}
+
+#[test]
+fn unreadable_folder_is_not_reported_if_names_are_known() {
+    let host = Host::new();
+    let docker = "var/lib/docker/containers/1/config.v2.json";
+    host.write(docker, &json!({"Name": "/web", "Config": {}}));
+    let storage = "var/lib/containers/storage";
+    fs::create_dir_all(host.0.path().join(storage)).unwrap();
+    assert_eq!(unreadable_path(&host, storage), None);
 }
