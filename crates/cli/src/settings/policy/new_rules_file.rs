@@ -33,7 +33,16 @@ impl NewRulesFile {
             let names = names.map(|name| name.for_config_file().to_string_lossy().into_owned());
             text += &line("netns", &Value::from(names.collect::<Vec<_>>()));
         }
-        text += &format!("\n[defaults]\n{}", toml::to_string(&self.defaults)?);
+        text += "\n[defaults]\n";
+        let defaults = Table::try_from(self.defaults)?;
+        for key in keys::<Bundling>() {
+            // Options are off unless a file sets them.
+            if let Some(value) = defaults.get(&key)
+                && *value != Value::from(false)
+            {
+                text += &line(&key, value);
+            }
+        }
         let Bundling {
             options,
             tcp_options,
@@ -103,6 +112,9 @@ mod tests {
         let head =
             "# By hand\ndefault-mode = \"never\"\nnetns = [\"10\", \"cni-*\"]\n\n[defaults]\n";
         assert!(text.starts_with(head), "{text}");
+        let defaults = text.split("\n\n").nth(1).unwrap();
+        assert!(defaults.contains("without-sack = true"), "{text}");
+        assert!(!defaults.contains("false"), "{text}");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pillion.toml");
         std::fs::write(&path, &text).unwrap();
