@@ -196,8 +196,9 @@ fn partial_reload_is_reported_and_retried() {
     };
     let line = reloaded(&mut attach);
     let expected = "pillion: warning: reloaded FILE: 1 rule for new connections; some existing ones \
-                keep the old rules, retrying: ";
+                keep the old rules: ";
     assert!(line.starts_with(expected), "{line}");
+    assert!(line.ends_with("; retrying"), "{line}");
     limit("1024");
     // Wait until the retried operation has succeeded.
     within(Duration::from_secs(60), "the retry has succeeded", || {

@@ -334,7 +334,7 @@ impl Daemon<'_> {
                 let changes = self.attachment.review_until_done(&mut self.targets);
                 log::warn!(
                     "reloaded {name}: {counted_rules} for new connections; some existing ones keep \
-                     the old rules, retrying: {error}"
+                     the old rules: {error}; retrying"
                 );
                 changes
             }
