@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::unistd::Pid;
 use pillion_lab::Namespace;
 use pillion_lab::path::{Direction, Loss, PathConfig};
 use pillion_tests::HostPair;
@@ -197,6 +198,23 @@ pub fn await_attached(pid: u32) {
         let is_link = |text: &String| text.contains("link_type:\tcgroup");
         texts.filter(is_link).count() >= CGROUP_LINKS
     });
+}
+
+/// Returns the cleanup helper of a pillion.
+pub fn cleanup_helper(pillion: u32) -> Pid {
+    let has_helper = |process: &PathBuf| {
+        let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+        status.starts_with("Name:\tpillion-cleanup\n")
+            && status.contains(&format!("\nPPid:\t{pillion}\n"))
+    };
+    let mut found = None;
+    eventually("the cleanup helper runs", || {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let helper = processes.map(|it| it.path()).find(has_helper);
+        found = helper.and_then(|it| it.file_name()?.to_str()?.parse().ok());
+        found.is_some()
+    });
+    Pid::from_raw(found.unwrap())
 }
 
 /// Waits until a socket of a namespace listens on a port.

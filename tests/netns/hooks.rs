@@ -1,5 +1,6 @@
 //! Hooks: tcx and clsact next to foreign programs, and complete removal.
 
+use std::fs;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::Stdio;
@@ -8,6 +9,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use caps::Capability;
 use nix::net::if_::if_nametoindex;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -117,6 +119,56 @@ fn killed_process_leaves_no_filter() {
     eventually("the filters are removed", || {
         !tc_state(&hosts, "a0").contains("pillion")
     });
+}
+
+/// A later `kill -9` would leave filters.
+#[test]
+fn attach_stops_when_cleanup_helper_is_killed() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let before = tc_state(&hosts, "a0");
+    for hook in ["clsact", "tcx"] {
+        let mut attach = Attach::start(&hosts, &["--hook", hook, "--dev", "a0"]);
+        kill(cleanup_helper(attach.process.id()), Signal::SIGKILL).unwrap();
+        attach.expect_line(
+            "error: the cleanup helper (pillion-cleanup) was killed, so that a killed pillion could \
+             leave programs attached: pillion stops; start it again",
+        );
+        let totals = attach.next_line();
+        assert!(totals.starts_with("pillion: 0 connections, "), "{totals}");
+        assert_eq!(attach.process.wait().unwrap().code(), Some(1));
+        assert_eq!(tc_state(&hosts, "a0"), before);
+    }
+}
+
+#[test]
+fn cleanup_helper_has_only_capabilities_that_it_needs() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let far = hosts.far_netns().replace("netns ", "");
+    let filters = [Capability::CAP_BPF, Capability::CAP_NET_ADMIN].as_slice();
+    let namespaces = [Capability::CAP_SYS_ADMIN, Capability::CAP_SYS_PTRACE];
+    let namespaces = [filters, &namespaces].concat();
+    for (options, expected) in [
+        (&["--hook", "tcx"][..], &[][..]),
+        (&["--hook", "tcx", "--dev", "lo", "--netns", &far], &[]),
+        (&["--hook", "clsact"], filters),
+        (
+            &["--hook", "clsact", "--dev", "lo", "--netns", &far],
+            &namespaces,
+        ),
+    ] {
+        let attach = Attach::start(&hosts, options);
+        let helper = cleanup_helper(attach.process.id());
+        let mask = expected.iter().map(|it| it.bitmask()).sum::<u64>();
+        let expected = ["CapPrm", "CapEff"].map(|set| format!("{set}:\t{mask:016x}\n"));
+        // The helper drops its capabilities once it is scheduled.
+        eventually("the helper has these capabilities only", || {
+            let status = fs::read_to_string(format!("/proc/{helper}/status")).unwrap();
+            expected.iter().all(|line| status.contains(line))
+        });
+        attach.stop();
+    }
 }
 
 #[test]

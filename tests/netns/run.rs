@@ -236,3 +236,28 @@ fn tcp_options_are_set_for_command_and_reported_at_exit() {
     let expected = "; TCP options set: linear time-outs 2, nodelay 2, congestion control 2\n";
     assert!(message.ends_with(expected), "{message}");
 }
+
+#[test]
+fn command_continues_plain_when_cleanup_helper_is_killed() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let arguments = ["run", "--dev", "lo", "--", "sh", "-c", "read line; exit 5"];
+    let mut run = pillion_in(&namespace, &arguments);
+    let run = run.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut run = run.spawn().unwrap();
+    await_attached(run.id());
+    let links = || {
+        let objects = bpf_objects(run.id()).into_iter();
+        objects.filter(|it| it.starts_with("link_id")).count()
+    };
+    let before = links();
+    kill(cleanup_helper(run.id()), Signal::SIGKILL).unwrap();
+    eventually("the programs are detached", || links() < before);
+    run.stdin.take().unwrap().write_all(b"end\n").unwrap();
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(5));
+    let expected = "pillion: error: the cleanup helper (pillion-cleanup) was killed, so that a killed \
+                    pillion could leave programs attached: the command continues without bundling; \
+                    run it again\n";
+    assert!(stderr(&output).starts_with(expected), "{}", stderr(&output));
+}

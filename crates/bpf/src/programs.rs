@@ -221,6 +221,12 @@ pub struct KillCleanup {
 }
 
 impl KillCleanup {
+    /// True if filters have to be removed, which requires capabilities.
+    #[must_use]
+    pub fn has_filters(&self) -> bool {
+        !self.egress.is_empty()
+    }
+
     /// Detaches all programs of the killed bundler. Those at egress are detached immediately, those
     /// at ingress, which hide reports from TCP, two seconds later, because reports of bundles in
     /// flight still arrive. The calling process must share the bundler's file descriptors; it

@@ -3,16 +3,19 @@
 use std::ffi::OsString;
 
 use anyhow::{Context, Result};
+use caps::CapsHashSet;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use pillion_bpf::{
     AttachTargets, CgroupName, ContainerLabel, ContainerName, ContainerSelector, EXPERIMENTAL,
-    Error, Hook, NamespaceName, Namespaces, Options, Policy, Programs, Rule,
+    Error, Hook, KillCleanup, NamespaceName, Namespaces, Options, Policy, Programs, Rule,
 };
 use pillion_cli::settings::policy::{Peer, Ports};
 use pillion_cli::settings::{BadInput, Bundling, UnusedOption, refuse_unsafe, unused_option};
 
-use crate::process::{CleanupHelper, refuse_if_setuid, spawn_cleanup_helper};
+use crate::process::{
+    CleanupHelper, FOR_DEVICES, FOR_FILES, FOR_NAMESPACES, refuse_if_setuid, spawn_cleanup_helper,
+};
 
 /// Help heading of [`Bundling`]. Set for each option here, because clap would also apply it to later
 /// ones.
@@ -243,5 +246,21 @@ pub fn sorted<T: Clone + ToString>(all: &[T]) -> Vec<T> {
 /// Starts the helper process that detaches all programs in these namespaces if this process is killed.
 pub fn start_cleanup_helper(programs: &Programs, namespaces: &Namespaces) -> Result<CleanupHelper> {
     let cleanup = programs.cleanup();
-    spawn_cleanup_helper(|| cleanup.run(namespaces, None)).context("start the cleanup helper")
+    let capabilities = cleanup_capabilities(&cleanup, namespaces);
+    let helper = spawn_cleanup_helper(&capabilities, || cleanup.run(namespaces, None));
+    helper.context("start the cleanup helper")
+}
+
+/// Returns the capabilities to remove filters in these namespaces. Links need none.
+pub fn cleanup_capabilities(cleanup: &KillCleanup, namespaces: &Namespaces) -> CapsHashSet {
+    let mut needed = CapsHashSet::new();
+    if cleanup.has_filters() {
+        needed.extend(FOR_DEVICES);
+        let is_own_only = namespaces.is_own_only();
+        needed.extend(FOR_NAMESPACES.iter().filter(|_| !is_own_only));
+        // The files of container runtimes.
+        let has_containers = !namespaces.container_selectors.is_empty();
+        needed.extend(FOR_FILES.iter().filter(|_| has_containers));
+    }
+    needed
 }

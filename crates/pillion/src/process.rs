@@ -13,7 +13,7 @@ use nix::unistd::{Uid, seteuid, setsid};
 use pillion_bpf::host::interruption::{poll, retry};
 use pillion_cli::helper_process;
 use pillion_cli::settings::BadInput;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{
     Pid, PidfdFlags, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid,
 };
@@ -130,46 +130,30 @@ pub fn refuse_file_capabilities() -> Result<(), BadInput> {
 
 // Capabilities after the start.
 
-/// To attach to new devices.
-const FOR_DEVICES: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_NET_ADMIN];
+/// To attach to new devices, and to remove filters.
+pub const FOR_DEVICES: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_NET_ADMIN];
 
 /// To enter other network namespaces.
-const FOR_NAMESPACES: [Capability; 2] = [Capability::CAP_SYS_ADMIN, Capability::CAP_SYS_PTRACE];
+pub const FOR_NAMESPACES: [Capability; 2] = [Capability::CAP_SYS_ADMIN, Capability::CAP_SYS_PTRACE];
 
 /// To read and write files of other users.
-const FOR_FILES: [Capability; 2] = [
+pub const FOR_FILES: [Capability; 2] = [
     Capability::CAP_DAC_OVERRIDE,
     Capability::CAP_DAC_READ_SEARCH,
 ];
 
 /// To load programs, in the new process of a hand-over.
-const FOR_HANDOVER: Capability = Capability::CAP_PERFMON;
+pub const FOR_HANDOVER: [Capability; 1] = [Capability::CAP_PERFMON];
 
-/// Work that a process still needs capabilities for.
-pub struct NeededCapabilities {
-    /// Enter other network namespaces.
-    pub for_namespaces: bool,
-    /// Read and write files of other users.
-    pub for_files: bool,
-}
-
-/// Drops all capabilities that neither this process nor the new one of a hand-over needs.
-pub fn drop_capabilities(needed: &NeededCapabilities) {
-    let mut effective = CapsHashSet::from(FOR_DEVICES);
-    if needed.for_namespaces {
-        effective.extend(FOR_NAMESPACES);
-    }
-    if needed.for_files {
-        effective.extend(FOR_FILES);
-    }
-    let mut permitted = effective.clone();
-    permitted.insert(FOR_HANDOVER);
+/// Drops all capabilities except `effective`, and `permitted` for a new process.
+pub fn drop_capabilities(effective: &CapsHashSet, permitted: &[Capability]) {
+    let permitted = effective.iter().chain(permitted).copied().collect();
     // Without CAP_SETPCAP the bounding set stays.
     let others = caps::read(None, CapSet::Bounding).unwrap_or_default();
     for other in others.difference(&permitted) {
         let _ = caps::drop(None, CapSet::Bounding, *other);
     }
-    set_capabilities(&effective, &permitted);
+    set_capabilities(effective, &permitted);
 }
 
 /// Drops all capabilities of this thread except those for reading maps.
@@ -194,11 +178,22 @@ fn set_capabilities(effective: &CapsHashSet, permitted: &CapsHashSet) {
 // Cgroups and filters outlive their process, and DSACKs of bundles in flight arrive after its end. A
 // helper process waits for that end, even by `kill -9`, and cleans up.
 
+/// Start of the log line after the cleanup helper was killed: cause and consequence.
+pub const HELPER_KILLED: &str = "the cleanup helper (pillion-cleanup) was killed, so that a killed \
+                                 pillion could leave programs attached:";
+
 /// Handle of the cleanup helper; dropping it stops the helper without a cleanup.
 pub struct CleanupHelper {
     process: OwnedFd,
     /// Pidfd of this process. The helper polls the same descriptor, so it must stay open.
     _this: OwnedFd,
+}
+
+impl AsFd for CleanupHelper {
+    /// Returns a descriptor that is readable once the helper has exited.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.process.as_fd()
+    }
 }
 
 impl Drop for CleanupHelper {
@@ -209,17 +204,17 @@ impl Drop for CleanupHelper {
     }
 }
 
-/// Starts the cleanup helper. It shares this process's descriptors: after a kill, files and links stay open
-/// until `clean_up` closes them.
-pub fn spawn_cleanup_helper(clean_up: impl FnOnce()) -> io::Result<CleanupHelper> {
+/// Starts the cleanup helper, with these capabilities only. It shares this process's descriptors: after
+/// a kill, files and links stay open until `clean_up` closes them.
+pub fn spawn_cleanup_helper(
+    capabilities: &CapsHashSet,
+    clean_up: impl FnOnce(),
+) -> io::Result<CleanupHelper> {
     let this = pidfd_open(getpid(), PidfdFlags::empty())?;
     let helper = helper_process::spawn_sharing_files(c"pillion-cleanup", || {
         // A signal to pillion's process group must not kill the helper.
         let _ = setsid();
-        drop_capabilities(&NeededCapabilities {
-            for_namespaces: true,
-            for_files: true,
-        });
+        drop_capabilities(capabilities, &[]);
         let mut this = [PollFd::new(this.as_fd(), PollFlags::POLLIN)];
         if poll(&mut this, None).is_ok() {
             helper_process::discard_standard_streams();

@@ -19,9 +19,12 @@ use pillion_cli::exit::one_line;
 use pillion_cli::log::{self as logger, LogLevel};
 use pillion_cli::settings::BadInput;
 
-use crate::args::BundlingArgs;
-use crate::event_loop::{EventHandler, log_change, run_until_signal};
-use crate::process::{Descriptors, is_setuid, refuse_if_setuid, spawn_cleanup_helper};
+use crate::args::{BundlingArgs, cleanup_capabilities};
+use crate::event_loop::{EventHandler, Wake, log_change, run_until_signal};
+use crate::process::{
+    CleanupHelper, Descriptors, FOR_FILES, HELPER_KILLED, is_setuid, refuse_if_setuid,
+    spawn_cleanup_helper,
+};
 use crate::stats::{Stats, summary};
 
 /// Maximum delay of the command while devices are attached, at tens of milliseconds each. The others
@@ -70,6 +73,30 @@ struct Bundler {
     attachment: Attachment,
     targets: AttachTargets,
     output: Output,
+    /// `None` once it was killed: then nothing is bundled any more.
+    helper: Option<CleanupHelper>,
+}
+
+impl Bundler {
+    /// Follows devices and connections until `signals` is readable. Without the cleanup helper it
+    /// detaches the programs, and the command continues.
+    fn follow(&mut self, signals: &SignalFd) -> nix::Result<()> {
+        let Self {
+            attachment,
+            targets,
+            output,
+            helper,
+        } = self;
+        if let Some(running) = helper
+            && run_until_signal(signals, running, attachment, targets, output)?
+                == Wake::HelperExited
+        {
+            log::error!("{HELPER_KILLED} the command continues without bundling; run it again");
+            attachment.finish();
+            *helper = None;
+        }
+        Ok(())
+    }
 }
 
 /// Log and file of totals.
@@ -129,9 +156,12 @@ impl Args {
             // A failure cannot be reported here; the next pillion tries again.
             let _ = cgroup.remove();
         };
-        let outcome = spawn_cleanup_helper(clean_up)
+        let mut capabilities = cleanup_capabilities(&cleanup, &Namespaces::default());
+        // The folder above the cgroup may belong to another user.
+        capabilities.extend(FOR_FILES);
+        let outcome = spawn_cleanup_helper(&capabilities, clean_up)
             .context("start the cleanup helper")
-            .and_then(|_helper| {
+            .and_then(|helper| {
                 let timeout = Some(ATTACH_TIMEOUT);
                 let (attachment, changes) =
                     Attachment::start(programs, cgroup.as_fd(), &mut targets, timeout)?;
@@ -140,6 +170,7 @@ impl Args {
                     attachment,
                     targets,
                     output,
+                    helper: Some(helper),
                 };
                 self.run_in(&cgroup, bundler, user.as_ref(), &mut signals, descriptors)
             });
@@ -164,16 +195,8 @@ impl Args {
             Ok(command) => command,
             Err(error) => return Ok(report_spawn_error(&self.command[0], &error)),
         };
-        let follow = |signals: &SignalFd| {
-            let Bundler {
-                attachment,
-                targets,
-                output,
-            } = &mut bundler;
-            run_until_signal(signals, attachment, targets, output)
-        };
         let code = signals
-            .forward_to(command, follow)
+            .forward_to(command, |signals| bundler.follow(signals))
             .context("wait for the command")?;
         // From here on the exit status is the command's, whatever else fails.
         bundler.attachment.finish();

@@ -19,9 +19,9 @@ use pillion_cli::settings::{BadInput, OutputConfig};
 use pillion_stats::report::number::counted;
 
 use super::{Args, display_name, is_from_terminal};
-use crate::event_loop::{EventHandler, run_until_signal};
+use crate::event_loop::{EventHandler, Wake, run_until_signal};
 use crate::handover::{Handover, is_handover_signal};
-use crate::process::{CleanupHelper, read_signal};
+use crate::process::{CleanupHelper, HELPER_KILLED, read_signal};
 use crate::rules::Rules;
 use crate::service::{Service, manager};
 use crate::stats::{reasons, summary};
@@ -36,7 +36,7 @@ pub(super) struct Daemon<'a> {
     pub state: DaemonState,
     pub attachment: Attachment,
     /// Cleans up the network namespaces of the start only.
-    pub _helper: CleanupHelper,
+    pub helper: CleanupHelper,
     pub targets: AttachTargets,
     pub namespaces: Namespaces,
     /// Values at the start.
@@ -53,6 +53,8 @@ pub(super) enum End {
     HandedOver,
     /// A signal requested it.
     Signal,
+    /// The cleanup helper was killed.
+    HelperExited,
 }
 
 impl Daemon<'_> {
@@ -61,11 +63,16 @@ impl Daemon<'_> {
         loop {
             let Self {
                 attachment,
+                helper,
                 targets,
                 state,
                 ..
             } = self;
-            run_until_signal(signals, attachment, targets, state).context("wait for a signal")?;
+            let wake = run_until_signal(signals, helper, attachment, targets, state);
+            if wake.context("wait for a signal")? == Wake::HelperExited {
+                log::error!("{HELPER_KILLED} pillion stops; start it again");
+                return Ok(End::HelperExited);
+            }
             if let Some(signal) = read_signal(signals)?
                 && let Some(end) = self.handle_signal(&signal)
             {
@@ -143,7 +150,7 @@ impl Daemon<'_> {
     /// Detaches the programs, logs the totals, and completes or stops a hand-over.
     pub(super) fn stop(mut self, end: End, signals: &SignalFd) -> Result<()> {
         let handover = &mut self.state.handover;
-        if end == End::Signal {
+        if end != End::HandedOver {
             handover.stop();
             manager::notify_stopping();
         }

@@ -27,6 +27,7 @@ use crate::process::{Descriptors, block_signals, receive_signals};
 use crate::rules::covers_nothing;
 use crate::service::{PendingService, is_in_use};
 use crate::stats::Stats;
+use daemon::End;
 
 /// Bundle selected connections of the whole host, until a signal ends it
 ///
@@ -115,6 +116,9 @@ impl Args {
             take_over()?;
             let end = daemon.run(&signals)?;
             daemon.stop(end, &signals)?;
+            if end == End::HelperExited {
+                return Ok(ExitCode::FAILURE);
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use caps::CapsHashSet;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SignalFd, siginfo};
@@ -22,7 +23,9 @@ use super::{Args, AttachConfig, display_name, is_from_terminal, names};
 use crate::args::start_cleanup_helper;
 use crate::event_loop::EventHandler;
 use crate::handover::{check_old_process, inherited};
-use crate::process::{NeededCapabilities, drop_capabilities, read_signal};
+use crate::process::{
+    FOR_DEVICES, FOR_FILES, FOR_HANDOVER, FOR_NAMESPACES, drop_capabilities, read_signal,
+};
 use crate::rules::{Rules, view_warning};
 use crate::service::{PendingService, Service, manager};
 use crate::stats::Stats;
@@ -75,14 +78,15 @@ impl Args {
         }
         state.warn(&targets);
         let may_enter = !namespaces.is_own_only();
-        drop_capabilities(&NeededCapabilities {
-            for_namespaces: may_enter,
-            for_files: self.has_files(&output, &namespaces),
-        });
+        let mut needed = CapsHashSet::from(FOR_DEVICES);
+        needed.extend(FOR_NAMESPACES.iter().filter(|_| may_enter));
+        let has_files = self.has_files(&output, &namespaces);
+        needed.extend(FOR_FILES.iter().filter(|_| has_files));
+        drop_capabilities(&needed, &FOR_HANDOVER);
         Ok(Daemon {
             state,
             attachment,
-            _helper: helper,
+            helper,
             targets,
             namespaces,
             output,

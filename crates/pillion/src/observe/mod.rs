@@ -25,8 +25,8 @@ use pillion_stats::measure::Unit;
 use pillion_stats::report::number;
 
 use crate::args::{BundlingArgs, ConnectionMatchArgs, NamespaceArgs, sorted, start_cleanup_helper};
-use crate::event_loop::{EventHandler, log_change, run_until_signal_or};
-use crate::process::{CleanupHelper, Descriptors, read_signal, receive_signals};
+use crate::event_loop::{EventHandler, Wake, log_change, run_until_signal_or};
+use crate::process::{CleanupHelper, Descriptors, HELPER_KILLED, read_signal, receive_signals};
 use crate::rules::{Rules, view_warning};
 use crate::service::status_socket;
 use crate::stats::Stats;
@@ -190,7 +190,7 @@ pub struct Session {
     logger: ChangeLogger,
     signals: SignalFd,
     end: Option<Instant>,
-    _helper: CleanupHelper,
+    helper: CleanupHelper,
 }
 
 /// State of the session after a wait.
@@ -260,7 +260,7 @@ impl Session {
             signals,
             // A duration beyond the range of the clock means no end.
             end: duration.and_then(|it| Instant::now().checked_add(it)),
-            _helper: helper,
+            helper,
         })
     }
 
@@ -273,11 +273,19 @@ impl Session {
             targets,
             logger,
             signals,
+            helper,
             ..
         } = self;
         let until = Some(until);
-        let is_readable = run_until_signal_or(signals, attachment, targets, until, logger);
-        let is_stopped = is_readable.context("wait for a signal")? && self.handle_signal()?;
+        let wake = run_until_signal_or(signals, helper, attachment, targets, until, logger);
+        let is_stopped = match wake.context("wait for a signal")? {
+            Wake::Signal => self.handle_signal()?,
+            Wake::Deadline => false,
+            Wake::HelperExited => {
+                log::error!("{HELPER_KILLED} pillion stops; start it again");
+                true
+            }
+        };
         let progress = match (is_stopped, self.end) {
             (true, _) => Progress::Stopped,
             (false, Some(end)) if Instant::now() >= end => Progress::TimeUp,
