@@ -4,7 +4,9 @@ use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
-use std::process::{Child, Stdio};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -112,6 +114,109 @@ fn full_and_free_slots_are_logged_once_each() {
     expect_log("connection limit no longer reached");
     kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert!(attach.wait().unwrap().success());
+}
+
+/// Memory cgroup of version 1 or 2, removed on drop.
+struct MemoryCgroup(PathBuf);
+
+impl MemoryCgroup {
+    /// Creates a cgroup with this limit; `None` if the host has no memory controller.
+    fn create(bytes: u64) -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let mounts = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+        let own = own.lines().find_map(|line| line.split_once(":memory:/"));
+        let own = own.map_or("", |it| it.1);
+        let name = format!("pillion-test-{}", std::process::id());
+        for mount in mounts {
+            let cgroup = Path::new(mount).join(own).join(&name);
+            for limit in ["memory.limit_in_bytes", "memory.max"] {
+                let is_hierarchy = Path::new(mount).join(own).join("cgroup.procs").exists();
+                if is_hierarchy && fs::create_dir(&cgroup).is_ok() {
+                    let cgroup = Self(cgroup.clone());
+                    if fs::write(cgroup.0.join(limit), bytes.to_string()).is_ok() {
+                        return Some(cgroup);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Builds a `pillion` command inside a namespace and this cgroup.
+    fn pillion_in(&self, namespace: &Namespace, arguments: &[&str]) -> Command {
+        let mut command = pillion_in(namespace, arguments);
+        let procs = self.0.join("cgroup.procs");
+        // SAFETY: between fork and exec it only makes system calls.
+        unsafe { command.pre_exec(move || fs::write(&procs, "0")) };
+        command
+    }
+}
+
+impl Drop for MemoryCgroup {
+    fn drop(&mut self) {
+        let removed = || fs::remove_dir(&self.0).is_ok();
+        within(Duration::from_secs(5), "the cgroup is removed", removed);
+    }
+}
+
+#[test]
+fn too_small_memory_limit_is_refused() {
+    needs_root!();
+    let Some(cgroup) = MemoryCgroup::create(16 << 20) else {
+        println!("left out without a memory controller");
+        return;
+    };
+    let namespace = namespace_with_loopback();
+    for command in [
+        &["attach", "--dev", "lo", "--all"][..],
+        &["run", "--dev", "lo", "--", "true"],
+    ] {
+        let output = cgroup.pillion_in(&namespace, command).output().unwrap();
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        let expected = "pillion: error: the cgroup's memory limit leaves 1";
+        assert!(message.starts_with(expected), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+    }
+}
+
+/// More connections than the memory limit allows would have pillion killed at the start.
+#[test]
+fn memory_limit_lowers_connection_limit() {
+    const LIMIT: u64 = 24 << 20;
+    const CONNECTIONS: usize = 9000;
+    needs_root!();
+    let Some(cgroup) = MemoryCgroup::create(LIMIT) else {
+        println!("left out without a memory controller");
+        return;
+    };
+    let (_, max) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, max.min(1 << 16), max).unwrap();
+    let namespace = namespace_with_loopback();
+    let connections = connect(&namespace, CONNECTIONS);
+    let mut attach = cgroup.pillion_in(&namespace, &["attach", "--dev", "lo", "--all"]);
+    let mut attach = attach.stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(attach.stderr.take().unwrap()).lines();
+    let log = log.by_ref().map(Result::unwrap);
+    let warning = log.take(2).last().unwrap_or_default();
+    let expected = "pillion: warning: --max-connections lowered from 65536 to ";
+    let rest = warning.strip_prefix(expected).expect(&warning);
+    let lowered: usize = rest.split(':').next().unwrap().parse().unwrap();
+    assert!((1000..2000).contains(&lowered), "{warning}");
+    assert_eq!(bundled_flows(&namespace), lowered / 2);
+    let status = pillion_in(&namespace, &["status", "--json"]).output();
+    let status: serde_json::Value = serde_json::from_slice(&status.unwrap().stdout).unwrap();
+    assert_eq!(
+        format!(
+            "pillion: warning: {}",
+            status[0]["notes"][0].as_str().unwrap()
+        ),
+        warning
+    );
+    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(attach.wait().unwrap().success());
+    drop(connections);
 }
 
 /// Half of four slots gives a user sixteen fractions, and a quarter more.

@@ -33,9 +33,14 @@ pub fn cgroup2_mount() -> Result<PathBuf, Error> {
 /// Where a hierarchy of version 1 is mounted, if any is: container runtimes use all of them alike.
 #[must_use]
 pub fn cgroup1_mount() -> Option<PathBuf> {
-    let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let is_visible = |mount: &PathBuf| mount.join("cgroup.procs").exists();
-    find(&mounts, "cgroup").find(is_visible)
+    mounts("cgroup").into_iter().find(is_visible)
+}
+
+/// The mount points of this file system type; none if /proc cannot be read.
+pub(crate) fn mounts(kind: &str) -> Vec<PathBuf> {
+    let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    find(&mounts, kind).collect()
 }
 
 /// The mount points of this file system type; a mount point may hold any bytes.

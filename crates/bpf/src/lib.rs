@@ -24,6 +24,7 @@ mod governor;
 pub mod host;
 mod link;
 mod loader;
+mod memory_limit;
 mod netlink;
 mod netns;
 mod netns_name;
@@ -81,6 +82,7 @@ pub use flows::{Flow, FlowLister, FlowReader, RedundancyLimit, RequestedBy, list
 pub use followed_rules::FollowedRules;
 pub use governor::{Alarm, GovernorDecision, Verdict};
 pub use link::Hook;
+pub use memory_limit::available_memory;
 pub use netns::{Namespace, Namespaces, Scope};
 pub use netns_name::{EmptyNamespaceName, NamespaceName};
 pub use observation::{

@@ -60,6 +60,23 @@ impl Policy {
     /// The default of [`Policy::max_connections`].
     pub const MAX_CONNECTIONS: u32 = 65_536;
 
+    /// Memory to load the programs, in MiB; the kernel's verifier takes most of it.
+    pub const MIN_MEMORY_MIB: u64 = 18;
+
+    /// Returns how many connections fit into this memory; `observed` ones are larger. `None` if it is
+    /// below [`Policy::MIN_MEMORY_MIB`].
+    #[must_use]
+    pub fn connections_within(available_bytes: u64, observed: bool) -> Option<u32> {
+        /// Memory of a process with loaded programs.
+        const PROCESS_BYTES: u64 = 16 << 20;
+        const CONNECTION_BYTES: u64 = 4608;
+        const OBSERVATION_BYTES: u64 = 2048;
+        let each = CONNECTION_BYTES + if observed { OBSERVATION_BYTES } else { 0 };
+        let fitting = available_bytes.saturating_sub(PROCESS_BYTES) / each;
+        let is_enough = available_bytes >> 20 >= Self::MIN_MEMORY_MIB;
+        is_enough.then(|| u32::try_from(fitting).unwrap_or(u32::MAX))
+    }
+
     /// The container conditions of the rules; the network namespaces of these containers are in
     /// scope as well.
     #[must_use]

@@ -9,6 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use pillion_bpf::{
     AttachTargets, CgroupName, ContainerLabel, ContainerName, ContainerSelector, EXPERIMENTAL,
     Error, Hook, KillCleanup, NamespaceName, Namespaces, Options, Policy, Programs, Rule,
+    available_memory,
 };
 use pillion_cli::settings::policy::{Peer, Ports};
 use pillion_cli::settings::{BadInput, Bundling, UnusedOption, refuse_unsafe, unused_option};
@@ -41,7 +42,7 @@ pub struct BundlingArgs {
     #[arg(long, value_name = "N", default_value_t = Policy::MAX_CONNECTIONS,
           value_parser = clap::value_parser!(u32).range(2..), help_heading = HEADING,
           display_order = LAST)]
-    pub max_connections: u32,
+    max_connections: u32,
 
     #[command(flatten)]
     pub how: Bundling,
@@ -94,6 +95,35 @@ impl BundlingArgs {
         ];
         let given = privileged.into_iter().find(|(_, given)| *given);
         given.map_or(Ok(()), |(option, _)| refuse_if_setuid(option))
+    }
+
+    /// Returns the maximum number of connections, and a warning if the memory limit lowers it.
+    /// `observed` connections take more memory.
+    ///
+    /// # Errors
+    /// [`BadInput`] if the programs cannot be loaded within the limit: the kernel would kill pillion.
+    pub fn max_connections(&self, observed: bool) -> Result<(u32, Option<String>), BadInput> {
+        let requested = self.max_connections;
+        let Some(available) = available_memory() else {
+            return Ok((requested, None));
+        };
+        let fitting = Policy::connections_within(available, observed).ok_or_else(|| {
+            BadInput(format!(
+                "the cgroup's memory limit leaves {} MiB, but loading the programs takes {} MiB; raise \
+                 that limit (MemoryMax= of a service)",
+                available >> 20,
+                Policy::MIN_MEMORY_MIB
+            ))
+        })?;
+        let max = fitting.min(requested);
+        let warning = (max < requested).then(|| {
+            format!(
+                "--max-connections lowered from {requested} to {max}: the cgroup's memory limit leaves \
+                 {} MiB; raise that limit (MemoryMax= of a service) for more connections",
+                available >> 20
+            )
+        });
+        Ok((max, warning))
     }
 
     /// Formats the options as on the command line, without options that are off.

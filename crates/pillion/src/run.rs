@@ -138,12 +138,16 @@ impl Args {
             },
             ..Rule::default()
         };
+        let (max_connections, memory_warning) = self.bundling.max_connections(false)?;
+        if let Some(warning) = memory_warning.filter(|_| !self.quiet) {
+            log::warn!("{warning}");
+        }
         // First, so that nothing remains after an early signal.
         let mut signals = Signals::block().context("block signals")?;
         let programs = Programs::load(&Policy {
             rules: vec![rule],
             scope: Scope::Anywhere,
-            max_connections: self.bundling.max_connections,
+            max_connections,
             governing: true,
             ..Policy::default()
         })?

@@ -222,17 +222,21 @@ pub struct DaemonState {
     pub service: Service,
     pub handover: Handover,
     rules: Rules,
-    /// Warning about invisible cgroups, which lasts as long as pillion runs.
-    view_warning: Option<String>,
+    /// Warnings about this process, which last as long as it runs.
+    warnings: Vec<String>,
 }
 
 impl DaemonState {
-    pub fn new(service: Service, rules: Rules, view_warning: Option<String>) -> Self {
+    /// `warnings` last as long as pillion runs.
+    pub fn new(service: Service, rules: Rules, warnings: impl IntoIterator<Item = String>) -> Self {
         Self {
             service,
             handover: Handover::default(),
             rules,
-            view_warning: view_warning.inspect(|warning| log::warn!("{warning}")),
+            warnings: warnings
+                .into_iter()
+                .inspect(|warning| log::warn!("{warning}"))
+                .collect(),
         }
     }
 
@@ -244,7 +248,7 @@ impl DaemonState {
     /// Logs new warnings about the rules, and stores all for `status`.
     pub fn warn(&mut self, targets: &AttachTargets) {
         let warnings = self.rules.warn(targets);
-        let all = self.view_warning.iter().chain(warnings);
+        let all = self.warnings.iter().chain(warnings);
         self.service.set_notes(all.cloned().collect());
     }
 }

@@ -49,8 +49,9 @@ impl Args {
             output,
         } = config;
         let description = self.description(&policy);
+        let (max_connections, memory_warning) = self.bundling.max_connections(false)?;
         let policy = Policy {
-            max_connections: self.bundling.max_connections,
+            max_connections,
             governing: true,
             ..policy
         }
@@ -66,7 +67,11 @@ impl Args {
         log::debug!("attaching to devices and the cgroup");
         let (attachment, changes) =
             Attachment::start_everywhere(programs, &mut targets, Some(ATTACH_TIMEOUT))?;
-        let mut state = DaemonState::new(service, rules, view_warning());
+        let mut state = DaemonState::new(
+            service,
+            rules,
+            memory_warning.into_iter().chain(view_warning()),
+        );
         let service = &mut state.service;
         service.set_ready(description.clone(), &attachment, &targets)?;
         log::info!(

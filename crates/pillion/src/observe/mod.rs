@@ -159,10 +159,14 @@ impl ObserveArgs {
         observing: Observing,
     ) -> Result<Policy> {
         let options = bundling.options()?;
+        let (max_connections, memory_warning) = bundling.max_connections(true)?;
+        if let Some(warning) = memory_warning {
+            log::warn!("{warning}");
+        }
         Ok(Policy {
             rules: vec![self.matches.rule(&bundling.how, options)],
             default_mode: pillion_bpf::Mode::Never,
-            max_connections: bundling.max_connections,
+            max_connections,
             observing: Some(observing),
             governing: true,
             ..Policy::default()
