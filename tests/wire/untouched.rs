@@ -293,3 +293,15 @@ fn urgent_data_is_untouched_and_clears_history() {
         });
     }
 }
+
+#[test]
+fn segments_during_shutdown_have_no_outcome() {
+    Setup::default().run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.finish_while(|wire| {
+            wire.sends("201:301 301:401");
+            wire.ack(401);
+        });
+        wire.assert_outcomes(&[(Bundled, 1), (NothingOutstanding, 1)]);
+    });
+}

@@ -13,8 +13,8 @@ use crate::link::{self, AttachPoint, CgroupLinks};
 use crate::policy::bytes;
 use crate::quota::SlotRetry;
 use crate::{
-    AttachTargets, Change, Device, Error, FlowReader, Namespace, Observation, Policy, Programs,
-    Requests, Totals, TotalsReader, open_cgroup2,
+    AttachTargets, Change, Device, Error, FlowReader, Namespace, Observation, Outcome, Policy,
+    Programs, Requests, Totals, TotalsReader, open_cgroup2,
 };
 
 /// Maximum time of one [`Attachment::follow`], because signals wait meanwhile.
@@ -37,6 +37,8 @@ pub struct Attachment {
     cgroup: u64,
     slot_retry: SlotRetry,
     governor: Option<Governor>,
+    /// Segments that had left by another device when the programs were detached from devices.
+    unattached_at_finish: Option<u64>,
 }
 
 impl Attachment {
@@ -100,6 +102,7 @@ impl Attachment {
             links,
             cgroup: cgroup_id(cgroup).map_err(link::cgroup_error)?,
             slot_retry: SlotRetry::default(),
+            unattached_at_finish: None,
         })
     }
 
@@ -319,7 +322,11 @@ impl Attachment {
     ///
     /// [`Error::System`] if the kernel refuses to read the map.
     pub fn totals(&self) -> Result<Totals, Error> {
-        Totals::read(&self.programs.totals)
+        let mut totals = Totals::read(&self.programs.totals)?;
+        if let Some(at_finish) = self.unattached_at_finish {
+            totals.counters.limit(Outcome::UnattachedDevice, at_finish);
+        }
+        Ok(totals)
     }
 
     /// The totals and the number of connections, for another thread to read.
@@ -365,6 +372,9 @@ impl Attachment {
     /// Stops bundling, and detaches the programs after data in flight is acknowledged, at most a
     /// second later. Until then, duplicate reports are hidden from TCP, and losses cause reactions.
     pub fn finish(&mut self) {
+        // From here on every segment passes no device with pillion.
+        let totals = self.totals().ok();
+        self.unattached_at_finish = totals.map(|it| it.counters.of(Outcome::UnattachedDevice));
         self.devices.stop_bundling();
         let namespaces = self.programs.scoped.namespaces();
         let quota = &self.programs.quota;

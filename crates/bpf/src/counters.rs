@@ -137,6 +137,14 @@ impl Counters {
         self.outcomes.get(&outcome).copied().unwrap_or(0)
     }
 
+    /// Lowers the number of segments with one outcome to a maximum.
+    pub(crate) fn limit(&mut self, outcome: Outcome, max: u64) {
+        let count = self.of(outcome).min(max);
+        self.outcomes.remove(&outcome);
+        self.outcomes
+            .extend((count > 0).then_some((outcome, count)));
+    }
+
     /// Why segments were sent as they are, and how many for each reason: the most frequent first.
     #[must_use]
     pub fn not_bundled(&self) -> Vec<(Outcome, u64)> {

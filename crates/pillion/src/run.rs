@@ -25,7 +25,7 @@ use crate::process::{
     CleanupHelper, Descriptors, FOR_FILES, HELPER_KILLED, is_setuid, refuse_if_setuid,
     spawn_cleanup_helper,
 };
-use crate::stats::{Stats, summary};
+use crate::stats::{Stats, log_totals};
 
 /// Maximum delay of the command while devices are attached, at tens of milliseconds each. The others
 /// follow while it runs.
@@ -213,7 +213,7 @@ impl Args {
     fn report_totals(&self, bundler: &Bundler) -> Result<()> {
         let totals = bundler.attachment.totals()?;
         if !self.quiet {
-            log::info!("{}", summary(&totals));
+            log_totals(&totals);
         }
         bundler.output.stats.write(&totals)
     }

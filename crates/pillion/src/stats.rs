@@ -61,13 +61,16 @@ fn seconds(us: u64) -> String {
     format!("{}.{}", tenths / 10, tenths % 10)
 }
 
-/// Lists why segments were not bundled, most frequent first; empty if all were.
-pub fn reasons(totals: &Totals) -> String {
+/// Logs the totals, and why segments were not bundled, most frequent first.
+pub fn log_totals(totals: &Totals) {
+    log::info!("{}", summary(totals));
     let reasons = totals.counters.not_bundled().into_iter();
     let words: Vec<_> = reasons
         .map(|(outcome, count)| format!("{} {count}", outcome.label()))
         .collect();
-    words.join(", ")
+    if !words.is_empty() {
+        log::info!("not bundled: {}", words.join(", "));
+    }
 }
 
 /// Lists how often each TCP option was set and refused; empty if none was requested.

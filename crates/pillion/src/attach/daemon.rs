@@ -24,7 +24,7 @@ use crate::handover::{Handover, is_handover_signal};
 use crate::process::{CleanupHelper, HELPER_KILLED, read_signal};
 use crate::rules::Rules;
 use crate::service::{Service, manager};
-use crate::stats::{reasons, summary};
+use crate::stats::log_totals;
 
 /// Warning about a SIGHUP without `--config`.
 pub(super) const SIGHUP_IGNORED: &str =
@@ -164,11 +164,7 @@ impl Daemon<'_> {
             handover.forward_reload();
         }
         let totals = self.attachment.totals()?;
-        log::info!("{}", summary(&totals));
-        let reasons = reasons(&totals);
-        if !reasons.is_empty() {
-            log::info!("not bundled: {reasons}");
-        }
+        log_totals(&totals);
         match is_handed_over {
             true => log::info!("hand-over complete: the new process is ready"),
             // After a hand-over, the file of --stats belongs to the new process.
