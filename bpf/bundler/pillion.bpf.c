@@ -252,7 +252,7 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	/* Inherited from the listener, without a slot of its own. */
 	if (request && open_kind == PASSIVE_OPEN) {
 		request->uid = uid_of(tp);
-		if (!take_slot(request->uid, REQUEST_SLOT_SHARE)) {
+		if (!take_slot(request->uid, REQUEST_SLOT_SHARE, false)) {
 			bpf_sk_storage_delete(&pillion_requests, sk);
 			request = NULL;
 		}
@@ -274,9 +274,16 @@ enum set_on {
 	SET_ON_NONE, /* none: the review retries connections without a slot */
 };
 
+/* The review's result for a connection. */
+enum review_result {
+	REVIEW_REFUSED, /* no slot or no memory for its state */
+	REVIEW_COVERED,
+};
+
 struct review {
 	__u64 cgroup; /* id of the programs' cgroup; 0: the root */
 	enum set_on set_on;
+	enum review_result result[0]; /* puts the type into BTF, for Rust */
 };
 
 struct {
@@ -295,6 +302,16 @@ static __always_inline __u32 rule_of(const struct flow *flow,
 	if (request && request->rule_decision.open_kind)
 		return request->rule_decision.rule;
 	return flow ? flow->rule : NO_RULE;
+}
+
+/* Returns true if the review retries connections that had no slot. */
+static __always_inline bool is_retry(void)
+{
+	const struct review *review;
+	__u32 zero = 0;
+
+	review = bpf_map_lookup_elem(&pillion_reviewed, &zero);
+	return review && review->set_on == SET_ON_NONE;
 }
 
 /* Returns true if this run covers the socket: it is in the cgroup. */
@@ -326,8 +343,8 @@ static __always_inline bool should_set_options(__u32 before, __u32 now)
 
 /*
  * Runs after attaching, for connections that existed before pillion, and after
- * each change of the rules or of the scope. Writes a byte for each covered
- * connection.
+ * each change of the rules or of the scope. Writes an enum review_result for
+ * each connection that a rule or its application bundles.
  */
 SEC("iter/tcp")
 int pillion_review(struct bpf_iter__tcp *ctx)
@@ -338,6 +355,7 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	struct tcp_sock *tp;
 	struct flow *flow;
 	struct request *request;
+	__u8 result = REVIEW_REFUSED;
 	unsigned char state;
 	__u32 before;
 
@@ -364,14 +382,18 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	else if (flow)
 		open_kind = flow->open_kind;
 	before = rule_of(flow, request);
+	decision.is_retry = is_retry();
 	flow = apply_policy(skc, tp, flow, request, open_kind, &decision);
 	request = bpf_sk_storage_get(&pillion_requests, skc, NULL, 0);
 	if (should_set_options(before, rule_of(flow, request)))
 		apply_tcp_options(skc, &decision.tcp_options, flow);
 	if (flow)
 		watch_close_of_existing(skc, tp);
-	if (flow || decision.tcp_options.set)
-		bpf_seq_write(ctx->meta->seq, "+", 1);
+	if (flow)
+		result = REVIEW_COVERED;
+	else if (!should_bundle(&decision.rule_decision, request))
+		return 0;
+	bpf_seq_write(ctx->meta->seq, &result, 1);
 	return 0;
 }
 

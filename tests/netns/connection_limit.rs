@@ -116,6 +116,41 @@ fn full_and_free_slots_are_logged_once_each() {
     assert!(attach.wait().unwrap().success());
 }
 
+/// Later tries of the same connections do not count; each takes five seconds.
+#[test]
+fn limit_hits_count_refused_connections() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("pillion.toml");
+    fs::write(&rules, "[[rule]]\nport = \"1-65535\"\n").unwrap();
+    let rules = rules.to_str().unwrap();
+    let older = connect(&namespace, 1);
+    let mut attach = attach(&namespace, &["--config", rules, "--max-connections", "4"]);
+    let newer = connect(&namespace, 2);
+    thread::sleep(Duration::from_secs(7));
+    let status = pillion_in(&namespace, &["status", "--json"]).output();
+    let status: serde_json::Value = serde_json::from_slice(&status.unwrap().stdout).unwrap();
+    assert_eq!(status[0]["active_connections"], 2, "{status}");
+    assert_eq!(status[0]["totals"]["connection_limit_hits"], 4, "{status}");
+    // The log of the reload agrees.
+    let pid = Pid::from_raw(attach.id().cast_signed());
+    kill(pid, Signal::SIGHUP).unwrap();
+    let mut log = BufReader::new(attach.stderr.take().unwrap()).lines();
+    let line = log.find_map(|line| Some(line.unwrap()).filter(|it| it.contains("reloaded")));
+    let line = line.unwrap();
+    let expected = "1 rule; 2 connections covered, 4 without a slot (--max-connections)";
+    assert!(line.ends_with(expected), "{line}");
+    // A free slot goes to a refused connection.
+    drop(older);
+    eventually("a refused connection is adopted", || {
+        bundled_flows(&namespace) == 2
+    });
+    kill(pid, Signal::SIGTERM).unwrap();
+    assert!(attach.wait().unwrap().success());
+    drop(newer);
+}
+
 /// Memory cgroup of version 1 or 2, removed on drop.
 struct MemoryCgroup(PathBuf);
 

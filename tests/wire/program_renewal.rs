@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pillion_bpf::{
-    AssignBy, Attachment, Mode, Observing, Policy, Programs, Scope, Totals, list_closed,
+    AssignBy, Attachment, Mode, Observing, Policy, Programs, Reviewed, Scope, Totals, list_closed,
     open_cgroup2,
 };
 use pillion_tests::{Setup, isolated};
@@ -60,7 +60,8 @@ fn renewed_programs_keep_no_state() {
         let mut attachment = attachment.expect("they attach");
         assert_eq!(attachment.totals().expect("the totals"), Totals::default());
         assert_eq!(attachment.observations().expect("none"), []);
-        assert_eq!(attachment.review().expect("no connection is there"), 0);
+        let reviewed = attachment.review().expect("no connection is there");
+        assert_eq!(reviewed, Reviewed::default());
         let closed = list_closed().expect("the list");
         assert!(!closed.iter().any(|flow| flow.peer.port() == PORT));
     });

@@ -205,6 +205,7 @@ must_store_decision(const struct rule_decision *rule_decision)
 struct policy_decision {
 	struct rule_decision rule_decision;
 	struct tcp_options tcp_options; /* of the rule, bundled or not */
+	__u32 is_retry; /* in: the socket was refused a slot before */
 };
 
 /* TCP_REPAIR sets the peer's SACK option last. */
@@ -224,18 +225,19 @@ struct initial_state {
 	__u32 data_segs_out;
 	enum sack sack;
 	__u32 uid; /* the user whose slot it takes */
+	__u32 is_retry; /* it was refused a slot before */
 };
 
 /*
  * Creates the stored state of a socket, if memory and a slot are available. It
  * copies an earlier decline that had no slot.
  */
-static __always_inline struct request *create_request(void *sk, __u32 uid,
-						      const struct flow *flow)
+static __always_inline struct request *
+create_request(void *sk, __u32 uid, const struct flow *flow, bool is_retry)
 {
 	struct request *request;
 
-	if (!take_slot(uid, REQUEST_SLOT_SHARE))
+	if (!take_slot(uid, REQUEST_SLOT_SHARE, is_retry))
 		return NULL;
 	request = bpf_sk_storage_get(&pillion_requests, sk, NULL,
 				     BPF_SK_STORAGE_GET_F_CREATE);
@@ -257,7 +259,8 @@ add_flow(void *sk, const struct initial_state *initial_state,
 	struct egress *egress;
 	struct flow *flow;
 
-	if (!all || !take_slot(initial_state->uid, CONNECTION_SLOT_SHARE))
+	if (!all || !take_slot(initial_state->uid, CONNECTION_SLOT_SHARE,
+			       initial_state->is_retry))
 		return NULL;
 	flow = bpf_sk_storage_get(&pillion_flows, sk, NULL,
 				  BPF_SK_STORAGE_GET_F_CREATE);
@@ -372,7 +375,8 @@ apply_policy(void *sk, struct tcp_sock *tp, struct flow *flow,
 		return NULL;
 	if (!request && (must_store_decision(rule_decision) ||
 			 (flow && flow->disabled_by_application)))
-		request = create_request(sk, connection.uid, flow);
+		request = create_request(sk, connection.uid, flow,
+					 decision->is_retry);
 	if (request)
 		request->rule_decision = *rule_decision;
 	initial_state.snd_nxt = tp->snd_nxt;
@@ -383,6 +387,7 @@ apply_policy(void *sk, struct tcp_sock *tp, struct flow *flow,
 	initial_state.sack = open_kind == ACTIVE_OPEN ? read_sack(tp)
 						      : SACK_UNKNOWN;
 	initial_state.uid = connection.uid;
+	initial_state.is_retry = decision->is_retry;
 	return apply_decision(sk, flow, request, rule_decision, &initial_state);
 }
 
@@ -391,7 +396,7 @@ static __always_inline struct request *
 mark_multipath(void *sk, const struct flow *flow, struct request *request)
 {
 	if (!request)
-		request = create_request(sk, flow->uid, flow);
+		request = create_request(sk, flow->uid, flow, false);
 	if (request)
 		request->multipath = 1;
 	return request;

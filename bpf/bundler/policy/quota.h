@@ -89,9 +89,10 @@ static __always_inline bool has_free_slot(__u32 uid, const __u64 *taken,
 
 /*
  * Takes a slot for a socket of this user. Users beyond MAX_USERS are limited
- * only in total. A global function, because it has several callers.
+ * only in total. A refusal counts unless it repeats an earlier one (is_retry).
+ * A global function, because it has several callers.
  */
-__noinline int take_slot(__u32 uid, enum slot_share share)
+__noinline int take_slot(__u32 uid, enum slot_share share, bool is_retry)
 {
 	__u64 *total = taken(ALL_USERS), *own = taken(uid);
 	struct totals *all = totals();
@@ -100,7 +101,7 @@ __noinline int take_slot(__u32 uid, enum slot_share share)
 		return 0;
 	if (!has_free_slot(ALL_USERS, total, share) ||
 	    (own && !has_free_slot(uid, own, share))) {
-		ADD_TO(all->connection_limit_hits, 1);
+		ADD_TO(all->connection_limit_hits, !is_retry);
 		return 0;
 	}
 	ADD_TO(*total, share);

@@ -199,7 +199,7 @@ static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
 	if (connected && on && rule_decision.mode == RULE_NEVER)
 		return -EPERM;
 	if (!request)
-		request = create_request(sk, initial_state.uid, flow);
+		request = create_request(sk, initial_state.uid, flow, false);
 	if (!request && connected && flow && option == PILLION_BUNDLE &&
 	    !value) {
 		flow->disabled_by_application = 1;

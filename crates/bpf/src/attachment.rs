@@ -41,6 +41,16 @@ pub struct Attachment {
     unattached_at_finish: Option<u64>,
 }
 
+/// Result of a review: how many connections a rule or their application bundles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reviewed {
+    /// Connections that are covered now.
+    pub covered: usize,
+    /// Connections that stay plain, because they have no slot of
+    /// [`Policy::max_connections`](crate::Policy), or the kernel has no memory.
+    pub refused: usize,
+}
+
 impl Attachment {
     /// Bundles the connections of a cgroup (and those below it) on the devices given.
     ///
@@ -189,13 +199,12 @@ impl Attachment {
     /// Applies the rules to existing connections in the network namespaces of the scope (with
     /// [`Scope::Anywhere`](crate::Scope), only the calling thread's). Adds covered connections,
     /// changes the options of known ones, which keep their history and counters, and releases the
-    /// others. All covered connections get the TCP options of their rules. Returns the number of
-    /// covered connections.
+    /// others. All connections get the TCP options of their rules.
     ///
     /// # Errors
     ///
     /// [`Error::System`] if the kernel lacks the TCP iterator.
-    pub fn review(&self) -> Result<usize, Error> {
+    pub fn review(&self) -> Result<Reviewed, Error> {
         self.review_in(self.programs.scoped.namespaces(), types::set_on::SET_ON_ALL)
     }
 
@@ -211,7 +220,7 @@ impl Attachment {
     /// # Errors
     ///
     /// As [`Attachment::review`].
-    pub fn review_changed(&self) -> Result<usize, Error> {
+    pub fn review_changed(&self) -> Result<Reviewed, Error> {
         self.review_in(self.programs.scoped.namespaces(), types::set_on::SET_ON_NEW)
     }
 
@@ -230,17 +239,22 @@ impl Attachment {
     }
 
     /// Reviews the connections of these namespaces; `on`: which of them get TCP options.
-    fn review_in(&self, namespaces: &[Namespace], on: types::set_on) -> Result<usize, Error> {
+    fn review_in(&self, namespaces: &[Namespace], on: types::set_on) -> Result<Reviewed, Error> {
         self.store_review(on)?;
         let failed = |error| Error::system("take in connections that exist already", error);
         let link = link::attach(self.programs.review.as_fd(), &AttachPoint::Iterator(None))
             .map_err(failed)?;
-        let mut covered = 0;
+        let mut reviewed = Reviewed::default();
         for namespace in namespaces {
             let run = namespace.enter(|| link::run_iterator(link.as_fd()))?;
-            covered += run.map_err(failed)?.len();
+            for result in run.map_err(failed)? {
+                match u32::from(result) == types::review_result::REVIEW_COVERED.0 {
+                    true => reviewed.covered += 1,
+                    false => reviewed.refused += 1,
+                }
+            }
         }
-        Ok(covered)
+        Ok(reviewed)
     }
 
     /// Reattaches programs that others have detached. Call it about once a second; returns the
@@ -293,10 +307,10 @@ impl Attachment {
         let mut is_full = self.recount_slots(needs_count)?;
         if needs_count && self.slot_retry.try_start() {
             let namespaces = self.programs.scoped.namespaces();
-            self.review_in(namespaces, types::set_on::SET_ON_NONE)?;
+            let reviewed = self.review_in(namespaces, types::set_on::SET_ON_NONE)?;
             is_full = self.recount_slots(true)?;
             // Hits during the review are handled by the next one.
-            self.slot_retry.set_handled(limit_hits);
+            self.slot_retry.set_handled(limit_hits, reviewed.refused);
         }
         Ok(self.slot_retry.set_full(is_full))
     }

@@ -243,8 +243,8 @@ totals! {
     connections: Counter,
     /// Connections that were not taken in, for want of kernel memory.
     connections_failed: Counter,
-    /// Times that a connection, or a request of its application, got no slot within
-    /// `--max-connections`.
+    /// Connections, and requests of applications, that got no slot within `--max-connections`.
+    /// Those of each reload are included, later retries are not.
     connection_limit_hits: Counter,
     /// Connections without an observation slot, which were therefore not bundled; 0 without
     /// observation.

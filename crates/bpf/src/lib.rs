@@ -64,7 +64,7 @@ mod contract {
 
 pub use crate::host::{Container, ContainerLabel, ContainerName, ContainerSelector, Containers};
 pub use attach_targets::AttachTargets;
-pub use attachment::Attachment;
+pub use attachment::{Attachment, Reviewed};
 pub use cgroup::{Cgroup, open_cgroup2};
 pub use cgroup_hierarchy::{
     CgroupName, CgroupNameError, cgroup1_mount, cgroup2_mount, is_full_hierarchy,

@@ -198,13 +198,15 @@ pub(crate) struct SlotRetry {
     last_try: Option<Instant>,
     /// Connection limit hits when they were last handled.
     limit_hits: u64,
+    /// True if connections were refused again when they were last handled.
+    has_refused: bool,
     is_full: bool,
 }
 
 impl SlotRetry {
     /// True if the slots may be exhausted, or if the number of `limit_hits` has changed.
     pub(crate) fn needs_count(&self, limit_hits: u64) -> bool {
-        self.is_full || limit_hits != self.limit_hits
+        self.is_full || self.has_refused || limit_hits != self.limit_hits
     }
 
     /// Starts a retry if the last one is [`RETRY_INTERVAL`] ago; true if it started.
@@ -218,10 +220,11 @@ impl SlotRetry {
         is_due
     }
 
-    /// Records that connections without a slot were tried again, and the number of `limit_hits`
-    /// before that.
-    pub(crate) fn set_handled(&mut self, limit_hits: u64) {
+    /// Records that connections without a slot were tried again, how many were `refused`, and the
+    /// number of `limit_hits` before that.
+    pub(crate) fn set_handled(&mut self, limit_hits: u64, refused: usize) {
         self.limit_hits = limit_hits;
+        self.has_refused = refused > 0;
     }
 
     /// Records whether all slots are taken; returns a change.

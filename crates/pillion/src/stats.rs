@@ -48,8 +48,8 @@ pub fn summary(totals: &Totals) -> String {
     }
     if totals.connection_limit_hits > 0 {
         line += &format!(
-            "; connection limit reached {} (--max-connections)",
-            counted(totals.connection_limit_hits, "time")
+            "; {} without a slot (--max-connections)",
+            counted(totals.connection_limit_hits, "connection")
         );
     }
     line + &tcp_options(totals)

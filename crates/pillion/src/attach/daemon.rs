@@ -11,7 +11,7 @@ use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SignalFd, siginfo};
 use pillion_bpf::host::interruption::poll;
-use pillion_bpf::{AttachTargets, Attachment, Change, Hook, Namespaces};
+use pillion_bpf::{AttachTargets, Attachment, Change, Hook, Namespaces, Reviewed};
 use pillion_cli::exit::one_line;
 use pillion_cli::log as logger;
 use pillion_cli::settings::policy::File;
@@ -332,9 +332,13 @@ impl Daemon<'_> {
         let reviewed = changed.and_then(|it| Ok((it, self.attachment.review()?)));
         let counted_rules = counted(count as u64, "rule");
         let changes = match reviewed {
-            Ok((changes, covered)) => {
+            Ok((changes, Reviewed { covered, refused })) => {
                 let covered = counted(covered as u64, "connection");
-                log::info!("reloaded {name}: {counted_rules}; {covered} covered");
+                let refused = match refused {
+                    0 => String::new(),
+                    _ => format!(", {refused} without a slot (--max-connections)"),
+                };
+                log::info!("reloaded {name}: {counted_rules}; {covered} covered{refused}");
                 changes
             }
             Err(error) => {
