@@ -122,6 +122,7 @@ static __always_inline int on_state(struct bpf_sock_ops *ops)
 	if (!tp)
 		return 1;
 	store_closed_flow(tp, flow);
+	erase_history(flow);
 	observation = find_observation(ops);
 	if (observation)
 		observe_end(observation, flow, tp);
@@ -228,7 +229,11 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	 * A socket can have several connections in turn. The next one's SYN may
 	 * carry data, or the connection may be out of scope.
 	 */
-	bpf_sk_storage_delete(&pillion_flows, sk);
+	flow = bpf_sk_storage_get(&pillion_flows, sk, NULL, 0);
+	if (flow) {
+		erase_history(flow);
+		bpf_sk_storage_delete(&pillion_flows, sk);
+	}
 	request = bpf_sk_storage_get(&pillion_requests, sk, NULL, 0);
 	if (request)
 		request->multipath = 0;
@@ -365,6 +370,7 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	state = skc->skc_state;
 	flow = bpf_sk_storage_get(&pillion_flows, skc, NULL, 0);
 	if (!socket_in_scope(skc)) {
+		erase_history(flow);
 		if (flow)
 			bpf_sk_storage_delete(&pillion_flows, skc);
 		bpf_sk_storage_delete(&pillion_requests, skc);

@@ -1,11 +1,13 @@
 use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use libbpf_rs::query::MapInfoIter;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::TcpCongestion;
 use pillion_bpf::{
@@ -19,6 +21,10 @@ use crate::segment::{self, Script};
 use crate::setup::{Bundler, Opening, Setup};
 use crate::tap::{self, Link};
 use crate::{netns, socket};
+
+/// Payload bytes that the bundler stores, at the start of a connection's state
+/// (`bpf/bundler/flow.h`).
+const HISTORY_BYTES: usize = 2048;
 
 /// Established connection between a kernel socket and a scripted peer.
 ///
@@ -258,6 +264,19 @@ impl Wire {
             self.attachments[0].reattach(&mut targets);
             thread::sleep(Duration::from_secs(1));
         }
+    }
+
+    /// Returns how many bytes other than 0 the bundlers store of the connection's payload; `None`
+    /// without state of the connection.
+    #[must_use]
+    pub fn stored_payload(&self) -> Option<usize> {
+        let socket = self.stream.as_fd().as_raw_fd().to_ne_bytes();
+        let maps = MapInfoIter::default().filter(|it| it.name == "pillion_flows");
+        let maps = maps.filter_map(|it| MapHandle::from_map_id(it.id).ok());
+        let mut flows = maps.filter_map(|it| it.lookup(&socket, MapFlags::ANY).ok()?);
+        let history = flows.next()?;
+        let history = history.iter().take(HISTORY_BYTES);
+        Some(history.filter(|byte| **byte != 0).count())
     }
 
     /// Returns the number of connections that the first bundler covers now.

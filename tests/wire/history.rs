@@ -3,8 +3,9 @@
 use pillion_bpf::Outcome::{
     Bundled, FullSize, Gso, LossDetectionUnavailable, NoHistory, NoRoom, NothingOutstanding,
 };
-use pillion_bpf::{Options, ThinTest};
-use pillion_tests::{Setup, unlimited};
+use pillion_bpf::host::pillion::{self, BUNDLE};
+use pillion_bpf::{Mode, Options, ThinTest};
+use pillion_tests::{Bundler, Setup, Wire, unlimited};
 
 #[test]
 fn segment_after_full_ack_is_plain() {
@@ -177,5 +178,99 @@ fn full_size_and_earlier_segments_are_not_bundled() {
             (FullSize, 1),
             (NoRoom, 1),
         ]);
+    });
+}
+
+/// Returns a setup whose bundles have at most this many previous segments.
+fn limited_to(packets: u32) -> Setup {
+    Setup::bundling(Options {
+        max_packets: Some(packets),
+        ..unlimited()
+    })
+}
+
+/// Checks that almost all of these bytes are stored, and at most 7 more. Few bytes of the payload
+/// are 0.
+fn assert_stored(wire: &Wire, bytes: usize) {
+    let stored = wire.stored_payload().expect("state of the connection");
+    assert!(
+        (bytes * 9 / 10..=bytes + 7).contains(&stored),
+        "{stored} of {bytes} bytes"
+    );
+}
+
+#[test]
+fn only_segments_of_level_stay_stored() {
+    for isn in [2047, 1000, 1] {
+        let setup = Setup {
+            isn: Some(isn),
+            ..limited_to(1)
+        };
+        setup.run(|wire| {
+            wire.sends("1:101");
+            for start in (1..3000).step_by(100) {
+                wire.sends(&format!("{start}:{}", start + 200));
+                wire.ack(start + 100);
+                assert_stored(wire, 100);
+            }
+        });
+    }
+    limited_to(2).run(|wire| {
+        wire.sends("1:101 1:201 1:301 101:401");
+        assert_stored(wire, 200);
+    });
+    Setup::default().run(|wire| {
+        wire.sends("1:101 1:201 1:301");
+        assert_stored(wire, 300);
+    });
+}
+
+/// The segment before the gap cannot be bundled any more.
+#[test]
+fn segments_before_gap_are_erased() {
+    limited_to(1).run(|wire| {
+        wire.sends("1:301");
+        wire.write(2 * 1460);
+        wire.expect("301:1761 1761:3221");
+        wire.sends("3221:3321");
+        assert_stored(wire, 100);
+    });
+}
+
+#[test]
+fn payload_is_erased_when_application_declines() {
+    for is_on_again in [true, false] {
+        Setup::default().run(|wire| {
+            wire.sends("1:101 1:201");
+            assert_stored(wire, 200);
+            pillion::set(&wire.socket(), BUNDLE, 0).expect("the option is set");
+            assert_eq!(wire.stored_payload(), Some(0));
+            wire.sends("201:301");
+            assert_eq!(wire.stored_payload(), Some(0));
+            if is_on_again {
+                pillion::set(&wire.socket(), BUNDLE, 1).expect("the option is set");
+                wire.sends("301:401 301:501");
+                assert_stored(wire, 200);
+            }
+        });
+    }
+}
+
+#[test]
+fn payload_is_erased_when_connection_ends() {
+    Setup::default().run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.end();
+        assert_eq!(wire.stored_payload(), Some(0));
+    });
+}
+
+#[test]
+fn state_is_removed_when_rule_is_removed() {
+    Setup::default().run(|wire| {
+        wire.sends("1:101 1:201");
+        assert_stored(wire, 200);
+        wire.replace_rules(&Bundler::with_default(Mode::Never));
+        assert_eq!(wire.stored_payload(), None);
     });
 }

@@ -10,6 +10,7 @@
 #include "multipath.h"
 #include "quota.h"
 #include "../loss/reaction.h"
+#include "../tx/history.h"
 #include "../tx/record.h"
 #include "../tx/thin.h"
 #include "request.h"
@@ -325,6 +326,7 @@ apply_decision(void *sk, struct flow *flow, const struct request *request,
 	       const struct initial_state *initial_state)
 {
 	if (!should_bundle(rule_decision, request)) {
+		erase_history(flow);
 		if (flow && rule_decision->mode != RULE_NEVER && request &&
 		    request->bundling == APP_OFF) {
 			flow->disabled_by_application = 1;
@@ -421,6 +423,7 @@ static __always_inline struct flow *recheck_policy(struct bpf_sock *sk,
 	if (may_be_multipath(sk, flow)) {
 		request = mark_multipath(sk, flow, request);
 		if (!request) {
+			erase_history(flow);
 			bpf_sk_storage_delete(&pillion_flows, sk);
 			return NULL;
 		}

@@ -202,6 +202,7 @@ static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
 		request = create_request(sk, initial_state.uid, flow, false);
 	if (!request && connected && flow && option == PILLION_BUNDLE &&
 	    !value) {
+		erase_history(flow);
 		flow->disabled_by_application = 1;
 		return 0;
 	}

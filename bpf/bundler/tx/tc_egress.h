@@ -206,6 +206,10 @@ add_redundancy(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 	struct bundle_plan plan = {};
 
 	outcome = plan_bundle(skb, flow, btp, seg, redundancy, &plan);
+	/* After a gap, the older bytes are not repeatable. */
+	if (!egress->announced.stored_bytes &&
+	    repeatable_segments(&flow->options))
+		erase_words(flow, 0, HISTORY_WORDS);
 	if (copy_to_history(skb, seg->payload_off, flow, seg->seq, seg->len))
 		return UNREADABLE;
 	egress->stored_bytes = egress->announced.stored_bytes + seg->len;
@@ -289,6 +293,7 @@ process_announced(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 							       sk, seg);
 	else if (announced == ANNOUNCED_RETRANSMISSION)
 		outcome = RETRANSMISSION;
+	trim_history(flow);
 	count(flow, outcome);
 	if (outcome == BUNDLED || outcome == RETRANSMISSION_BUNDLED) {
 		add_redundant(flow, skb->len - len_before);
