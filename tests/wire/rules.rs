@@ -235,8 +235,9 @@ fn replaced_rules_change_options_and_keep_history() {
         }));
         wire.sends("201:401 301:501");
         wire.replace_rules(&Bundler::unlimited());
-        wire.sends("1:601");
-        wire.assert_outcomes(&[(Bundled, 5), (NothingOutstanding, 1)]);
+        // Segments that the rule for one previous segment did not need are erased.
+        wire.sends("401:601 401:701");
+        wire.assert_outcomes(&[(Bundled, 6), (NothingOutstanding, 1)]);
         assert_eq!(wire.totals().connections, 1);
     });
 }

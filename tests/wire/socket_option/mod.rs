@@ -315,10 +315,11 @@ fn application_can_lower_but_not_raise_limits() {
         set(wire, MAX_PACKETS, 1);
         wire.sends("1:101 1:201 101:301");
         set(wire, MAX_PACKETS, 100);
-        wire.sends("101:401");
+        // Up to now one previous segment was enough, so that the others are erased.
+        wire.sends("201:401 201:501");
         assert_eq!(get(wire, MAX_PACKETS), 2);
         set(wire, MAX_BYTES, 200);
-        wire.sends("301:501");
+        wire.sends("401:601");
         assert_eq!(get(wire, MAX_BYTES), 200);
         set(wire, MAX_BYTES, 100_000);
         assert_eq!(get(wire, MAX_BYTES), 400);
@@ -326,10 +327,10 @@ fn application_can_lower_but_not_raise_limits() {
         assert_eq!(get(wire, MAX_BYTES), 400);
         assert_eq!(get(wire, MODE), 0);
         set(wire, MODE, pillion::WAIT_FOR_LOSS);
-        wire.sends("501:601");
+        wire.sends("601:701");
         assert_eq!(get(wire, MODE), pillion::WAIT_FOR_LOSS);
         set(wire, MODE, pillion::REACT_CWR | pillion::ADAPTIVE);
-        wire.sends("501:701 601:801");
+        wire.sends("601:801 701:901");
         assert_eq!(get(wire, MODE), pillion::REACT_CWR | pillion::ADAPTIVE);
     });
 }
