@@ -220,7 +220,7 @@ fn too_small_memory_limit_is_refused() {
 #[test]
 fn memory_limit_lowers_connection_limit() {
     const LIMIT: u64 = 24 << 20;
-    const CONNECTIONS: usize = 9000;
+    const CONNECTIONS: usize = 4500;
     needs_root!();
     let Some(cgroup) = MemoryCgroup::create(LIMIT) else {
         println!("left out without a memory controller");
