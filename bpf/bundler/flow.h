@@ -387,6 +387,7 @@ struct announcement {
 	enum announcement_kind kind;
 	__u32 seq;
 	__u32 end; /* the first byte after the segment */
+	__u32 ifindex; /* the device that TCP sent it to; 0: counted already */
 	__u32 stored_bytes; /* bytes right before seq that history[] has */
 	__u32 room; /* maximum payload, by the socket's memory (truesize.h) */
 	/* bytes of TCP options that tp->mss_cache does not include */
@@ -586,13 +587,13 @@ struct flow {
 	__u32 tcp_options_refused; /* bits as in tcp_options.set */
 	__u32 open_kind; /* an enum open_kind */
 	__u32 rule; /* number of the rule that decided; 0: none matches */
-	enum requested_by requested_by;
+	__u8 requested_by; /* an enum requested_by */
+	__u8 sack; /* an enum sack */
+	__u8 arm; /* an enum arm */
 	__u16 disabled_by_application; /* no more bundles */
 	__u16 syn_state; /* an enum syn_state */
 	__u32 handshake_retransmissions; /* 0 if data had already been sent */
-	enum sack sack;
 	__u32 uid; /* the user whose slot it takes (quota.h) */
-	enum arm arm;
 };
 
 /* With the kernel's header of 72 bytes (Linux 6.18) it fits into 4 KiB. */

@@ -44,7 +44,9 @@ pub use faults::faults;
 pub use host_pair::{Host, HostPair};
 pub use netns::{disable_scaling_ratio_clamp, isolated, netstat, sysctl};
 pub use other_traffic::{Packet, Router};
-pub use programs::{OptionHandler, SegmentPadder, StateCounter, detach_link, load_verdict};
+pub use programs::{
+    FirstProgram, OptionHandler, SegmentPadder, StateCounter, detach_link, load_verdict,
+};
 pub use setup::{Bundler, Ip, Opening, Setup, unlimited};
 pub use socket::{disconnect, segment_overhead, set_option, tcp_info};
 pub use tap::{Checksums, Link};

@@ -12,7 +12,10 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, OpenObject, TC_EGRESS, TC_INGRESS, TcHookBuilder,
 };
-use libbpf_sys::{bpf_attach_type, bpf_insn, bpf_prog_load, bpf_prog_load_opts, bpf_prog_type};
+use libbpf_sys::{
+    BPF_F_AFTER, BPF_F_BEFORE, bpf_attach_type, bpf_insn, bpf_link_create_opts, bpf_prog_load,
+    bpf_prog_load_opts, bpf_prog_type,
+};
 use nix::net::if_::if_nametoindex;
 use pillion_bpf::Hook;
 use pillion_bpf::host::interruption::without_signals;
@@ -42,13 +45,18 @@ fn load<'a>(
     without_signals(|| open.load()).expect("the kernel accepts the tests' programs")
 }
 
-/// Attaches a program to a device, after those attached already, until the returned link is closed;
-/// `hook_point` is `BPF_TCX_EGRESS` or `BPF_TCX_INGRESS`.
-fn attach_tcx(program: &OwnedFd, device: &str, hook_point: u32) -> OwnedFd {
+/// Attaches a program to a device until the returned link is closed; `hook_point` is `BPF_TCX_EGRESS`
+/// or `BPF_TCX_INGRESS`, `order` is `BPF_F_BEFORE` or `BPF_F_AFTER` all programs attached already.
+fn attach_tcx(program: &OwnedFd, device: &str, hook_point: u32, order: u32) -> OwnedFd {
     let index = if_nametoindex(device).expect("the device").cast_signed();
-    // SAFETY: a system call on a descriptor and an interface index; no options.
+    let options = bpf_link_create_opts {
+        sz: size_of::<bpf_link_create_opts>() as _,
+        flags: order,
+        ..Default::default()
+    };
+    // SAFETY: a system call on a descriptor and an interface index; the options outlive it.
     let link = unsafe {
-        libbpf_sys::bpf_link_create(program.as_raw_fd(), index, hook_point, std::ptr::null())
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), index, hook_point, &raw const options)
     };
     assert!(link >= 0, "the tests' programs attach: {link}");
     // SAFETY: a new descriptor that nobody else owns.
@@ -78,7 +86,7 @@ impl VlanTagging {
         }
     }
 
-    /// Adds tags to outgoing packets before any program that is attached later.
+    /// Adds tags to outgoing packets before any program attached already.
     pub fn attach_egress(&mut self) {
         self.links
             .extend(attach(&self.add_program, &self.device, HookPoint::Egress));
@@ -103,7 +111,10 @@ enum HookPoint {
 /// Attaches a program with the same hook as the bundlers, so that their order is fixed.
 fn attach(program: &OwnedFd, device: &str, hook_point: HookPoint) -> Option<OwnedFd> {
     match Hook::of_this_kernel() {
-        Hook::Tcx => Some(attach_tcx(program, device, hook_point.tcx_attach_type())),
+        Hook::Tcx => {
+            let (hook_point, order) = hook_point.tcx_place();
+            Some(attach_tcx(program, device, hook_point, order))
+        }
         Hook::Clsact => {
             attach_filter(program, device, hook_point);
             None
@@ -112,10 +123,10 @@ fn attach(program: &OwnedFd, device: &str, hook_point: HookPoint) -> Option<Owne
 }
 
 impl HookPoint {
-    fn tcx_attach_type(self) -> u32 {
+    fn tcx_place(self) -> (u32, u32) {
         match self {
-            Self::Egress => libbpf_sys::BPF_TCX_EGRESS,
-            Self::Ingress => libbpf_sys::BPF_TCX_INGRESS,
+            Self::Egress => (libbpf_sys::BPF_TCX_EGRESS, BPF_F_BEFORE),
+            Self::Ingress => (libbpf_sys::BPF_TCX_INGRESS, BPF_F_AFTER),
         }
     }
 }
@@ -181,7 +192,27 @@ impl SegmentPadder {
                 &program.expect("a descriptor"),
                 device,
                 libbpf_sys::BPF_TCX_EGRESS,
+                BPF_F_AFTER,
             ),
+        }
+    }
+}
+
+/// Program of another party that runs first for all packets that leave a device, until dropped.
+pub struct FirstProgram {
+    _link: OwnedFd,
+}
+
+impl FirstProgram {
+    /// Passes packets with this verdict: `TCX_PASS` (0) ends the chain, `TCX_NEXT` (-1) does not.
+    ///
+    /// # Panics
+    /// If the kernel refuses, or the device does not exist.
+    #[must_use]
+    pub fn start(device: &str, verdict: i32) -> Self {
+        let program = load_constant(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, 0, c"theirs", verdict);
+        Self {
+            _link: attach_tcx(&program, device, libbpf_sys::BPF_TCX_EGRESS, BPF_F_BEFORE),
         }
     }
 }

@@ -53,15 +53,18 @@ impl Wire {
             Link::Ethernet { tags } if tags > 0 => Some(VlanTagging::load(tap::TAP, tags)),
             _ => None,
         };
+        // The first bundler runs first: tcx runs the last one attached first, clsact the first one.
+        let attach = |bundler| attach(&setup, bundler);
+        let attachments = match Hook::of_this_kernel() {
+            Hook::Tcx => {
+                let mut attachments: Vec<_> = setup.bundlers.iter().rev().map(attach).collect();
+                attachments.reverse();
+                attachments
+            }
+            Hook::Clsact => setup.bundlers.iter().map(attach).collect(),
+        };
         if let Some(tagging) = &mut tagging {
             tagging.attach_egress();
-        }
-        let attachments = setup
-            .bundlers
-            .iter()
-            .map(|bundler| attach(&setup, bundler))
-            .collect();
-        if let Some(tagging) = &mut tagging {
             tagging.attach_ingress();
         }
         let stream = match setup.opening {
@@ -286,7 +289,7 @@ impl Wire {
         totals_reader.connections().expect("they are counted")
     }
 
-    /// Returns the totals of a bundler; bundlers are numbered in the order of attachment.
+    /// Returns the totals of a bundler; bundlers are numbered in the order in which they run.
     #[must_use]
     pub fn totals_of(&self, bundler: usize) -> Totals {
         let attachment = &self.attachments[bundler];

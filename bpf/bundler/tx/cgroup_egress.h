@@ -14,6 +14,7 @@
 #define PILLION_CGROUP_EGRESS_H
 
 #include "copies.h"
+#include "device_segments.h"
 #include "history.h"
 #include "../maps.h"
 #include "plpmtu.h"
@@ -195,23 +196,31 @@ note_unobserved_retransmission(struct egress *egress, struct bpf_tcp_sock *btp,
 	mark_retransmitted(&egress->record, snd_una, end, true, &lost);
 }
 
-static __always_inline void announce(struct egress *egress,
+static __always_inline void announce(const struct __sk_buff *skb,
+				     struct egress *egress,
 				     const struct segment *seg,
 				     enum announcement_kind announced,
 				     __u32 varying, __u32 room)
 {
 	egress->announced.seq = seg->seq;
 	egress->announced.end = seg->seq + seg->len;
+	egress->announced.ifindex = skb->ifindex;
 	egress->announced.varying = varying;
 	egress->announced.room = room;
 	WRITE_ONCE(egress->announced.kind, announced);
 }
 
-/* Counts an announced segment that did not reach an attached device. */
-static __always_inline void close_announcement(struct flow *flow, __u32 snd_nxt)
+/* Counts an announced segment, also if it did not reach an attached device. */
+static __always_inline void
+close_announcement(struct flow *flow, const struct tcp_sock *tp, __u32 snd_nxt)
 {
 	struct egress *egress = &flow->egress;
 
+	/* Until snd_nxt advances, TCP has not sent it. */
+	if (egress->announced.ifindex && before(egress->announced.seq, snd_nxt))
+		count_for_device(tp, egress->announced.ifindex,
+				 egress->announced.kind == ANNOUNCED_NOTHING);
+	egress->announced.ifindex = 0;
 	if (egress->announced.kind == ANNOUNCED_RETRANSMISSION)
 		count(flow, RETRANSMISSION);
 	else if (egress->announced.kind == ANNOUNCED_NEW_DATA &&
@@ -295,7 +304,7 @@ record_new_segment(struct __sk_buff *skb, struct flow *flow,
 	room = room_in_memory(tp, egress, seg);
 	egress->announced.timeout_in_doubt = is_timeout_in_doubt(tp);
 	egress->announced.excess = decide_excess(flow, btp, tp);
-	announce(egress, seg, ANNOUNCED_NEW_DATA, varying, room);
+	announce(skb, egress, seg, ANNOUNCED_NEW_DATA, varying, room);
 }
 
 /*
@@ -328,7 +337,7 @@ record_retransmission(struct __sk_buff *skb, struct flow *flow,
 	}
 	room = room_to_retransmit(egress, seg);
 	window = btp->snd_una + tp->snd_wnd - seg->seq;
-	announce(egress, seg, ANNOUNCED_RETRANSMISSION, varying,
+	announce(skb, egress, seg, ANNOUNCED_RETRANSMISSION, varying,
 		 window < room ? window : room);
 }
 
@@ -354,7 +363,7 @@ record_segment(struct __sk_buff *skb, struct flow *flow,
 	       struct bpf_tcp_sock *btp, struct tcp_sock *tp,
 	       const struct segment *seg, enum outcome parsed)
 {
-	close_announcement(flow, btp->snd_nxt);
+	close_announcement(flow, tp, btp->snd_nxt);
 	switch (classify_segment(&flow->egress, btp, seg)) {
 	case SEGMENT_NEW:
 		note_unobserved_retransmission(&flow->egress, btp, 0);

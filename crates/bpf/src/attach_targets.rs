@@ -48,6 +48,8 @@ pub(crate) enum Step {
     FitDevices(Option<u64>),
     /// Attach to the device with this interface index.
     Attach(Option<u64>, u32),
+    /// See the segments for the device with this interface index.
+    SeeSegments(Option<u64>, u32),
     /// Stay attached to the cgroup.
     StayAttached,
     /// Count the taken slots.
@@ -220,6 +222,13 @@ impl AttachTargets {
         self.retries.failures()
     }
 
+    /// True if the segments for a device do not reach its program.
+    #[must_use]
+    pub fn is_bypassed(&self) -> bool {
+        let is_it = |step: &Step| matches!(step, Step::SeeSegments(..));
+        self.retries.has_failed_step(is_it)
+    }
+
     /// True if an empty device list is valid, because namespaces may appear later.
     pub(crate) fn may_be_empty(&self) -> bool {
         self.requested.may_grow()
@@ -359,9 +368,11 @@ impl AttachTargets {
             | Step::AddNamespace(id)
             | Step::Review(id)
             | Step::FitDevices(id) => followed(id).is_some(),
-            Step::Attach(id, index) => followed(id).is_some_and(|followed| {
-                followed.devices.iter().any(|device| device.index == *index)
-            }),
+            Step::Attach(id, index) | Step::SeeSegments(id, index) => {
+                followed(id).is_some_and(|followed| {
+                    followed.devices.iter().any(|device| device.index == *index)
+                })
+            }
         });
     }
 

@@ -196,6 +196,18 @@ impl Attachment {
         self.devices.devices()
     }
 
+    /// Cookies of the network namespaces of the scope, without the calling thread's.
+    pub fn other_namespaces(&self) -> impl Iterator<Item = u64> {
+        let namespaces = self.programs.scoped.namespaces().iter();
+        namespaces.filter_map(Namespace::id)
+    }
+
+    /// The devices at which another tcx program runs before pillion's, and that program's id.
+    #[must_use]
+    pub fn preceded(&self) -> Vec<(&Device, u32)> {
+        self.devices.preceded()
+    }
+
     /// Applies the rules to existing connections in the network namespaces of the scope (with
     /// [`Scope::Anywhere`](crate::Scope), only the calling thread's). Adds covered connections,
     /// changes the options of known ones, which keep their history and counters, and releases the
@@ -257,7 +269,7 @@ impl Attachment {
         Ok(reviewed)
     }
 
-    /// Reattaches programs that others have detached. Call it about once a second; returns the
+    /// Reattaches programs that others have detached or bypass. Call it about once a second; returns the
     /// changes to report.
     pub fn reattach(&mut self, targets: &mut AttachTargets) -> Vec<Change> {
         let mut changes = Vec::new();
@@ -278,7 +290,11 @@ impl Attachment {
                 .record(Step::StayAttached, attached, &mut changes);
             changes.extend(attached.map(|()| Change::Reattached));
         }
-        let detached = self.devices.namespaces_to_reattach();
+        let mut detached = self.devices.namespaces_to_reattach();
+        let bypassed = self
+            .devices
+            .check_segments(&self.programs, targets, &mut changes);
+        detached.extend(bypassed);
         if !detached.is_empty() {
             targets.mark_changed(&detached);
             changes.extend(self.follow(targets));

@@ -9,6 +9,7 @@ use nix::sys::resource::{Resource, getrlimit};
 
 use crate::attach_targets::{AttachTargets, Step};
 use crate::clsact::Clsact;
+use crate::device_segments::{self, DeviceKey, SegmentWindow, Segments};
 use crate::link::{self, AttachPoint};
 use crate::{Change, Device, Error, Hook, Namespace, Programs};
 
@@ -93,6 +94,64 @@ impl DeviceAttachments {
         self.all
             .iter()
             .any(|attached| attached.device.is_same(device))
+    }
+
+    /// Records devices whose program does not see their segments. If another tcx program runs before
+    /// it, detaches from the device; attaching again puts pillion's first. Returns the namespaces of
+    /// detached devices. Programs that let segments pass are left alone: another pillion is one.
+    pub(crate) fn check_segments(
+        &mut self,
+        programs: &Programs,
+        targets: &mut AttachTargets,
+        changes: &mut Vec<Change>,
+    ) -> Vec<Namespace> {
+        let now = Instant::now();
+        let keys: Vec<_> = self.all.iter().map(|it| it.key).collect();
+        let segments = device_segments::read(&programs.device_segments, |key| keys.contains(&key));
+        let mut detached = Vec::new();
+        for mut attached in std::mem::take(&mut self.all) {
+            let counts = segments.iter().find(|(key, _)| *key == attached.key);
+            let counts = counts.map_or_else(Segments::default, |(_, it)| *it);
+            let verdict = attached.window.is_bypassed(now, counts);
+            let (id, index) = identity(&attached.device);
+            let step = Step::SeeSegments(id, index);
+            match verdict {
+                Some(true) => {
+                    let failure = targets.retries.failed(step.clone(), attached.bypassed());
+                    changes.extend(failure.map(Change::Failed));
+                }
+                Some(false) => targets.retries.succeeded(&step),
+                None => {}
+            }
+            let is_due = targets.retries.has_failed(&step) && targets.retries.is_due(&step);
+            if is_due && attached.preceded_by().is_some() {
+                detached.push(attached.device.namespace.clone());
+                attached.detach();
+            } else {
+                self.all.push(attached);
+            }
+        }
+        detached
+    }
+
+    /// The attached devices at which another tcx program runs before pillion's, and its id.
+    pub(crate) fn preceded(&self) -> Vec<(&Device, u32)> {
+        let mut namespaces: Vec<&Namespace> = Vec::new();
+        for device in self.devices() {
+            if !namespaces.contains(&&device.namespace) {
+                namespaces.push(&device.namespace);
+            }
+        }
+        let preceded_in = |namespace: &Namespace| {
+            let all = self.all.iter();
+            let all = all.filter(|it| it.device.namespace == *namespace);
+            let preceded = all.filter_map(|it| Some((&it.device, it.preceding_program()?)));
+            preceded.collect::<Vec<_>>()
+        };
+        let entered = namespaces
+            .into_iter()
+            .map(|namespace| namespace.enter(|| preceded_in(namespace)));
+        entered.filter_map(Result::ok).flatten().collect()
     }
 
     /// The namespaces of devices whose link was detached by others, which causes no event. For
@@ -239,6 +298,9 @@ fn is_device_gone(error: &std::io::Error) -> bool {
 #[derive(Debug)]
 pub(crate) struct DeviceAttachment {
     pub(crate) device: Device,
+    /// Its key in the programs' counts.
+    key: DeviceKey,
+    window: SegmentWindow,
     links: Links,
 }
 
@@ -253,7 +315,7 @@ enum Links {
 }
 
 impl DeviceAttachment {
-    /// Attaches the programs to a device, after existing programs.
+    /// Attaches the programs to a device: tcx links before existing programs, filters after them.
     pub(crate) fn attach(programs: &Programs, device: &Device) -> Result<Self, Error> {
         let header = device.link_header.ok_or_else(|| Error::UnknownLinkHeader {
             name: device.to_string(),
@@ -271,9 +333,14 @@ impl DeviceAttachment {
             Hook::Tcx => device.namespace.enter(by_links)?,
             Hook::Clsact => Ok(Links::Clsact(Clsact::attach(device, dsack, egress)?)),
         };
+        let links = links.map_err(|error| Error::at_device(device, programs.hook, error))?;
+        let key = (device.namespace.cookie()?, index);
+        device_segments::reset(&programs.device_segments, key);
         Ok(Self {
-            links: links.map_err(|error| Error::at_device(device, programs.hook, error))?,
             device: device.clone(),
+            key,
+            window: SegmentWindow::new(Instant::now()),
+            links,
         })
     }
 
@@ -285,6 +352,31 @@ impl DeviceAttachment {
                 links.all(|link| link::has_device(link.as_fd()))
             }
             Links::Clsact(clsact) => clsact.is_attached(),
+        }
+    }
+
+    /// The id of another tcx program that runs before one of pillion's. The calling thread is in the
+    /// device's namespace.
+    fn preceding_program(&self) -> Option<u32> {
+        let Links::Tcx { dsack, egress } = &self.links else {
+            return None;
+        };
+        let mut links = egress.iter().chain([dsack]);
+        links.find_map(|link| link::preceding_program(link.as_fd()))
+    }
+
+    /// As [`DeviceAttachment::preceding_program`], from any namespace.
+    fn preceded_by(&self) -> Option<u32> {
+        let namespace = &self.device.namespace;
+        let preceding = namespace.enter(|| self.preceding_program());
+        preceding.ok().flatten()
+    }
+
+    /// The error of a device whose program does not see most segments.
+    fn bypassed(&self) -> Error {
+        Error::Bypassed {
+            device: self.device.to_string(),
+            program: self.preceded_by(),
         }
     }
 

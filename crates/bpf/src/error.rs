@@ -54,6 +54,17 @@ pub enum Error {
         /// The device's name.
         device: String,
     },
+    /// More than half of the segments for a device did not reach its program.
+    #[error(
+        "{device}: more than half of the segments do not reach pillion: {}",
+        bypassed_by(*program)
+    )]
+    Bypassed {
+        /// The device's name.
+        device: String,
+        /// The id of the tcx program that runs before pillion's, if any.
+        program: Option<u32>,
+    },
     /// Another program detached the programs from the cgroup.
     #[error("pillion's programs were detached from the cgroup")]
     Detached,
@@ -223,6 +234,13 @@ pub enum Error {
         /// The kernel's error.
         source: io::Error,
     },
+}
+
+fn bypassed_by(program: Option<u32>) -> String {
+    match program {
+        Some(id) => format!("program {id} runs before it (`bpftool prog show id {id}`)"),
+        None => "another program or filter ends the chain before it (`bpftool net`)".to_owned(),
+    }
 }
 
 fn within(namespace: Option<&str>) -> String {

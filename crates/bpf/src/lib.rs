@@ -16,6 +16,7 @@ mod congestion;
 mod counters;
 mod device;
 mod device_attachments;
+mod device_segments;
 mod error;
 mod flows;
 mod followed_namespace;

@@ -56,9 +56,9 @@ impl fmt::Display for Hook {
 
 /// Attachment point of a program.
 pub(crate) enum AttachPoint<'a> {
-    /// A device's egress (tcx), by interface index, after existing programs.
+    /// A device's egress (tcx), by interface index, before existing programs.
     Egress(u32),
-    /// A device's ingress (tcx), by interface index, after existing programs.
+    /// A device's ingress (tcx), by interface index, before existing programs.
     Ingress(u32),
     /// Packets that leave a cgroup's sockets.
     CgroupEgress(BorrowedFd<'a>),
@@ -102,6 +102,10 @@ pub(crate) fn attach(program: BorrowedFd, point: &AttachPoint) -> io::Result<Own
             (0, libbpf_sys::BPF_TRACE_ITER)
         }
     };
+    if matches!(point, AttachPoint::Egress(_) | AttachPoint::Ingress(_)) {
+        // Another program may end the chain (TCX_PASS), so that later ones see nothing.
+        options.flags = libbpf_sys::BPF_F_BEFORE;
+    }
     // SAFETY: the options, and the iterator's description they point to, outlive the call.
     let fd =
         unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), hook, kind, &raw const options) };
@@ -119,6 +123,29 @@ pub(crate) fn detach(link: OwnedFd) {
 pub(crate) fn has_device(link: BorrowedFd) -> bool {
     // SAFETY: plain integers; the kernel sets this member for a tcx link.
     info(link).is_some_and(|info| unsafe { info.__bindgen_anon_1.tcx.ifindex } != 0)
+}
+
+/// Returns the id of a program that runs before this tcx link's, in the calling thread's network
+/// namespace.
+pub(crate) fn preceding_program(link: BorrowedFd) -> Option<u32> {
+    /// The kernel's limit for each direction of a device.
+    const MAX_PROGRAMS: usize = 64;
+    let info = info(link)?;
+    // SAFETY: plain integers; the kernel sets this member for a tcx link.
+    let tcx = unsafe { info.__bindgen_anon_1.tcx };
+    let mut programs = [0; MAX_PROGRAMS];
+    let mut options = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as _,
+        prog_ids: programs.as_mut_ptr(),
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.count = MAX_PROGRAMS as u32;
+    let device = tcx.ifindex.cast_signed();
+    // SAFETY: the options, and the list they point to, outlive the call.
+    let result =
+        unsafe { libbpf_sys::bpf_prog_query_opts(device, tcx.attach_type, &raw mut options) };
+    let [first, ..] = programs;
+    (result == 0 && first != info.prog_id).then_some(first)
 }
 
 /// False if the link's cgroup is gone, or others have detached the link.

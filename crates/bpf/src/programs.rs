@@ -40,6 +40,7 @@ pub struct Programs {
     pub(crate) resettable_maps: Vec<u32>,
     pub(crate) totals: MapHandle,
     pub(crate) flows: MapHandle,
+    pub(crate) device_segments: MapHandle,
     pub(crate) requests: Requests,
     pub(crate) observations: Option<ObservationReader>,
     /// The governor's maps; `None` without a governor.
@@ -101,6 +102,7 @@ impl Programs {
             resettable_maps: loaded.resettable_maps()?,
             totals: loaded.map(&maps.pillion_totals)?,
             flows: loaded.map(&maps.pillion_flows)?,
+            device_segments: loaded.map(&maps.pillion_device_segments)?,
             requests: Requests::new(duplicate_fd(&maps.pillion_requests)?, layout),
             observations: observations.transpose()?,
             governor: policy.governing.then(|| loaded.governor()).transpose()?,

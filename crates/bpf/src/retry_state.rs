@@ -62,9 +62,13 @@ impl<S: PartialEq> RetryState<S> {
 
     /// True if this step has failed, and not succeeded since.
     pub(crate) fn has_failed(&self, step: &S) -> bool {
-        self.all
-            .iter()
-            .any(|it| it.step == *step && !it.is_resolved())
+        self.has_failed_step(|it| it == step)
+    }
+
+    /// True if a step for which `is_it` is true has failed, and not succeeded since.
+    pub(crate) fn has_failed_step(&self, is_it: impl Fn(&S) -> bool) -> bool {
+        let mut all = self.all.iter();
+        all.any(|it| is_it(&it.step) && !it.is_resolved())
     }
 
     /// Records the result of a step; appends a new failure to `changes`.
