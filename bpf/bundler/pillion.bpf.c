@@ -419,6 +419,8 @@ static __always_inline void write_entry(struct seq_file *seq, struct sock *sk,
 		.inode = read_inode(sk),
 		.uid = uid,
 		.packets_out = tp ? tp->packets_out : 0,
+		.rtt_us = tp ? tp->srtt_us >> 3 : 0,
+		.rtt_min_us = tp ? tp->rtt_min.s[0].v : 0,
 		.share = share,
 		.has_ended = has_no_connection(&sk->__sk_common),
 	};

@@ -142,8 +142,18 @@ impl Attach {
 
     /// Waits for a log line and skips all lines before it.
     pub fn wait_for_line(&mut self, line: &str) {
-        const LIMIT: Duration = Duration::from_secs(20);
         let expected = format!("pillion: {line}");
+        self.wait_for(&expected, |log| log == expected);
+    }
+
+    /// Waits for a log line that starts like this, skips all lines before it, and returns it.
+    pub fn wait_for_start(&mut self, start: &str) -> String {
+        let expected = format!("pillion: {start}");
+        self.wait_for(&expected, |log| log.starts_with(&expected))
+    }
+
+    fn wait_for(&mut self, expected: &str, is_it: impl Fn(&str) -> bool) -> String {
+        const LIMIT: Duration = Duration::from_secs(20);
         let started = Instant::now();
         let mut skipped = Vec::new();
         loop {
@@ -155,8 +165,8 @@ impl Attach {
             assert!(has_data, "never logged: {expected}; {skipped:#?}");
             let log = self.next_line();
             assert!(!log.is_empty(), "exited without: {expected}; {skipped:#?}");
-            if log == expected {
-                return;
+            if is_it(&log) {
+                return log;
             }
             skipped.push(log);
         }

@@ -1,6 +1,8 @@
 //! Hooks: tcx and clsact next to foreign programs, and complete removal.
 
 use std::fs;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::Stdio;
@@ -13,10 +15,12 @@ use caps::Capability;
 use nix::net::if_::if_nametoindex;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_tests::{SegmentPadder, detach_link};
+use pillion_tests::{FirstProgram, SegmentPadder, detach_link};
+use serde_json::Value;
 
 use crate::common::*;
 use crate::devices::{Attach, Hosts};
+use crate::service::status;
 
 /// Returns qdiscs and filters of a device, as `tc` shows them.
 pub fn tc_state(hosts: &Hosts, device: &str) -> String {
@@ -421,4 +425,138 @@ fn full_tcx_device_is_reported_with_remedy() {
     );
     assert_eq!(output.status.code(), Some(1));
     Attach::start(&hosts, &["--hook", "clsact", "--dev", "a0"]).stop();
+}
+
+/// A connection over the device `v0`, and the messages sent on it.
+struct Stream {
+    near: TcpStream,
+    _far: TcpStream,
+}
+
+impl Stream {
+    fn open(hosts: &Hosts) -> Self {
+        hosts.join("v0");
+        hosts.ip("link set v0 up");
+        hosts.send_over("v0", 1);
+        let listen = || TcpListener::bind("10.78.0.2:7778").unwrap();
+        let listener = hosts.far.enter(listen).unwrap();
+        let connect = || TcpStream::connect("10.78.0.2:7778").unwrap();
+        let near = hosts.near.enter(connect).unwrap();
+        near.set_nodelay(true).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        Self { near, _far: far }
+    }
+
+    /// Sends 200 segments.
+    fn send(&mut self) {
+        for _ in 0..200 {
+            self.near.write_all(&[7; 100]).unwrap();
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Attaches a first program with this verdict to `v0`.
+fn run_first(hosts: &Hosts, verdict: i32) -> FirstProgram {
+    let start = || FirstProgram::start("v0", verdict);
+    hosts.near.enter(start).unwrap()
+}
+
+const TCX_PASS: i32 = 0;
+const TCX_NEXT: i32 = -1;
+
+#[test]
+fn program_attached_before_does_not_hide_segments() {
+    needs_root!();
+    let hosts = Hosts::create();
+    hosts.join("v0");
+    hosts.ip("link set v0 up");
+    let _theirs = run_first(&hosts, TCX_PASS);
+    let attach = Attach::start(&hosts, &["--hook", "tcx"]);
+    hosts.send_over("v0", 50);
+    let stats = attach.stop();
+    assert_eq!(stats["new_bytes"], 5000);
+    assert_eq!(
+        stats["outcomes"]["unattached_device"],
+        Value::Null,
+        "{stats}"
+    );
+}
+
+#[test]
+fn bypassed_program_is_reported_and_moved_first() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let mut stream = Stream::open(&hosts);
+    let mut attach = Attach::start(&hosts, &["--hook", "tcx"]);
+    let theirs = run_first(&hosts, TCX_PASS);
+    stream.send();
+    let lines = "warning: v0: more than half of the segments do not reach pillion: program ";
+    let reported = attach.wait_for_start(lines);
+    assert!(reported.contains(" runs before it ("), "{reported}");
+    let (code, text) = status(&hosts.near);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(
+        text.contains("  fails: v0: more than half of the segments "),
+        "{text}"
+    );
+    assert!(
+        text.contains("  degraded: more than half of the segments "),
+        "{text}"
+    );
+    attach.wait_for_line("attached to v0");
+    eventually("status is healthy again", || {
+        stream.send();
+        status(&hosts.near).0 == Some(0)
+    });
+    drop(theirs);
+    attach.stop();
+}
+
+#[test]
+fn filter_bypassed_by_tcx_program_fails_status() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let mut stream = Stream::open(&hosts);
+    let attach = Attach::start(&hosts, &["--hook", "clsact"]);
+    stream.send();
+    assert_eq!(status(&hosts.near).0, Some(0));
+    let theirs = run_first(&hosts, TCX_PASS);
+    eventually("status fails", || {
+        stream.send();
+        let (code, text) = status(&hosts.near);
+        code == Some(1) && text.contains("another program or filter ends the chain")
+    });
+    drop(theirs);
+    eventually("status is healthy again", || {
+        stream.send();
+        status(&hosts.near).0 == Some(0)
+    });
+    attach.stop();
+}
+
+#[test]
+fn harmless_first_program_is_noted_and_left_first() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let mut stream = Stream::open(&hosts);
+    let mut attach = Attach::start(&hosts, &["--hook", "tcx"]);
+    let _theirs = run_first(&hosts, TCX_NEXT);
+    stream.send();
+    let logged = attach.wait_for_start("v0: program ");
+    assert!(logged.contains(" runs before pillion ("), "{logged}");
+    stream.send();
+    let (code, text) = status(&hosts.near);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("  note: v0: program "), "{text}");
+    assert!(
+        text.contains("  note: another tcx program runs before pillion's\n"),
+        "{text}"
+    );
+    let stats = attach.stop();
+    assert_eq!(
+        stats["outcomes"]["unattached_device"],
+        Value::Null,
+        "{stats}"
+    );
 }

@@ -7,6 +7,7 @@ mod attach;
 mod check;
 mod common;
 mod compare;
+mod conditions;
 mod config;
 mod connection_limit;
 mod containers;

@@ -143,16 +143,16 @@ fn exhausted_descriptors_do_not_cause_busy_loop() {
     service.stop();
 }
 
-/// Starts a process of another user with all capabilities in its own user namespace. It sends
-/// `text` to every status request. Returns `None` if no such namespace can be created.
-fn impostor(namespace: &Namespace, text: &str) -> Option<Child> {
+/// Starts a process of another user with all capabilities in its own user namespace. Its socket has a
+/// `name` of pillion's, and it sends `text` to every status request. Returns `None` if no such namespace can be created.
+fn impostor(namespace: &Namespace, name: &str, text: &str) -> Option<Child> {
     const LISTEN: &str = "use Socket; $| = 1; socket(L, AF_UNIX, SOCK_STREAM, 0) or die; \
-        bind(L, pack('S a*', AF_UNIX, \"\\0pillion-status/1/0\")) or die; listen(L, 5) or die; \
-        print \"ready\\n\"; while (accept(C, L)) { print C $ARGV[0]; close C }";
+        bind(L, pack('S a*', AF_UNIX, \"\\0$ARGV[0]/1/0\")) or die; listen(L, 5) or die; \
+        print \"ready\\n\"; while (accept(C, L)) { print C $ARGV[1]; close C }";
     let mut command = namespace.command("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     command.args(["unshare", "--user", "--map-root-user", "perl", "-e", LISTEN]);
-    command.arg(text).stdout(Stdio::piped());
+    command.args([name, text]).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut line = String::new();
     let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -221,12 +221,15 @@ fn impostor_process_is_not_listed() {
     };
     let own = status();
     assert_eq!(own.as_array().unwrap().len(), 1);
-    let Some(mut impostor) = impostor(&namespace, &own[0].to_string()) else {
-        return;
-    };
-    let listed = status();
-    let _ = impostor.kill();
-    let _ = impostor.wait();
-    assert_eq!(listed.as_array().unwrap().len(), 1);
+    for name in ["pillion-status", "pillion-trial"] {
+        let Some(mut impostor) = impostor(&namespace, name, &own[0].to_string()) else {
+            return;
+        };
+        let listed = status();
+        let _ = impostor.kill();
+        let _ = impostor.wait();
+        assert_eq!(listed.as_array().unwrap().len(), 1);
+        assert_eq!(listed[0]["conditions"], Value::Array(Vec::new()));
+    }
     service.stop();
 }

@@ -286,7 +286,8 @@ impl Wire {
     #[must_use]
     pub fn active_connections(&self) -> u64 {
         let totals_reader = self.attachments[0].totals_reader().expect("readings");
-        totals_reader.connections().expect("they are counted")
+        let connections = totals_reader.connections();
+        connections.expect("they are counted").count
     }
 
     /// Returns the totals of a bundler; bundlers are numbered in the order in which they run.

@@ -55,6 +55,8 @@ struct socket_entry {
 	__u32 inode; /* inode of the open socket file; 0: not open */
 	__u32 uid;
 	__u32 packets_out; /* TCP's, not acknowledged yet */
+	__u32 rtt_us; /* TCP's smoothed RTT; 0: no sample */
+	__u32 rtt_min_us; /* TCP's recent minimum, if there is a sample */
 	__u16 share; /* an enum slot_share */
 	__u16 has_ended; /* 1: the connection has ended, but not the socket */
 	enum all_users all_users[0]; /* puts the type into BTF, for Rust */

@@ -306,6 +306,29 @@ fn add(sums: &mut BTreeMap<TcpOption, u64>, raw: &[u64]) {
     }
 }
 
+/// The covered connections at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ActiveConnections {
+    /// Their number.
+    pub count: u64,
+    /// The [`RTT_QUANTILES`] of TCP's smoothed RTT in microseconds; 0 without a sample.
+    pub rtt_us: [u32; RTT_QUANTILES.len()],
+    /// The [`RTT_QUANTILES`] of TCP's minimum RTT in microseconds; 0 without a sample.
+    pub min_rtt_us: [u32; RTT_QUANTILES.len()],
+}
+
+/// The quantiles of [`ActiveConnections`].
+pub const RTT_QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
+
+/// Nearest-rank quantiles; 0 without values.
+fn quantiles(mut values: Vec<u32>) -> [u32; RTT_QUANTILES.len()] {
+    values.sort_unstable();
+    RTT_QUANTILES.map(|quantile| {
+        let rank = (values.len() as f64 * quantile).ceil() as usize;
+        values.get(rank.saturating_sub(1)).copied().unwrap_or(0)
+    })
+}
+
 /// Reads the totals of one pillion at any time, from any thread.
 #[derive(Debug)]
 pub struct TotalsReader {
@@ -323,14 +346,20 @@ impl TotalsReader {
         Totals::read(&self.totals)
     }
 
-    /// How many connections are covered at this moment.
+    /// The connections that are covered at this moment.
     ///
     /// # Errors
     /// [`Error::System`] if the kernel refuses to go through them.
-    pub fn connections(&self) -> Result<u64, Error> {
-        let entries = self.connections.read(&[Namespace::default()])?;
+    pub fn connections(&self) -> Result<ActiveConnections, Error> {
+        let mut entries = self.connections.read(&[Namespace::default()])?;
         // An application may hold a socket whose connection has ended.
-        Ok(entries.iter().filter(|it| it.has_ended == 0).count() as u64)
+        entries.retain(|it| it.has_ended == 0);
+        let with_rtt = entries.iter().filter(|it| it.rtt_us > 0);
+        Ok(ActiveConnections {
+            count: entries.len() as u64,
+            rtt_us: quantiles(with_rtt.clone().map(|it| it.rtt_us).collect()),
+            min_rtt_us: quantiles(with_rtt.map(|it| it.rtt_min_us).collect()),
+        })
     }
 }
 
@@ -367,6 +396,13 @@ mod tests {
             all += &with_time_saved(time_saved_us);
         }
         assert_eq!(all.time_saved_us, 3000);
+    }
+
+    #[test]
+    fn quantiles_are_nearest_ranks_or_zero() {
+        assert_eq!(quantiles(vec![]), [0; 3]);
+        assert_eq!(quantiles(vec![7]), [7; 3]);
+        assert_eq!(quantiles((1..=100).rev().collect()), [50, 90, 99]);
     }
 
     #[test]

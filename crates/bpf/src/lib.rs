@@ -76,7 +76,10 @@ pub use closed::list_closed;
 pub use congestion::{
     CongestionControl, CongestionControlError, available as available_congestion_controls,
 };
-pub use counters::{Counters, Statistic, StatisticKind, TfrcDecision, Totals, TotalsReader};
+pub use counters::{
+    ActiveConnections, Counters, RTT_QUANTILES, Statistic, StatisticKind, TfrcDecision, Totals,
+    TotalsReader,
+};
 pub use device::{Device, LinkHeader};
 pub use error::Error;
 pub use flows::{Flow, FlowLister, FlowReader, RedundancyLimit, RequestedBy, list_flows};

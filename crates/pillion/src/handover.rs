@@ -3,12 +3,13 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, PipeReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -100,6 +101,11 @@ impl Handover {
         self.stop();
         allowed?;
         self.start(requests)
+    }
+
+    /// Returns true while a new process starts.
+    pub fn is_in_progress(&self) -> bool {
+        self.new_process.is_some()
     }
 
     /// Returns true if the signal is from the new process, and not from a stopped one.
@@ -235,6 +241,18 @@ pub fn remember_program() -> Result<()> {
     let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
     let _ = PROGRAM.set(OsString::from_vec(bytes.to_vec()).into());
     Ok(())
+}
+
+/// Returns true if the program's file is not the one that this process runs, as after an upgrade.
+pub fn is_program_replaced() -> bool {
+    let identity = |path: &Path| fs::metadata(path).map(|it| (it.dev(), it.ino()));
+    let Some((path, Ok(running))) = PROGRAM
+        .get()
+        .map(|path| (path, identity(Path::new("/proc/self/exe"))))
+    else {
+        return false;
+    };
+    identity(path).ok() != Some(running)
 }
 
 // The signal by which the new process ends the old one.

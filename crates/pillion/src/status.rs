@@ -6,14 +6,16 @@ use pillion_cli::exit::NO_CONNECTION;
 use pillion_cli::print::{print_json, print_line};
 use pillion_stats::report::number::counted;
 
-use crate::service::{Health, status_socket};
+use crate::service::{Health, Role, status_socket};
 
 /// Show the health of each `pillion attach` in this network namespace
 ///
-/// For each process: run time, devices, covered connections, current failures and the last error.
+/// For each process: run time, devices, covered connections, conditions, current failures and the last
+/// error. As root, also shows processes of other network namespaces that serve this one, and each
+/// `pillion trial`.
 /// Exit status 0: all are healthy. 1: none is ready, or one does not respond, is not attached to
-/// any device, or has a failure. 3: healthy, but no connection is covered now. Processes that wait
-/// or are taking over are not ready yet.
+/// any device, has a failure, or is degraded. 3: healthy, but no connection is covered now. Processes
+/// that wait or are taking over are not ready yet.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print JSON with all totals
@@ -23,7 +25,7 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let running = status_socket::query().context("query running pillions")?;
+        let running = status_socket::query_all().context("query running pillions")?;
         let all = running.healths;
         for process in &running.silent {
             log::warn!(
@@ -32,14 +34,20 @@ impl Args {
         }
         if self.json {
             print_json(&all)?;
-        } else if all.is_empty() && running.silent.is_empty() {
-            log::warn!("no `pillion attach` of this user is running in this network namespace");
         } else {
+            if !all.iter().any(|it| it.command == Role::Attach) && running.silent.is_empty() {
+                log::warn!("no `pillion attach` of this user serves this network namespace");
+            }
             all.iter().try_for_each(print_health)?;
         }
-        let is_healthy = |it: &&Health| !it.devices.is_empty() && it.failures.is_empty();
+        let is_degraded = |it: &Health| it.conditions.iter().any(|it| it.is_degraded());
+        let is_healthy =
+            |it: &&Health| !it.devices.is_empty() && it.failures.is_empty() && !is_degraded(it);
         // A new process that is still starting does not affect the health of the old one.
-        let mut ready = all.iter().filter(|it| it.ready).peekable();
+        let ready = all
+            .iter()
+            .filter(|it| it.ready && it.command == Role::Attach);
+        let mut ready = ready.peekable();
         if ready.peek().is_none()
             || !running.silent.is_empty()
             || !ready.clone().all(|it| is_healthy(&it))
@@ -56,8 +64,12 @@ impl Args {
 
 fn print_health(health: &Health) -> Result<()> {
     let Health { pid, version, .. } = health;
+    let command = match health.command {
+        Role::Attach => "pillion",
+        Role::Trial => "pillion trial",
+    };
     print_line!(
-        "pillion {version}, process {pid}, for {}",
+        "{command} {version}, process {pid}, for {}",
         elapsed_since(health.started_at_s)
     )?;
     print_line!("  bundling {}", health.bundling)?;
@@ -69,6 +81,14 @@ fn print_health(health: &Health) -> Result<()> {
     let covered = counted(health.active_connections, "connection");
     let total = health.totals["connections"].as_u64().unwrap_or(0);
     print_line!("  covers {covered} now, {total} since the start")?;
+    for condition in &health.conditions {
+        let severity = if condition.is_degraded() {
+            "degraded"
+        } else {
+            "note"
+        };
+        print_line!("  {severity}: {}", condition.text())?;
+    }
     for failure in &health.failures {
         print_line!("  fails: {failure}")?;
     }

@@ -266,7 +266,8 @@ fn status_shows_ready_old_process_while_new_one_waits() {
             .unwrap();
         let text = stdout(&status);
         let both = text.contains("  attached to lo\n") && text.contains("  not ready yet\n");
-        both && status.status.code() == Some(3)
+        let note = "  note: a hand-over to a new process is in progress\n";
+        both && text.matches(note).count() == 2 && status.status.code() == Some(3)
     });
     signal(&waiting.old, Signal::SIGTERM);
     assert!(exits_successfully(&mut waiting.old));

@@ -4,14 +4,14 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SignalFd, siginfo};
 use pillion_bpf::host::interruption::poll;
-use pillion_bpf::{AttachTargets, Attachment, Change, Hook, Namespaces, Reviewed};
+use pillion_bpf::{AttachTargets, Attachment, Change, Device, Hook, Namespaces, Reviewed};
 use pillion_cli::exit::one_line;
 use pillion_cli::log as logger;
 use pillion_cli::settings::policy::File;
@@ -23,6 +23,7 @@ use crate::event_loop::{EventHandler, Wake, run_until_signal};
 use crate::handover::{Handover, is_handover_signal};
 use crate::process::{CleanupHelper, HELPER_KILLED, read_signal};
 use crate::rules::Rules;
+use crate::service::condition::Condition;
 use crate::service::{Service, manager};
 use crate::stats::log_totals;
 
@@ -121,7 +122,7 @@ impl Daemon<'_> {
         };
         changes.iter().for_each(|change| state.on_change(change));
         state.replace_rules(rules);
-        state.warn(&self.targets);
+        state.warn(&self.attachment, &self.targets);
         let requests = self.attachment.requests();
         let restarted = state.handover.restart(allowed, requests);
         restarted.unwrap_or_else(|error| log_failed_handover(&error));
@@ -213,6 +214,9 @@ fn pending_signals(signals: &SignalFd) -> Result<PendingSignals> {
     Ok(pending)
 }
 
+/// Interval of checks whether other tcx programs run first.
+const ORDER_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
 /// State of the daemon that the event loop updates: output, hand-over and rules.
 pub struct DaemonState {
     pub service: Service,
@@ -220,6 +224,9 @@ pub struct DaemonState {
     rules: Rules,
     /// Warnings about this process, which last as long as it runs.
     warnings: Vec<String>,
+    /// Notes on programs that run first, at the last check.
+    preceded: Vec<String>,
+    order_checked_at: Instant,
 }
 
 impl DaemonState {
@@ -233,6 +240,8 @@ impl DaemonState {
                 .into_iter()
                 .inspect(|warning| log::warn!("{warning}"))
                 .collect(),
+            preceded: Vec::new(),
+            order_checked_at: Instant::now(),
         }
     }
 
@@ -241,12 +250,37 @@ impl DaemonState {
         self.rules.replace(rules);
     }
 
-    /// Logs new warnings about the rules, and stores all for `status`.
-    pub fn warn(&mut self, targets: &AttachTargets) {
+    /// Logs new warnings about the rules and about programs that run first, and stores all for
+    /// `status`.
+    pub fn warn(&mut self, attachment: &Attachment, targets: &AttachTargets) {
         let warnings = self.rules.warn(targets);
+        let mut conditions = Vec::new();
+        conditions.extend((!warnings.is_empty()).then_some(Condition::UnmatchedRules));
         let all = self.warnings.iter().chain(warnings);
-        self.service.set_notes(all.cloned().collect());
+        let mut notes: Vec<_> = all.cloned().collect();
+        if self.handover.is_in_progress() {
+            // The new process's programs run first.
+            conditions.push(Condition::Handover);
+        } else if self.order_checked_at.elapsed() >= ORDER_CHECK_INTERVAL {
+            self.order_checked_at = Instant::now();
+            let preceded = attachment.preceded().into_iter().map(describe_preceded);
+            let preceded: Vec<_> = preceded.collect();
+            let is_new = |it: &&String| !self.preceded.contains(it);
+            preceded
+                .iter()
+                .filter(is_new)
+                .for_each(|it| log::info!("{it}"));
+            self.preceded = preceded;
+        }
+        conditions.extend((!self.preceded.is_empty()).then_some(Condition::Preceded));
+        notes.extend_from_slice(&self.preceded);
+        self.service.set_notes(notes, conditions);
     }
+}
+
+/// Describes a device at which another program runs first, and the program's id.
+fn describe_preceded((device, program): (&Device, u32)) -> String {
+    format!("{device}: program {program} runs before pillion (`bpftool prog show id {program}`)")
 }
 
 /// Logs why this process continues.
@@ -262,7 +296,7 @@ impl EventHandler for DaemonState {
     fn on_tick(&mut self, attachment: &Attachment, targets: &AttachTargets) {
         let failure = self.rules.update(attachment, targets);
         self.service.set_rules_failure(failure);
-        self.warn(targets);
+        self.warn(attachment, targets);
         self.service.on_tick(attachment, targets);
         if let Err(error) = self.handover.check() {
             log_failed_handover(&error);

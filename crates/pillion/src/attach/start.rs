@@ -81,7 +81,7 @@ impl Args {
         for change in changes {
             state.on_change(&change);
         }
-        state.warn(&targets);
+        state.warn(&attachment, &targets);
         let may_enter = !namespaces.is_own_only();
         let mut needed = CapsHashSet::from(FOR_DEVICES);
         needed.extend(FOR_NAMESPACES.iter().filter(|_| may_enter));

@@ -6,6 +6,7 @@ mod trial;
 mod trial_report;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -28,7 +29,7 @@ use crate::args::{BundlingArgs, ConnectionMatchArgs, NamespaceArgs, sorted, star
 use crate::event_loop::{EventHandler, Wake, log_change, run_until_signal_or};
 use crate::process::{CleanupHelper, Descriptors, HELPER_KILLED, read_signal, receive_signals};
 use crate::rules::{Rules, view_warning};
-use crate::service::status_socket;
+use crate::service::{Shared, serve_trial, status_socket};
 use crate::stats::Stats;
 use crate::trial::Estimate;
 use rules_file::Conditions;
@@ -211,6 +212,8 @@ pub enum Progress {
 struct ChangeLogger {
     stats: Stats,
     rules: Rules,
+    /// Health for `status`, during a trial.
+    shared: Option<Arc<Shared>>,
 }
 
 impl EventHandler for ChangeLogger {
@@ -223,6 +226,10 @@ impl EventHandler for ChangeLogger {
         let _ = self.rules.update(attachment, targets);
         self.rules.warn(targets);
         self.stats.write_if_due(attachment);
+        if let Some(shared) = &self.shared {
+            let failures = targets.failing().map(str::to_owned);
+            shared.update(attachment, failures.collect(), Vec::new());
+        }
     }
 }
 
@@ -250,7 +257,14 @@ impl Session {
         let helper = start_cleanup_helper(&programs, &namespaces)?;
         let (attachment, changes) = Attachment::start_everywhere(programs, &mut targets, None)?;
         log::info!("{verb} {}; stop with Ctrl-C", args.connections_text());
-        let mut logger = ChangeLogger { stats, rules };
+        let shared = (observing.bundled_ppm > 0)
+            .then(|| serve_trial(args.connections_text(), &attachment))
+            .transpose()?;
+        let mut logger = ChangeLogger {
+            stats,
+            rules,
+            shared,
+        };
         changes.iter().for_each(|change| logger.on_change(change));
         if let Some(view) = view_warning() {
             log::warn!("{view}");
@@ -331,7 +345,8 @@ impl Session {
 /// Warns about other pillions in this namespace. Segments that they have bundled cannot be
 /// observed.
 fn warn_of_other_processes() {
-    for other in status_socket::query().unwrap_or_default().healths {
+    let others = status_socket::query().unwrap_or_default().healths;
+    for other in others.iter().filter(|it| it.pid != std::process::id()) {
         log::warn!(
             "process {} also bundles here ({}): segments that it bundles cannot be observed; \
              stop it meanwhile, or select other connections",

@@ -1,17 +1,32 @@
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use pillion_bpf::host::clock;
-use pillion_bpf::{Attachment, Change, Totals, TotalsReader};
+use pillion_bpf::{ActiveConnections, Attachment, Change, Totals, TotalsReader};
 use pillion_cli::VERSION;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Health of a running `pillion attach`, as in `status --json`.
+use super::condition::Condition;
+use super::status_socket::is_trial_running;
+
+/// The command of a process with a health.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    #[default]
+    Attach,
+    Trial,
+}
+
+/// Health of a running `pillion attach` or `pillion trial`, as in `status --json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Health {
     pub pid: u32,
+    /// The command; older versions are all `attach`.
+    #[serde(default)]
+    pub command: Role,
     pub version: String,
     /// False while it waits, or loads its programs.
     pub ready: bool,
@@ -21,6 +36,12 @@ pub struct Health {
     pub bundling: String,
     /// Attached devices.
     pub devices: Vec<String>,
+    /// Cookies of the other network namespaces that it serves.
+    #[serde(default)]
+    pub namespaces: Vec<u64>,
+    /// Current conditions.
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
     /// Devices that were attached before, for metrics.
     #[serde(skip)]
     pub detached_devices: Vec<String>,
@@ -45,6 +66,9 @@ pub struct LastError {
 /// Maximum number of detached devices that metrics show. Container hosts create devices without end.
 const MAX_DETACHED: usize = 64;
 
+/// Time after which a process that follows nothing is stalled.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Health for the threads that serve it, at most a second old.
 #[derive(Debug)]
 pub struct Shared(Mutex<State>);
@@ -54,6 +78,8 @@ struct State {
     health: Health,
     started: Moment,
     failed: Moment,
+    /// The last update, once there was one.
+    updated: Option<Instant>,
     readings: Option<TotalsReader>,
 }
 
@@ -92,15 +118,19 @@ impl Moment {
 }
 
 impl Shared {
-    pub fn new(bundling: String) -> Self {
+    /// `conditions`: those until the first update.
+    pub fn new(command: Role, bundling: String, conditions: Vec<Condition>) -> Self {
         let now = Moment::now();
         let health = Health {
             pid: std::process::id(),
+            command,
             version: VERSION.to_owned(),
             ready: false,
             started_at_s: now.at,
             bundling,
             devices: Vec::new(),
+            namespaces: Vec::new(),
+            conditions,
             detached_devices: Vec::new(),
             failures: Vec::new(),
             notes: Vec::new(),
@@ -112,14 +142,22 @@ impl Shared {
             health,
             started: now,
             failed: now,
+            updated: None,
             readings: None,
         }))
     }
 
-    /// Returns the current health and totals. Totals are `None` before it is ready.
-    pub fn read(&self) -> Result<(Health, Option<Totals>)> {
+    /// Returns the current health, connections and totals; both are `None` before it is ready.
+    pub fn read(&self) -> Result<(Health, Option<(ActiveConnections, Totals)>)> {
+        let has_trial = is_trial_running();
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut health = state.health.clone();
+        if state.updated.is_some_and(|it| it.elapsed() > STALL_TIMEOUT) {
+            health.conditions.push(Condition::Stalled);
+        }
+        if health.command == Role::Attach && has_trial {
+            health.conditions.push(Condition::Trial);
+        }
         let now = Moment::now();
         health.started_at_s = state.started.as_of(now);
         if let Some(error) = &mut health.last_error {
@@ -128,10 +166,11 @@ impl Shared {
         let Some(readings) = &state.readings else {
             return Ok((health, None));
         };
-        health.active_connections = readings.connections()?;
+        let connections = readings.connections()?;
+        health.active_connections = connections.count;
         let totals = readings.totals()?;
         health.totals = serde_json::to_value(&totals)?;
-        Ok((health, Some(totals)))
+        Ok((health, Some((connections, totals))))
     }
 
     /// Describes the covered connections and the devices.
@@ -158,10 +197,24 @@ impl Shared {
         });
     }
 
-    /// Stores the attached devices and the current failures.
-    pub fn update(&self, attachment: &Attachment, failures: Vec<String>) {
+    /// Stores the attached devices and the current failures and conditions.
+    pub fn update(
+        &self,
+        attachment: &Attachment,
+        failures: Vec<String>,
+        conditions: Vec<Condition>,
+    ) {
         let devices: Vec<_> = attachment.devices().map(ToString::to_string).collect();
-        self.change(|State { health, .. }| health.update(devices, failures));
+        let namespaces = attachment.other_namespaces().collect();
+        self.change(
+            |State {
+                 health, updated, ..
+             }| {
+                *updated = Some(Instant::now());
+                health.update(devices, failures);
+                (health.namespaces, health.conditions) = (namespaces, conditions);
+            },
+        );
     }
 
     /// Stores the error of a failed step.
@@ -218,7 +271,7 @@ mod tests {
                 "rules:1:1: a; rules:2:1: b; rules not reloaded",
             ),
         ] {
-            let shared = Shared::new(String::new());
+            let shared = Shared::new(Role::Attach, String::new(), Vec::new());
             shared.record_failure(text);
             let (health, _) = shared.read().unwrap();
             assert_eq!(health.last_error.unwrap().text, line);
@@ -227,7 +280,7 @@ mod tests {
 
     #[test]
     fn detached_device_is_listed_until_it_is_attached_again() {
-        let shared = Shared::new(String::new());
+        let shared = Shared::new(Role::Attach, String::new(), Vec::new());
         let update = |devices: &[&str]| {
             let devices = devices.iter().map(ToString::to_string).collect();
             shared.change(|State { health, .. }| health.update(devices, Vec::new()));
@@ -240,6 +293,18 @@ mod tests {
             update(&[&number.to_string()]);
         }
         assert_eq!(update(&[]).len(), MAX_DETACHED);
+    }
+
+    #[test]
+    fn process_without_updates_for_30_seconds_is_stalled() {
+        let shared = Shared::new(Role::Attach, String::new(), Vec::new());
+        let conditions_after = |seconds| {
+            let updated = Instant::now().checked_sub(Duration::from_secs(seconds));
+            shared.change(|state| state.updated = updated);
+            shared.read().unwrap().0.conditions
+        };
+        assert_eq!(conditions_after(20), []);
+        assert_eq!(conditions_after(31), [Condition::Stalled]);
     }
 
     fn moment(at: u64, since_start: u64) -> Moment {

@@ -228,7 +228,7 @@ fn respond(request: &Request, shared: &Shared) -> Response {
     }
     let text = shared
         .read()
-        .and_then(|(health, totals)| Ok(open_metrics::text(health, totals)?));
+        .and_then(|(health, readings)| Ok(open_metrics::text(health, readings)?));
     match text {
         Ok(body) => Response {
             status: "200 OK",
@@ -243,6 +243,7 @@ fn respond(request: &Request, shared: &Shared) -> Response {
 mod tests {
     use std::os::unix::net::UnixStream;
 
+    use super::super::health::Role;
     use super::*;
 
     #[test]
@@ -265,7 +266,7 @@ mod tests {
         let port = bind(&SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address: SockaddrStorage = nix::sys::socket::getsockname(port.as_raw_fd()).unwrap();
         let number = address.as_sockaddr_in().unwrap().port();
-        let shared = Arc::new(Shared::new(String::new()));
+        let shared = Arc::new(Shared::new(Role::Attach, String::new(), Vec::new()));
         let mut metrics = Metrics {
             socket: None,
             unpublished: Some(Unpublished::Port(port, shared)),

@@ -1,5 +1,6 @@
 //! Output of a running `pillion attach`: `status`, metrics, and totals in the log.
 
+pub mod condition;
 mod health;
 mod http;
 pub mod manager;
@@ -17,12 +18,14 @@ use pillion_bpf::{AttachTargets, Attachment, Change};
 use pillion_cli::settings::OutputConfig;
 
 use crate::event_loop::{EventHandler, log_change};
+use crate::handover::{is_program_replaced, old_process};
 use crate::stats::{Stats, summary};
-use health::Shared;
+use condition::{Condition, Monitor};
+pub use health::Shared;
 use metrics::Metrics;
 use status_socket::Listener;
 
-pub use health::{Health, now};
+pub use health::{Health, Role, now};
 pub use metrics::is_in_use;
 
 const NOT_RELOADED: &str = "the rules file was not reloaded; the old rules stay in force";
@@ -37,6 +40,9 @@ pub struct Service {
     rules_failure: Option<String>,
     /// True if the last reload failed, so that the file differs from the rules in force.
     is_out_of_date: bool,
+    monitor: Monitor,
+    /// Conditions that other parts report.
+    other_conditions: Vec<Condition>,
     /// Last status sent to the service manager, once ready.
     sent_status: Option<String>,
     totals_interval: Option<Duration>,
@@ -57,6 +63,8 @@ impl Service {
             stats_failure: None,
             rules_failure: None,
             is_out_of_date,
+            monitor: Monitor::new(Instant::now()),
+            other_conditions: Vec::new(),
             sent_status: None,
             totals_interval: output.log_totals,
             next_totals: Instant::now() + output.log_totals.unwrap_or_default(),
@@ -106,9 +114,26 @@ impl Service {
         store_failure(&mut self.rules_failure, why, &self.shared);
     }
 
-    /// Stores the notes on rules and objects that are not covered now.
-    pub fn set_notes(&self, notes: Vec<String>) {
+    /// Stores the notes on rules and objects that are not covered now, and the conditions that the
+    /// service itself does not notice.
+    pub fn set_notes(&mut self, notes: Vec<String>, conditions: Vec<Condition>) {
         self.shared.set_notes(notes);
+        self.other_conditions = conditions;
+    }
+
+    /// Returns the conditions that `read` does not add.
+    fn conditions(&mut self, attachment: &Attachment, targets: &AttachTargets) -> Vec<Condition> {
+        let mut current = self.other_conditions.clone();
+        if let Ok(totals) = attachment.totals() {
+            current.extend(self.monitor.update(Instant::now(), &totals));
+        }
+        if targets.is_bypassed() {
+            // Segments that do not reach pillion look as if they left by another device.
+            current.retain(|it| *it != Condition::Elsewhere);
+            current.push(Condition::Bypassed);
+        }
+        current.extend(is_program_replaced().then_some(Condition::StaleBinary));
+        current
     }
 
     /// Writes the final totals.
@@ -140,7 +165,9 @@ impl EventHandler for Service {
         let failures = failures.chain(self.stats_failure.clone());
         let not_reloaded = self.is_out_of_date.then(|| NOT_RELOADED.to_owned());
         let failures = failures.chain(not_reloaded);
-        self.shared.update(attachment, failures.collect());
+        let failures = failures.collect();
+        let conditions = self.conditions(attachment, targets);
+        self.shared.update(attachment, failures, conditions);
         manager::notify_watchdog();
         let status = self.shared.description();
         if self.sent_status.as_ref().is_some_and(|it| *it != status) {
@@ -158,6 +185,19 @@ impl EventHandler for Service {
     }
 }
 
+// `pillion trial`, which `status` shows as well.
+
+/// Serves `status` for a trial of these connections.
+pub fn serve_trial(connections: String, attachment: &Attachment) -> Result<Arc<Shared>> {
+    let shared = Arc::new(Shared::new(Role::Trial, connections, Vec::new()));
+    shared.set_ready(attachment.totals_reader()?);
+    match Listener::start(Role::Trial) {
+        Ok(listener) => listener.serve(Arc::clone(&shared)),
+        Err(error) => log::warn!("`pillion status` cannot find this process: {error}"),
+    }
+    Ok(shared)
+}
+
 // The service before its programs are ready.
 
 /// A service that waits for its devices. It is still single-threaded, because the start of the
@@ -172,12 +212,13 @@ pub struct PendingService {
 impl PendingService {
     /// Opens the status socket; `bundling` describes the connections that will be covered.
     pub fn start(bundling: String) -> Self {
-        let listener = Listener::start();
+        let listener = Listener::start(Role::Attach);
+        let handover = old_process().map(|_| Condition::Handover).into_iter();
         if let Err(error) = &listener {
             log::warn!("`pillion status` cannot find this process: {error}");
         }
         Self {
-            shared: Arc::new(Shared::new(bundling)),
+            shared: Arc::new(Shared::new(Role::Attach, bundling, handover.collect())),
             listener: listener.ok(),
             is_out_of_date: Cell::new(false),
         }

@@ -6,7 +6,7 @@ use std::fs;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::{SysconfVar, sysconf};
-use pillion_bpf::{Outcome, StatisticKind, TcpOption, Totals};
+use pillion_bpf::{ActiveConnections, Outcome, RTT_QUANTILES, StatisticKind, TcpOption, Totals};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
@@ -16,17 +16,27 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use serde::Serialize;
 
+use super::condition::Condition;
 use super::health::Health;
 
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Formats a scrape: metrics of pillion and of its process.
-pub fn text(health: Health, totals: Option<Totals>) -> Result<String, fmt::Error> {
+/// Formats a scrape: metrics of pillion and of its process. Without readings, before it is ready, all
+/// of them are 0.
+pub fn text(
+    health: Health,
+    readings: Option<(ActiveConnections, Totals)>,
+) -> Result<String, fmt::Error> {
     let process = Process {
         start_time_s: health.started_at_s,
     };
     let mut own = Registry::with_prefix("pillion");
-    own.register_collector(Box::new(Scrape { health, totals }));
+    let (connections, totals) = readings.unwrap_or_default();
+    own.register_collector(Box::new(Scrape {
+        health,
+        connections,
+        totals,
+    }));
     let mut unprefixed = Registry::default();
     unprefixed.register_collector(Box::new(process));
     let mut text = String::new();
@@ -39,16 +49,16 @@ pub fn text(health: Health, totals: Option<Totals>) -> Result<String, fmt::Error
 #[derive(Debug)]
 struct Scrape {
     health: Health,
-    totals: Option<Totals>,
+    connections: ActiveConnections,
+    totals: Totals,
 }
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         self.health(&mut encoder)?;
-        self.totals.iter().try_for_each(|totals| {
-            encode_numbers(totals, &mut encoder)?;
-            encode_families(totals, &mut encoder)
-        })
+        self.rtt(&mut encoder)?;
+        encode_numbers(&self.totals, &mut encoder)?;
+        encode_families(&self.totals, &mut encoder)
     }
 }
 
@@ -77,6 +87,12 @@ impl Scrape {
                 self.health.failures.len() as u64,
             ),
             (
+                "ready",
+                "1 if the programs are attached to the cgroup, 0 while it waits or starts",
+                None,
+                u64::from(self.health.ready),
+            ),
+            (
                 "active_connections",
                 "Connections covered now",
                 None,
@@ -86,6 +102,13 @@ impl Scrape {
         for (name, help, unit, value) in gauges {
             gauge(encoder, name, help, unit, value as f64)?;
         }
+        let help = "1 during the condition; docs/operate/monitoring.md lists all";
+        let mut conditions = descriptor(encoder, "condition", help, None, MetricType::Gauge)?;
+        for condition in Condition::ALL {
+            let is_current = self.health.conditions.contains(condition);
+            let labels = [("condition", label(condition))];
+            ConstGauge::new(i64::from(is_current)).encode(conditions.encode_family(&labels)?)?;
+        }
         let help = "1 if attached to the network device, 0 if detached since the start";
         let mut devices = descriptor(encoder, "device_attached", help, None, MetricType::Gauge)?;
         let attached = self.health.devices.iter().map(|it| (it, 1i64));
@@ -93,6 +116,31 @@ impl Scrape {
         for (device, value) in attached.chain(detached) {
             let labels = [("device", device.as_str())];
             ConstGauge::new(value).encode(devices.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Scrape {
+    fn rtt(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        for (name, help, quantiles) in [
+            (
+                "rtt",
+                "Smoothed RTT of the connections covered now, by quantile; 0 without a sample",
+                self.connections.rtt_us,
+            ),
+            (
+                "min_rtt",
+                "Minimum RTT of the connections covered now, by quantile; 0 without a sample",
+                self.connections.min_rtt_us,
+            ),
+        ] {
+            let kind = MetricType::Gauge;
+            let mut family = descriptor(encoder, name, help, Some(&Unit::Seconds), kind)?;
+            for (quantile, us) in RTT_QUANTILES.iter().zip(quantiles) {
+                let labels = [("quantile", quantile.to_string())];
+                ConstGauge::new(f64::from(us) / 1e6).encode(family.encode_family(&labels)?)?;
+            }
         }
         Ok(())
     }
@@ -276,6 +324,7 @@ fn label(value: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::health::{Role, Shared};
     use super::*;
 
     #[derive(Debug)]
@@ -298,8 +347,26 @@ mod tests {
     }
 
     #[test]
+    fn scrape_before_ready_has_the_same_series() {
+        let shared = Shared::new(Role::Attach, String::new(), Vec::new());
+        let names = |readings| {
+            let (health, _) = shared.read().unwrap();
+            let text = text(health, readings).unwrap();
+            let samples = text.lines().filter(|line| !line.starts_with('#'));
+            let names = samples.filter_map(|line| line.rsplit_once(' '));
+            names.map(|it| it.0.to_owned()).collect::<Vec<_>>()
+        };
+        let before = names(None);
+        assert!(
+            before.contains(&"pillion_unobserved".to_owned()),
+            "{before:?}"
+        );
+        assert_eq!(before, names(Some(Default::default())));
+    }
+
+    #[test]
     fn scrape_separates_first_transmissions_from_retransmissions() {
-        let shared = super::super::health::Shared::new(String::new());
+        let shared = Shared::new(Role::Attach, String::new(), vec![Condition::Full]);
         let (health, _) = shared.read().unwrap();
         let mut totals = Totals::default();
         let counts = [
@@ -308,11 +375,19 @@ mod tests {
             (Outcome::UnparsedIp, 1),
         ];
         totals.counters.outcomes.extend(counts);
-        let text = text(health, Some(totals)).unwrap();
+        let connections = ActiveConnections {
+            rtt_us: [20_000, 30_000, 40_000],
+            ..ActiveConnections::default()
+        };
+        let text = text(health, Some((connections, totals))).unwrap();
         for line in [
             "pillion_data_segments_total{outcome=\"bundled\"} 3",
             "pillion_unparsed_packets_total 1",
             "pillion_attached_devices 0.0",
+            "pillion_condition{condition=\"full\"} 1",
+            "pillion_condition{condition=\"bypassed\"} 0",
+            "pillion_rtt_seconds{quantile=\"0.9\"} 0.03",
+            "pillion_min_rtt_seconds{quantile=\"0.9\"} 0.0",
         ] {
             assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
         }

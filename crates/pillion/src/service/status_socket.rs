@@ -1,6 +1,6 @@
 //! Discovery of running pillions by `pillion status`: abstract sockets, which end with their process.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
@@ -15,13 +15,19 @@ use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, getsockopt, socket};
 use nix::unistd::Uid;
+use pillion_bpf::host::network_namespace;
 
-use super::health::{Health, Shared};
+use super::health::{Health, Role, Shared};
 use crate::process::keep_read_capability;
 
-/// Prefix of the sockets' names. The process id and a random number follow, so that other users cannot
-/// occupy the names.
-const NAME_PREFIX: &str = "pillion-status/";
+/// Returns the prefix of the sockets' names. The process id and a random number follow, so that other
+/// users cannot occupy the names.
+const fn name_prefix(role: Role) -> &'static str {
+    match role {
+        Role::Attach => "pillion-status/",
+        Role::Trial => "pillion-trial/",
+    }
+}
 
 /// Time-out of each side.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -31,8 +37,8 @@ pub struct Listener(UnixListener);
 
 impl Listener {
     /// Opens the socket.
-    pub fn start() -> io::Result<Self> {
-        listen().map(Self)
+    pub fn start(role: Role) -> io::Result<Self> {
+        listen(role).map(Self)
     }
 
     /// Waits for a request and answers it.
@@ -63,9 +69,10 @@ impl AsFd for Listener {
 }
 
 /// Binds a socket whose name other users cannot predict and occupy.
-fn listen() -> io::Result<UnixListener> {
+fn listen(role: Role) -> io::Result<UnixListener> {
     let name = format!(
-        "{NAME_PREFIX}{}/{:016x}",
+        "{}{}/{:016x}",
+        name_prefix(role),
         std::process::id(),
         rand::random::<u64>()
     );
@@ -89,21 +96,21 @@ fn is_root_or_own_user(stream: &UnixStream) -> bool {
     })
 }
 
-/// Returns true if the peer has CAP_BPF in this user namespace, so that it can be a pillion. Any user
+/// Returns true if the process has CAP_BPF in this user namespace, so that it can be a pillion. Any user
 /// can open such a socket, or has the capability in a user namespace of its own.
-fn has_bpf_capability(stream: &UnixStream) -> bool {
-    let Ok(peer) = getsockopt(stream, PeerCredentials) else {
-        return false;
-    };
+fn has_bpf_capability(process: i32) -> bool {
     let user_namespace = |of: &str| fs::metadata(format!("/proc/{of}/ns/user")).map(|it| it.ino());
-    match (
-        user_namespace("self"),
-        user_namespace(&peer.pid().to_string()),
-    ) {
-        (Ok(own), Ok(of_peer)) if own == of_peer => {}
+    match (user_namespace("self"), user_namespace(&process.to_string())) {
+        (Ok(own), Ok(of_process)) if own == of_process => {}
         _ => return false,
     }
-    caps::has_cap(Some(peer.pid()), CapSet::Permitted, Capability::CAP_BPF).unwrap_or(false)
+    caps::has_cap(Some(process), CapSet::Permitted, Capability::CAP_BPF).unwrap_or(false)
+}
+
+/// Returns true if the peer can be a pillion of interest.
+fn is_pillion(stream: &UnixStream) -> bool {
+    let peer = getsockopt(stream, PeerCredentials);
+    is_root_or_own_user(stream) || peer.is_ok_and(|it| has_bpf_capability(it.pid()))
 }
 
 /// Running pillions of a network namespace that this user may see.
@@ -115,18 +122,74 @@ pub struct RunningProcesses {
     pub silent: Vec<i32>,
 }
 
-/// Requests the health of all running pillions in this network namespace.
-pub fn query() -> io::Result<RunningProcesses> {
+/// Lists the listening sockets of the calling thread's network namespace with one of these prefixes.
+fn socket_names(prefixes: &[&str]) -> io::Result<Vec<String>> {
     // Names of other sockets may not be UTF-8.
-    let table = fs::read("/proc/net/unix")?;
+    let table = fs::read("/proc/thread-self/net/unix")?;
     let table = String::from_utf8_lossy(&table);
     let names = table.lines().filter_map(|line| {
         let name = line.rsplit(' ').next()?.strip_prefix('@')?;
         // Accepted connections have the same name.
         let is_listening = line.split(' ').nth(3) == Some("00010000");
-        (name.starts_with(NAME_PREFIX) && is_listening).then_some(name)
+        let is_pillion = prefixes.iter().any(|prefix| name.starts_with(prefix));
+        (is_pillion && is_listening).then(|| name.to_owned())
     });
-    let streams = connect(names.collect());
+    Ok(names.collect())
+}
+
+/// Returns true if a `pillion trial` is running in this network namespace.
+pub fn is_trial_running() -> bool {
+    let names = socket_names(&[name_prefix(Role::Trial)]).unwrap_or_default();
+    // Without waiting, because any user can have sockets that accept no connection.
+    let mut streams = names.iter().filter_map(|name| connect_to(name).ok());
+    streams.any(|stream| is_pillion(&stream))
+}
+
+/// Requests the health of all running pillions of this network namespace, and of those in other
+/// namespaces that serve it. Finding the latter requires CAP_SYS_ADMIN and CAP_SYS_PTRACE.
+pub fn query_all() -> io::Result<RunningProcesses> {
+    let mut all = query()?;
+    let Ok(own) = network_namespace::cookie() else {
+        return Ok(all);
+    };
+    for namespace in other_namespaces() {
+        let Ok(Ok(mut others)) = network_namespace::enter(&namespace, query) else {
+            continue;
+        };
+        others.healths.retain(|it| it.namespaces.contains(&own));
+        all.healths.append(&mut others.healths);
+    }
+    Ok(all)
+}
+
+/// Opens the other network namespaces in which a process is called pillion.
+fn other_namespaces() -> Vec<File> {
+    let identity = |file: fs::Metadata| (file.dev(), file.ino());
+    let mut known: Vec<_> = fs::metadata("/proc/self/ns/net")
+        .map(identity)
+        .into_iter()
+        .collect();
+    let mut others = Vec::new();
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let path = process.path();
+        let id = process.file_name().to_str().and_then(|it| it.parse().ok());
+        if fs::read_to_string(path.join("comm")).is_ok_and(|name| name == "pillion\n")
+            && id.is_some_and(has_bpf_capability)
+            && let Ok(file) = File::open(path.join("ns/net"))
+            && let Ok(found) = file.metadata().map(identity)
+            && !known.contains(&found)
+        {
+            known.push(found);
+            others.push(file);
+        }
+    }
+    others
+}
+
+/// Requests the health of all running pillions in the calling thread's network namespace.
+pub fn query() -> io::Result<RunningProcesses> {
+    let names = socket_names(&[Role::Attach, Role::Trial].map(name_prefix))?;
+    let streams = connect(names);
     let mut all = RunningProcesses::default();
     let deadline = Instant::now() + TIMEOUT;
     for stream in streams {
@@ -164,7 +227,7 @@ fn receive_health(mut stream: UnixStream, deadline: Instant) -> io::Result<Healt
 
 /// Connects to the names that may be pillions', within [`TIMEOUT`] for all together. Another user can
 /// have many such sockets, and accept no connection.
-fn connect(mut names: Vec<&str>) -> Vec<UnixStream> {
+fn connect(mut names: Vec<String>) -> Vec<UnixStream> {
     let deadline = Instant::now() + TIMEOUT;
     let mut streams = Vec::new();
     loop {
@@ -172,9 +235,7 @@ fn connect(mut names: Vec<&str>) -> Vec<UnixStream> {
             Err(Errno::EAGAIN) => true,
             Err(_) => false,
             Ok(stream) => {
-                streams.extend(
-                    Some(stream).filter(|it| is_root_or_own_user(it) || has_bpf_capability(it)),
-                );
+                streams.extend(Some(stream).filter(is_pillion));
                 false
             }
         });
@@ -203,15 +264,16 @@ mod tests {
 
     #[test]
     fn socket_name_cannot_be_occupied_in_advance() {
+        let prefix = name_prefix(Role::Attach);
         let occupied: Vec<_> = (0..100)
             .map(|number| {
-                let name = format!("{NAME_PREFIX}{}/{number}", std::process::id());
+                let name = format!("{prefix}{}/{number}", std::process::id());
                 UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap()
             })
             .collect();
-        let [one, two] = [(); 2].map(|()| listen().unwrap().local_addr().unwrap());
+        let [one, two] = [(); 2].map(|()| listen(Role::Attach).unwrap().local_addr().unwrap());
         let name = one.as_abstract_name().unwrap();
-        assert!(name.starts_with(NAME_PREFIX.as_bytes()));
+        assert!(name.starts_with(prefix.as_bytes()));
         assert_ne!(one.as_abstract_name(), two.as_abstract_name());
         drop(occupied);
     }
