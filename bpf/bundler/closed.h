@@ -13,8 +13,8 @@
 #define MAX_CLOSED 1024 /* a power of two; a new one overwrites the oldest */
 
 /*
- * A closed connection. A reader has a consistent copy if two reads in a row are
- * equal and busy is 0.
+ * A closed connection. A reader has a consistent copy if three reads in a row
+ * are equal and busy is 0.
  */
 struct closed_flow {
 	__u32 busy;
@@ -64,7 +64,7 @@ static __always_inline void store_closed_flow(struct tcp_sock *tp,
 	/* Another close reused this slot at the same time. */
 	if (!closed || !try_lock(&closed->busy))
 		return;
-	STORE_RELEASE(closed->number, number);
+	closed->number = number;
 	closed->closed_ns = bpf_ktime_get_boot_ns();
 	fill_record(tp, flow, &closed->record);
 	closed->counters = flow->counters;

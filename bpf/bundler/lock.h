@@ -4,7 +4,8 @@
  *
  * Each side writes its own part (struct egress, struct ingress) and reads the
  * other part one word at a time. Within a side, one processor runs at a time.
- * Both sides update the counters with atomic additions.
+ * Both sides update the counters with atomic additions, which order nothing.
+ * docs/internals/memory-order.md lists the words that need an order.
  */
 #ifndef PILLION_LOCK_H
 #define PILLION_LOCK_H
@@ -15,10 +16,29 @@
 #define WRITE_ONCE(x, to) (*(volatile typeof(x) *)&(x) = (to))
 
 /*
- * Stores a word that is visible to other processors only after all earlier
- * stores. Tested on x86 only, where loads are not reordered with each other.
+ * Orders earlier loads before later loads, and earlier stores before later
+ * stores. x86 always does. On other processors an exchange of any word does.
  */
+static __always_inline void order_accesses(void)
+{
+#ifdef WEAKLY_ORDERED
+	volatile __u32 word = 0;
+
+	__sync_lock_test_and_set(&word, 1);
+#endif
+}
+
+/* Stores a word that is visible only after all earlier stores. */
 #define STORE_RELEASE(x, to) ((void)__sync_lock_test_and_set(&(x), to))
+
+/* Loads a word before all later loads. */
+#define LOAD_ACQUIRE(x)                                                        \
+	({                                                                     \
+		typeof(x) loaded_ = READ_ONCE(x);                              \
+                                                                               \
+		order_accesses();                                              \
+		loaded_;                                                       \
+	})
 
 /* Tries before lock() fails: some microseconds. */
 #define MAX_TRIES 256

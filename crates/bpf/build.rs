@@ -12,11 +12,15 @@ fn main() {
     for path in [&bpf, &bpf.join("../vmlinux.h"), &bpf.join("../../include")] {
         println!("cargo:rerun-if-changed={}", path.display());
     }
+    // v3: atomic exchange (Linux 5.12)
+    let mut flags = vec!["-mcpu=v3", "-Wall", "-Werror"];
+    if env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|it| it != "x86_64") {
+        flags.push("-DWEAKLY_ORDERED"); // bpf/bundler/lock.h
+    }
     for name in ["pillion", "flows"] {
         let built = SkeletonBuilder::new()
             .source(bpf.join(format!("{name}.bpf.c")))
-            // v3: atomic exchange (Linux 5.12)
-            .clang_args(["-mcpu=v3", "-Wall", "-Werror"])
+            .clang_args(&flags)
             .build_and_generate(out.join(format!("{name}.skel.rs")));
         if let Err(error) = built {
             panic!("{error:#}\nIf clang is missing, `make setup` installs it.");

@@ -286,8 +286,6 @@ __noinline int classify_arrival(struct egress *egress, struct ingress *ingress,
 
 	if (!egress || !ingress || !ack || !packet)
 		return EITHER_ARRIVED;
-	first_tsval = READ_ONCE(egress->retrans.first_tsval);
-	snd_nxt_at_start = READ_ONCE(egress->retrans.snd_nxt_at_start);
 	if ((ingress->sacked.first_block_is_new || ack->after_gap) &&
 	    !ack->duplicate)
 		return OTHER_ARRIVED;
@@ -297,6 +295,9 @@ __noinline int classify_arrival(struct egress *egress, struct ingress *ingress,
 		return EITHER_ARRIVED;
 	if (ack->duplicate && !before(ack->duplicate_start, packet->seq))
 		return BOTH_ARRIVED;
+	order_accesses(); /* first_tsval was written before the flag */
+	first_tsval = LOAD_ACQUIRE(egress->retrans.first_tsval);
+	snd_nxt_at_start = READ_ONCE(egress->retrans.snd_nxt_at_start);
 	if (!first_tsval || !ack->tsecr || after(packet->end, snd_nxt_at_start))
 		return EITHER_ARRIVED;
 	if (!before(ack->tsecr, first_tsval))

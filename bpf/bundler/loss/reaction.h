@@ -283,6 +283,7 @@ needs_reaction(struct flow *flow, struct bpf_tcp_sock *btp, bool reducing)
 
 	if (notice == egress->handled.hidden)
 		return false;
+	order_accesses(); /* pending was written before the notice */
 	if (after(end, egress->reduction_end))
 		return !reducing && !may_be_reordered(flow, btp);
 	egress->handled.hidden = notice;

@@ -42,6 +42,7 @@ static __always_inline void note_arrival(struct ingress *ingress, __u32 start,
 	if (!after(end, ingress->bundle_end))
 		return;
 	WRITE_ONCE(ingress->bundle_size, size);
+	order_accesses();
 	WRITE_ONCE(ingress->bundle_end, end);
 }
 

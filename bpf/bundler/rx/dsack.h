@@ -35,7 +35,7 @@ __noinline int combine_flags(struct record *record, __u32 start, __u32 end)
 
 	if (!record)
 		return 0;
-	next = READ_ONCE(record->next);
+	next = LOAD_ACQUIRE(record->next);
 	if (before(start, oldest_valid_seq(record, next)) ||
 	    after(end, first_byte(slot(record, next))))
 		return 0; /* not recorded, or no more */
@@ -63,7 +63,7 @@ static __always_inline bool predates_retransmission(struct flow *flow,
 	__u32 start = ack->duplicate_start, end = ack->duplicate_end;
 	struct egress *egress = &flow->egress;
 	struct record *record = &egress->record;
-	__u32 first_tsval = READ_ONCE(egress->retrans.first_tsval);
+	__u32 first_tsval = LOAD_ACQUIRE(egress->retrans.first_tsval);
 	__u32 snd_una_at_start = READ_ONCE(egress->retrans.snd_una_at_start);
 	struct packet packet = {};
 
@@ -107,12 +107,13 @@ static __always_inline bool is_bundle_dsack(struct flow *flow,
 	__u32 start = ack->duplicate_start, end = ack->duplicate_end;
 	struct egress *egress = &flow->egress;
 	struct record *record = &egress->record;
-	__u32 next = READ_ONCE(record->next);
+	__u32 next = LOAD_ACQUIRE(record->next);
 	int flags = combine_flags(record, start, end);
 	__u32 una;
 
 	if (!(flags & RETRANSMITTED))
 		return flags & SENT_IN_OTHER_PACKET;
+	order_accesses(); /* first_tsval was written before the flag */
 	una = highest_ack(flow, btp->snd_una, first_byte(slot(record, next)));
 	if (flags & SENT_IN_OTHER_PACKET &&
 	    predates_retransmission(flow, ack, next, una))

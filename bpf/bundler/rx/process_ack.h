@@ -19,10 +19,12 @@ static __always_inline bool covers_piggyback(struct flow *flow,
 {
 	const struct egress *egress = &flow->egress;
 
-	return flow->ingress.piggyback_checked !=
-		       READ_ONCE(egress->piggyback_count) &&
-	       before(una, egress->piggyback_start) &&
-	       !before(ack->ack, egress->piggyback_end);
+	if (flow->ingress.piggyback_checked ==
+	    READ_ONCE(egress->piggyback_count))
+		return false;
+	order_accesses();
+	return before(una, READ_ONCE(egress->piggyback_start)) &&
+	       !before(ack->ack, READ_ONCE(egress->piggyback_end));
 }
 
 /*
@@ -40,12 +42,14 @@ static __always_inline void check_piggybacked(struct flow *flow, __u32 una,
 					      struct ack_range *range)
 {
 	struct record *record = &flow->egress.record;
-	__u32 start = flow->egress.piggyback_start,
-	      end = flow->egress.piggyback_end;
 	struct ingress *ingress = &flow->ingress;
 	struct hidden_losses hidden = {};
+	__u32 start, end;
 
-	ingress->piggyback_checked = READ_ONCE(flow->egress.piggyback_count);
+	/* Before its range: a newer range is then checked again. */
+	ingress->piggyback_checked = LOAD_ACQUIRE(flow->egress.piggyback_count);
+	start = READ_ONCE(flow->egress.piggyback_start);
+	end = READ_ONCE(flow->egress.piggyback_end);
 	if (ingress->loss_rule == LOSS_RULE_NONE)
 		return;
 	range->lost_start = start;
@@ -240,7 +244,7 @@ static __always_inline void on_ack(struct flow *flow, const struct bpf_sock *sk,
 	} else {
 		note_gap(ingress, ack, btp->rcv_nxt);
 		process_ack(flow, btp, ack, options,
-			    READ_ONCE(flow->egress.record.next));
+			    LOAD_ACQUIRE(flow->egress.record.next));
 	}
 	if (observation)
 		observation->counters = flow->counters;

@@ -53,7 +53,7 @@ __noinline int mark_sacked(struct sacked *sacked, struct record *record,
 
 	if (!sacked || !record)
 		return 0;
-	next = READ_ONCE(record->next);
+	next = LOAD_ACQUIRE(record->next);
 	at = find_segment(record, next, start);
 	if (before(first_byte(slot(record, at)), start)) {
 		at++;

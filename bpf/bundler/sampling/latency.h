@@ -263,7 +263,7 @@ static __always_inline void observe_ack(struct observation *observation,
 					const struct ack *ack)
 {
 	struct record *record = &flow->egress.record;
-	__u32 next = READ_ONCE(record->next);
+	__u32 next = LOAD_ACQUIRE(record->next);
 	__u32 end = first_byte(slot(record, next));
 	__u32 una = highest_ack(flow, btp->snd_una, end);
 	struct measured_range acked = {};
@@ -323,7 +323,7 @@ static __always_inline void observe_end(struct observation *observation,
 					const struct tcp_sock *tp)
 {
 	struct record *record = &flow->egress.record;
-	__u32 next = READ_ONCE(record->next), una;
+	__u32 next = LOAD_ACQUIRE(record->next), una;
 	struct measured_range acked = {.end_slot = next};
 
 	observation->aborted = is_aborted(tp);

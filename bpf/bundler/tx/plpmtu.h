@@ -33,20 +33,17 @@ struct lost_bundles {
 	__u32 last; /* start of the newest of their own segments */
 };
 
-/* Returns true if the ingress side counts deliveries of this epoch. */
-static __always_inline bool is_current_epoch(const struct path_size *path,
-					     const struct ingress *ingress)
-{
-	return READ_ONCE(ingress->epoch) == path->epoch;
-}
-
-/* Payload of the largest delivered packet with a bundle of this epoch. */
+/*
+ * Payload of the largest delivered packet with a bundle of this epoch; 0 if the
+ * ingress side counts deliveries of an earlier one.
+ */
 static __always_inline __u32 delivered_bundle_size(
 	const struct path_size *path, const struct ingress *ingress)
 {
-	return is_current_epoch(path, ingress)
-		       ? READ_ONCE(ingress->largest_bundle)
-		       : 0;
+	if (READ_ONCE(ingress->epoch) != path->epoch)
+		return 0;
+	order_accesses();
+	return READ_ONCE(ingress->largest_bundle);
 }
 
 /* Returns true if a bundle of this size, sent later, has arrived. */
@@ -54,7 +51,7 @@ static __always_inline bool
 was_larger_bundle_delivered(const struct ingress *ingress,
 			    const struct lost_bundles *lost)
 {
-	return after(READ_ONCE(ingress->bundle_end), lost->last) &&
+	return after(LOAD_ACQUIRE(ingress->bundle_end), lost->last) &&
 	       READ_ONCE(ingress->bundle_size) >= lost->smallest;
 }
 
@@ -157,10 +154,11 @@ static __always_inline __u32 confirmed_size(const struct path_size *path,
 					    const struct options *options,
 					    __u32 varying)
 {
-	__u32 confirmed = delivered_bundle_size(path, ingress);
+	__u32 confirmed;
 
 	if (!path->probe_count || options->published)
 		return HISTORY_BYTES;
+	confirmed = delivered_bundle_size(path, ingress);
 	return confirmed > varying ? confirmed - varying : 0;
 }
 

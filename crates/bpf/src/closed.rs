@@ -1,6 +1,7 @@
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::contract::types::closed_flow;
@@ -40,20 +41,23 @@ fn word<const AT: usize>(value: &Value) -> u64 {
     u64::from_ne_bytes(bytes.unwrap_or_default())
 }
 
-/// The slot's value, after two equal reads while no program writes it (`bpf/bundler/closed.h`);
+/// The slot's value, after three equal reads while no program writes it (`bpf/bundler/closed.h`);
 /// `None` if the slot is empty, or busy at each attempt.
 fn read_consistent(map: &OwnedFd, slot: u32, mut before: Value) -> Result<Option<Value>, Error> {
     const ATTEMPTS: u32 = 16;
     const BUSY: usize = offset_of!(closed_flow, busy);
+    let mut equal_reads = 1;
     for _ in 0..ATTEMPTS {
         let is_idle = before[BUSY..BUSY + 4] == [0; 4];
         if is_idle && word::<NUMBER>(&before) == 0 {
             break;
         }
+        fence(Ordering::Acquire); // orders the reads
         let Some(value) = read(map, slot)? else {
             break;
         };
-        if is_idle && value == before {
+        equal_reads = if value == before { equal_reads + 1 } else { 1 };
+        if is_idle && equal_reads == 3 {
             return Ok(Some(value));
         }
         before = value;

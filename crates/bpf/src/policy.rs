@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::offset_of;
+use std::sync::atomic::{Ordering, fence};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -205,6 +206,8 @@ impl Tables {
         self.rules
             .update(&other, bytes(&*table.rules), MapFlags::ANY)
             .map_err(failed)?;
+        // Programs that see the new index also see its table.
+        fence(Ordering::Release);
         self.active_table
             .update(&key, &other, MapFlags::ANY)
             .map_err(failed)
