@@ -32,6 +32,12 @@ fn main() {
         compiled.is_ok_and(|it| it.success()),
         "signal_storm.c is compiled"
     );
+    SkeletonBuilder::new()
+        .source("../bpf/bundler/pillion.bpf.c")
+        .obj(out.join("weakly_ordered.bpf.o"))
+        .clang_args(["-mcpu=v3", "-DWEAKLY_ORDERED", "-Wall", "-Werror"])
+        .build()
+        .expect("the programs for weakly ordered processors are compiled");
     for name in ["programs", "refuse"] {
         let source = format!("src/{name}.bpf.c");
         println!("cargo:rerun-if-changed={source}");
