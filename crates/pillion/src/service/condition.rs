@@ -187,7 +187,7 @@ mod tests {
     fn day_of_redundancy_without_repair_is_no_benefit() {
         let start = Instant::now();
         let mut monitor = Monitor::new(start);
-        let mut update = |hours, redundant_bytes, hidden_losses| {
+        let mut update = |hours: u64, redundant_bytes, hidden_losses| {
             let mut totals = Totals::default();
             totals.counters.redundant_bytes = redundant_bytes;
             totals.counters.hidden_losses = hidden_losses;
