@@ -13,6 +13,11 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The name in sigevent(7), which glibc 2.36 does not have. */
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
 #define INTERVAL_NS 3000000
 
 struct start {
@@ -38,7 +43,7 @@ static void interrupt_this_thread(void)
 	};
 	timer_t timer;
 
-	event._sigev_un._tid = gettid();
+	event.sigev_notify_thread_id = gettid();
 	if (timer_create(CLOCK_MONOTONIC, &event, &timer) ||
 	    timer_settime(timer, 0, &every, NULL))
 		abort();

@@ -66,11 +66,11 @@ pub fn discard_standard_streams() {
 fn close_all_except(file: &impl AsRawFd) {
     discard_standard_streams();
     let fd = file.as_raw_fd().cast_unsigned();
-    // SAFETY: this process does not use the other descriptors.
+    // SAFETY: this process does not use the other descriptors. musl has no function for the call.
     unsafe {
         if fd > 3 {
-            libc::close_range(3, fd - 1, 0);
+            libc::syscall(libc::SYS_close_range, 3, fd - 1, 0);
         }
-        libc::close_range(fd + 1, u32::MAX, 0);
+        libc::syscall(libc::SYS_close_range, fd + 1, u32::MAX, 0);
     }
 }

@@ -37,8 +37,9 @@ pub(super) fn connection() -> Result<(TcpListener, TcpStream), Error> {
 fn bring_up_loopback(socket: &impl AsRawFd) -> io::Result<()> {
     let mut request = interface_request("lo")?;
     request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+    let fd = socket.as_raw_fd();
     // SAFETY: the request lives across the call, which reads a name and flags from it.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    let result = unsafe { libc::ioctl(fd, libc::SIOCSIFFLAGS as _, &raw const request) };
     match result {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -69,9 +69,10 @@ fn ethtool(device: &str, command: u32, data: u32) -> io::Result<u32> {
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
     let kind = SockType::Datagram;
     let socket = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
+    let fd = socket.as_raw_fd();
     // SAFETY: the kernel reads a name and reads and writes the value that the request points to;
     // both live across the call.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
+    let result = unsafe { libc::ioctl(fd, libc::SIOCETHTOOL as _, &raw mut request) };
     match result {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(value.data),
@@ -91,7 +92,7 @@ pub fn interface_request(device: &str) -> Result<libc::ifreq, Errno> {
     // SAFETY: plain integers and a union of such, for which all zeroes is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (slot, byte) in request.ifr_name.iter_mut().zip(device.bytes()) {
-        *slot = byte.cast_signed();
+        *slot = byte as libc::c_char;
     }
     Ok(request)
 }

@@ -257,9 +257,12 @@ fn raise_priority() {
 /// Gives the calling thread a real-time priority. The kernel reserves 5 % of the time for ordinary
 /// threads even if it never sleeps.
 fn set_realtime_priority() -> nix::Result<()> {
-    let lowest = libc::sched_param { sched_priority: 1 };
-    // SAFETY: reads one sched_param, which outlives the call; 0 is the calling thread.
-    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) };
+    // The kernel's sched_param is this number; the function of musl always fails.
+    let lowest: libc::c_int = 1;
+    let policy = libc::SCHED_FIFO;
+    // SAFETY: reads the number, which outlives the call; 0 is the calling thread.
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const lowest) };
     nix::errno::Errno::result(result).map(drop)
 }
 
@@ -342,7 +345,7 @@ fn request(name: &str) -> Result<libc::ifreq, PathError> {
     // SAFETY: ifreq consists of plain integers and unions of them, for which zero is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from.cast_signed();
+        *to = from as libc::c_char;
     }
     // The flags have 16 bits; IFF_TUN_EXCL is the highest of them, the sign of a short.
     request.ifr_ifru.ifru_flags = MODE as libc::c_short;
