@@ -16,6 +16,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, MsgFlags, SockFlag, SockType, SockaddrStorage, bind, connect, listen,
     sendto, setsockopt, socket,
 };
+use nix::unistd::{SysconfVar, sysconf};
 use pillion_bpf::host::interruption::poll;
 use pillion_bpf::host::socket_option;
 
@@ -254,12 +255,10 @@ fn get(socket: impl AsFd, name: i32) -> i32 {
     option(socket, libc::IPPROTO_TCP, name)
 }
 
-const PAGE_SIZE: usize = 4096;
-
 /// `UFFDIO_API` of the kernel's `linux/userfaultfd.h`.
-const UFFDIO_API: libc::Ioctl = 0xc018_aa3f;
-const UFFDIO_REGISTER: libc::Ioctl = 0xc020_aa00;
-const UFFDIO_COPY: libc::Ioctl = 0xc028_aa03;
+const UFFDIO_API: libc::Ioctl = nix::request_code_readwrite!(0xaa, 0x3f, 24);
+const UFFDIO_REGISTER: libc::Ioctl = nix::request_code_readwrite!(0xaa, 0x00, 32);
+const UFFDIO_COPY: libc::Ioctl = nix::request_code_readwrite!(0xaa, 0x03, 40);
 const UFFD_API: u64 = 0xaa;
 const UFFDIO_REGISTER_MODE_MISSING: u64 = 1;
 
@@ -294,6 +293,7 @@ impl Wire {
 /// Page of memory without content, and a descriptor that reports accesses to it.
 struct UserfaultPage {
     address: *mut libc::c_void,
+    size: usize,
     faults: File,
 }
 
@@ -311,11 +311,13 @@ impl UserfaultPage {
         }
         // SAFETY: a valid, new file descriptor that nothing else owns.
         let faults = unsafe { File::from_raw_fd(fd as i32) };
+        let size = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+        let size = usize::try_from(size.expect("a page size")).expect("positive");
         // SAFETY: a new mapping at an address of the kernel's choice.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                PAGE_SIZE,
+                size,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
                 -1,
@@ -323,16 +325,15 @@ impl UserfaultPage {
             )
         };
         assert_ne!(address, libc::MAP_FAILED, "mmap");
-        let page = Self { address, faults };
+        let page = Self {
+            address,
+            size,
+            faults,
+        };
         page.ioctl(UFFDIO_API, &mut [UFFD_API, 0, 0]);
         page.ioctl(
             UFFDIO_REGISTER,
-            &mut [
-                address as u64,
-                PAGE_SIZE as u64,
-                UFFDIO_REGISTER_MODE_MISSING,
-                0,
-            ],
+            &mut [address as u64, size as u64, UFFDIO_REGISTER_MODE_MISSING, 0],
         );
         Some(page)
     }
@@ -352,10 +353,10 @@ impl UserfaultPage {
     }
 
     fn fill(&self, content: &[u8]) {
-        let mut page = vec![0u8; PAGE_SIZE];
+        let mut page = vec![0u8; self.size];
         page[..content.len()].copy_from_slice(content);
         let (to, from) = (self.address as u64, page.as_ptr() as u64);
-        self.ioctl(UFFDIO_COPY, &mut [to, from, PAGE_SIZE as u64, 0, 0]);
+        self.ioctl(UFFDIO_COPY, &mut [to, from, self.size as u64, 0, 0]);
     }
 
     fn ioctl<const WORDS: usize>(&self, request: libc::Ioctl, words: &mut [u64; WORDS]) {
@@ -368,7 +369,7 @@ impl UserfaultPage {
 impl Drop for UserfaultPage {
     fn drop(&mut self) {
         // SAFETY: `new` mapped it, and it is no longer used.
-        unsafe { libc::munmap(self.address, PAGE_SIZE) };
+        unsafe { libc::munmap(self.address, self.size) };
     }
 }
 
