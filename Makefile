@@ -3,7 +3,7 @@
 CARGO ?= cargo
 BPF := $(wildcard bpf/*/*.c bpf/*/*.h bpf/*/*/*.h include/*.h lab-kernel/*.c tests/src/*.bpf.c)
 
-.PHONY: all setup demo lab-kernel test referee truth corpus soak storm inside sanitize kernels kernels-fetch kernels-accept kernels-table packages-test check format bench man pages book dist deb rpm install uninstall clean
+.PHONY: all setup demo lab-kernel test referee truth corpus soak storm inside sanitize kernels kernels-fetch kernels-accept kernels-table packages-test check format bench man pages book dist static reproducible deb rpm install uninstall clean
 
 all: setup
 	$(CARGO) build --release
@@ -135,6 +135,24 @@ dist: setup
 	@$(MAKE) --no-print-directory pages PROFILE=dist
 	@stat -c '%n: %s bytes' target/dist/pillion target/dist/pillion-lab
 	@[ $$(stat -c %s target/dist/pillion) -le 5000000 ]
+
+# Builds static programs (musl) for ARCH (amd64, arm64; default: both) and prints their sizes. They run
+# on any distribution.
+ARCH ?= amd64 arm64
+static: setup
+	@mkdir -p target/static
+	for arch in $(ARCH); do \
+		scripts/cross $$arch sh -c ' \
+			$(CARGO) build --profile dist --package pillion --package pillion-lab --bins && \
+			for name in pillion pillion-lab; do \
+				cp target/$$CARGO_BUILD_TARGET/dist/$$name target/static/$$name-'$$arch' || exit; \
+			done' || exit; \
+	done
+	@stat -c '%n: %s bytes' target/static/*
+
+# Builds static programs in two clones of the commit, and compares them bit for bit.
+reproducible: setup
+	@scripts/reproducible $(ARCH)
 
 deb: dist
 	@command -v cargo-deb > /dev/null || { echo 'deb: cargo-deb is missing; install it with: cargo install cargo-deb' >&2; exit 1; }
