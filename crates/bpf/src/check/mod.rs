@@ -25,7 +25,7 @@ use crate::{
 #[must_use]
 pub fn check() -> Vec<CheckResult> {
     let mut results = vec![
-        kernel(),
+        kernel(read("/proc/sys/kernel/osrelease")),
         types(),
         jit(),
         sack(),
@@ -45,7 +45,7 @@ pub fn check() -> Vec<CheckResult> {
     let programs = Programs::load(&policy);
     results.push(match &programs {
         Ok(_) => CheckResult::ok("programs", "accepted by the kernel's verifier"),
-        Err(error) => failure("programs", error, &results),
+        Err(error) => refusal(error, &results),
     });
     if let Ok(programs) = programs {
         let has_socket_option = programs.setsockopt.is_some();
@@ -85,21 +85,20 @@ fn failure(name: &'static str, error: &Error, previous: &[CheckResult]) -> Check
     }
 }
 
-fn kernel() -> CheckResult {
-    let release = read("/proc/sys/kernel/osrelease");
-    let mut numbers = release
-        .split(['.', '-'])
-        .map_while(|part| part.parse::<u32>().ok());
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if version >= (6, 1) {
-        CheckResult::ok("kernel", release)
-    } else if version >= (5, 15) {
-        let remedy = "use Linux 6.1 or newer, on which pillion was tested";
-        CheckResult::problem("kernel", Severity::Warning, release, remedy)
-    } else {
-        let remedy = "the programs need Linux 5.15 or newer";
-        CheckResult::problem("kernel", Severity::Missing, release, remedy)
+/// A failed load of the programs.
+fn refusal(error: &Error, previous: &[CheckResult]) -> CheckResult {
+    let mut result = failure("programs", error, previous);
+    if matches!(error, Error::Load { .. }) {
+        let remedy = "use Linux 6.1 or newer, or a distribution's kernel with its eBPF";
+        result.remedy.get_or_insert_with(|| remedy.to_owned());
     }
+    result
+}
+
+/// Shows the version and does not judge it: distributions add features of later kernels, so only a
+/// trial shows what a kernel supports.
+fn kernel(release: String) -> CheckResult {
+    CheckResult::ok("kernel", release)
 }
 
 fn types() -> CheckResult {
@@ -350,4 +349,25 @@ fn receivers() -> Option<CheckResult> {
         value,
         remedy,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_below_tested_ones_is_left_to_the_trial() {
+        let result = kernel("5.14.0-503.11.1.el9_5.x86_64".to_owned());
+        assert_eq!(result.severity, Severity::Ok);
+    }
+
+    #[test]
+    fn refused_programs_name_the_oldest_tested_kernel() {
+        let error = Error::Load {
+            reason: "invalid argument".to_owned(),
+        };
+        let result = refusal(&error, &[]);
+        assert_eq!(result.severity, Severity::Missing);
+        assert!(result.remedy.unwrap().contains("Linux 6.1"));
+    }
 }
