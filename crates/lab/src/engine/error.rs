@@ -12,6 +12,11 @@ pub enum EngineError {
     /// The kernel file does not exist.
     #[error("no lab kernel at {}: run `make lab-kernel` to build it", .0.display())]
     NoKernel(PathBuf),
+    /// No lab kernel can run on this host's processor.
+    #[error(
+        "User Mode Linux, the virtual engine's kernel, exists for x86-64 only: use --engine live"
+    )]
+    Processor,
     /// No kernel with the requested clock frequency exists.
     #[error(
         "no lab kernel with {ticks} ticks per second at {}: run `lab-kernel/build --ticks {ticks}` \
@@ -81,7 +86,11 @@ impl EngineError {
     pub fn is_bad_input(&self) -> bool {
         matches!(
             self,
-            Self::NoKernel(_) | Self::NoTicks { .. } | Self::File { .. } | Self::MissingTools(_)
+            Self::NoKernel(_)
+                | Self::Processor
+                | Self::NoTicks { .. }
+                | Self::File { .. }
+                | Self::MissingTools(_)
         )
     }
 

@@ -79,8 +79,11 @@ impl LabKernel {
     /// or the name of a folder of the cache.
     ///
     /// # Errors
-    /// [`EngineError::NoKernel`] if the file does not exist.
+    /// [`EngineError::NoKernel`] if the file does not exist; [`EngineError::Processor`].
     pub fn find(given: Option<&Path>) -> Result<Self, EngineError> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(EngineError::Processor);
+        }
         let requested = given
             .map(Path::to_owned)
             .or_else(|| cache::path("PILLION_LAB_KERNEL"))
