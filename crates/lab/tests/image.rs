@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use pillion_lab::engine::{EngineError, Image, Job};
@@ -89,4 +90,28 @@ fn non_executable_program_is_rejected_by_name() {
     let mut image = Image::new(&this_test()).unwrap();
     let result = image.add_program(Path::new("/etc/passwd")).unwrap_err();
     assert_eq!(result.to_string(), "/etc/passwd: not an executable file");
+}
+
+#[test]
+fn foreign_image_has_only_tools_of_its_root() {
+    let root = tempfile::tempdir().unwrap();
+    let put = |path: &str| {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "#!").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    for path in ["bin/dash", "bin/ip", "sbin/tc", "usr/lib/tc/normal.dist"] {
+        put(path);
+    }
+    put("usr/lib/other-linux-gnu/libother.so.1");
+    let missing = Image::foreign(&this_test(), root.path()).unwrap_err();
+    assert!(missing.to_string().contains("tcpdump"), "{missing}");
+    put("usr/bin/tcpdump");
+    let image = bytes(&Image::foreign(&this_test(), root.path()).unwrap());
+    for path in ["init", "bin/sh", "lib/libother.so.1", "lib/tc/normal.dist"] {
+        assert!(holds(&image, &format!("{path}\0")), "{path}");
+    }
+    // In two parts, because the program contains this file's text as well.
+    assert!(!holds(&image, &["lib/libc", "so.6\0"].join(".")));
 }

@@ -5,13 +5,12 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::BadInput;
+use crate::architecture::Architecture;
 
 /// Content of `kernels.toml`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Catalogue {
-    /// Package that depends on a suite's newest kernel.
-    pub package: String,
     /// Names of the modules to insert.
     pub modules: Vec<String>,
     /// Prefixes of the names of wire tests that measure time.
@@ -30,6 +29,11 @@ pub struct KernelEntry {
     pub name: String,
     /// Distribution, as shown in reports.
     pub distribution: String,
+    #[serde(default)]
+    pub architecture: Architecture,
+    /// Package that depends on the suite's newest kernel.
+    #[serde(default = "default_package")]
+    pub package: String,
     /// Suite of the archive that contains it.
     pub suite: String,
     /// True if the suite has a separate archive of security updates.
@@ -152,6 +156,11 @@ impl Ip {
             Self::V6 => "IPv6",
         }
     }
+}
+
+/// The cloud flavour: the same source and configuration as the default flavour, with fewer drivers.
+fn default_package() -> String {
+    "linux-image-cloud-amd64".to_owned()
 }
 
 fn default_true() -> bool {

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use pillion_lab::engine::Image;
 use serde_json::Value;
 
+use crate::architecture::Architecture;
 use crate::catalogue::Environment;
 use crate::catalogue::{Catalogue, KernelEntry};
 use crate::report::{JOB_FILE, Job};
@@ -34,7 +35,11 @@ pub struct KernelWork<'a> {
 impl KernelWork<'_> {
     /// Writes the image to a file; `folder` holds its parts meanwhile.
     pub fn write(&self, folder: &Path, file: &Path) -> Result<()> {
-        let mut image = Image::new(&env::current_exe()?)?;
+        let init = &self.programs.init;
+        let mut image = match self.entry.architecture.is_of_host() {
+            true => Image::new(init)?,
+            false => Image::foreign(init, &self.stock.root)?,
+        };
         image.add_program(&self.programs.pillion)?;
         image.add_program(&self.programs.lab)?;
         let wire = self.programs.wire.as_deref();
@@ -101,9 +106,11 @@ fn write(mut image: Image, job: &Job, folder: &Path, file: &Path) -> Result<()> 
     write().with_context(|| format!("write {}", file.display()))
 }
 
-/// Paths of the programs on this host.
+/// Paths of the programs for an architecture.
 #[derive(Debug, Clone)]
 pub struct Programs {
+    /// This program.
+    pub init: PathBuf,
     pub pillion: PathBuf,
     pub lab: PathBuf,
     /// Wire tests, if they are to run.
@@ -111,29 +118,45 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Builds the programs, the wire tests only if `wire` is true.
-    pub fn build(wire: bool) -> Result<Self> {
+    /// Builds the programs, the wire tests only if `wire` is true. Those of other architectures
+    /// are static.
+    pub fn build(architecture: Architecture, wire: bool) -> Result<Self> {
         let tests = || {
-            build(&[
-                "test",
-                "--package",
-                "pillion-tests",
-                "--test",
-                "wire",
-                "--no-run",
-            ])
+            let package = ["--package", "pillion-tests", "--test", "wire"];
+            build(
+                architecture,
+                &[&["test", "--no-run"], &package[..]].concat(),
+            )
+        };
+        let program = |package, name| {
+            let arguments = ["build", "--package", package, "--bin", name];
+            build(architecture, &arguments)
         };
         Ok(Self {
-            pillion: build(&["build", "--package", "pillion", "--bin", "pillion"])?,
-            lab: build(&["build", "--package", "pillion-lab", "--bin", "pillion-lab"])?,
+            init: match architecture.is_of_host() {
+                true => env::current_exe()?,
+                false => program("pillion-kernels", "pillion-kernels")?,
+            },
+            pillion: program("pillion", "pillion")?,
+            lab: program("pillion-lab", "pillion-lab")?,
             wire: wire.then(tests).transpose()?,
         })
     }
 }
 
-fn build(arguments: &[&str]) -> Result<PathBuf> {
+const CROSS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/cross");
+
+fn build(architecture: Architecture, arguments: &[&str]) -> Result<PathBuf> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+    let mut command = match architecture.is_of_host() {
+        true => Command::new(cargo),
+        false => {
+            let mut cross = Command::new(CROSS);
+            cross.arg(architecture.name()).arg(cargo);
+            cross
+        }
+    };
+    let output = command
         .args(arguments)
         .args(["--quiet", "--message-format", "json-render-diagnostics"])
         .stderr(Stdio::inherit())
@@ -169,6 +192,7 @@ mod tests {
             reason: "a reason".to_owned(),
         }];
         let programs = Programs {
+            init: PathBuf::new(),
             pillion: PathBuf::new(),
             lab: PathBuf::new(),
             wire: None,

@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 
+use crate::architecture::Architecture;
 use crate::report::Report;
 
 /// Processor that executes the guest's instructions.
@@ -27,6 +28,7 @@ pub enum Processor {
 /// Configuration of a machine.
 #[derive(Debug, Clone)]
 pub struct Machine {
+    pub architecture: Architecture,
     pub processor: Processor,
     /// CPU features to disable in an emulated processor.
     pub disabled_features: Vec<String>,
@@ -49,30 +51,10 @@ pub enum End {
     TimedOut,
 }
 
-const EMULATOR: &str = "qemu-system-x86_64";
 const CORES: &str = "2";
 const MEMORY: &str = "2048";
 
 impl Processor {
-    fn arguments(self, disabled_features: &[String]) -> Vec<String> {
-        let disabled_features = disabled_features
-            .iter()
-            .map(|feature| format!(",-{feature}"));
-        let (engine, model) = match self {
-            Self::Kvm => ("kvm", "host".to_owned()),
-            // Uses one thread for all cores. With several, a core may hit the breakpoint that
-            // another one uses to patch kernel code after its removal, and the kernel crashes. Fast
-            // string copies are slow when emulated.
-            Self::Emulated => (
-                "tcg,thread=single",
-                format!("max,-erms,-fsrm{}", disabled_features.collect::<String>()),
-            ),
-        };
-        ["-accel", engine, "-cpu", &model]
-            .map(str::to_owned)
-            .to_vec()
-    }
-
     /// Returns the name for reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -85,8 +67,9 @@ impl Processor {
 impl Machine {
     /// Runs the machine to its end, and passes on each report as it arrives.
     pub fn run(&self, mut handle_report: impl FnMut(Report)) -> Result<End> {
+        let emulator = self.architecture.emulator();
         let mut child = self.command()?.spawn().with_context(|| {
-            format!("{EMULATOR}: `scripts/setup kernels` installs the emulator")
+            format!("{emulator}: `scripts/setup kernels` installs the emulator")
         })?;
         let reports = reports(child.stdout.take().context("a pipe")?);
         let deadline = Instant::now() + self.limit;
@@ -111,9 +94,16 @@ impl Machine {
         let console =
             File::create(&self.console).with_context(|| format!("{}", self.console.display()))?;
         drop(console);
-        let mut command = Command::new(EMULATOR);
+        let mut command = Command::new(self.architecture.emulator());
+        let processor = match self.processor {
+            Processor::Kvm => ["-accel", "kvm", "-cpu", "host"].map(str::to_owned),
+            Processor::Emulated => self
+                .architecture
+                .emulated_processor(&self.disabled_features),
+        };
+        let console = self.architecture.console();
         command
-            .args(self.processor.arguments(&self.disabled_features))
+            .args(processor)
             .args(["-smp", CORES, "-m", MEMORY])
             .args([
                 "-nodefaults",
@@ -123,13 +113,14 @@ impl Machine {
                 "-no-reboot",
             ])
             .args(["-serial", &format!("file:{}", self.console.display())])
-            .args(["-serial", "stdio"])
+            .args(self.architecture.machine())
             .arg("-kernel")
             .arg(&self.kernel)
             .arg("-initrd")
             .arg(&self.image)
             // The console shows warnings, and a panic ends the machine.
-            .args(["-append", "console=ttyS0 loglevel=5 panic=-1"])
+            .arg("-append")
+            .arg(format!("console={console} loglevel=5 panic=-1"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::from(File::create(self.emulator_log())?));
@@ -167,9 +158,15 @@ fn stop(child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// Selects KVM if a trial boot succeeds with it.
-pub fn choose_processor(kernel: &Path, image: &Path, folder: &Path) -> Processor {
+/// Selects KVM if a trial boot of a kernel for this host succeeds with it.
+pub fn choose_processor(
+    architecture: Architecture,
+    kernel: &Path,
+    image: &Path,
+    folder: &Path,
+) -> Processor {
     let machine = Machine {
+        architecture,
         processor: Processor::Kvm,
         disabled_features: Vec::new(),
         kernel: kernel.to_owned(),

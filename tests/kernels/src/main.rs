@@ -8,6 +8,7 @@
 //!
 //! The same program is the guest's first process.
 
+mod architecture;
 mod catalogue;
 mod gate;
 mod guest;
@@ -93,7 +94,7 @@ fn main() -> ExitCode {
 fn fetch(names: &[String]) -> Result<()> {
     let catalogue = Catalogue::load()?;
     for entry in catalogue.choose(names)? {
-        let stock = stock::find(entry, &catalogue.package, &|line| println!("{line}"))?;
+        let stock = stock::find(entry, &|line| println!("{line}"))?;
         println!("{}: {} ({})", entry.name, stock.release, stock.version);
     }
     Ok(())

@@ -10,8 +10,13 @@ use crate::catalogue::Environment;
 /// Path of the job in the image.
 pub const JOB_FILE: &str = "/etc/pillion/kernels.json";
 
-/// Serial port for reports; the kernel's console uses another.
-pub const REPORTS: &str = "/dev/ttyS1";
+/// Serial port for reports; the kernel's console uses another. The first port of arm64's machine is
+/// `ttyAMA0`.
+pub const REPORTS: &str = if cfg!(target_arch = "aarch64") {
+    "/dev/ttyS0"
+} else {
+    "/dev/ttyS1"
+};
 
 /// Work of the guest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! Tests each kernel.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -7,9 +8,10 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, value_parser};
 
+use crate::architecture::Architecture;
 use crate::catalogue::{Catalogue, KernelEntry};
 use crate::catalogue::{Environment, choose_environments};
 use crate::gate::AcceptedCosts;
@@ -58,8 +60,9 @@ struct Runner<'a> {
     run: &'a Run,
     catalogue: &'a Catalogue,
     accepted: AcceptedCosts,
-    programs: Programs,
+    programs: BTreeMap<Architecture, Programs>,
     environments: Vec<Environment>,
+    /// Processor for kernels of this host's architecture.
     processor: Processor,
     /// Held while printing a result, so that its lines stay together.
     printing: Mutex<()>,
@@ -71,13 +74,21 @@ pub fn run(run: &Run) -> Result<bool> {
     let chosen = catalogue.choose(&run.kernels)?;
     let accepted = AcceptedCosts::read()?;
     let environments = choose_environments(&run.environments)?;
-    let programs = Programs::build(environments.is_empty())?;
-    let find =
-        |entry: &KernelEntry| stock::find(entry, &catalogue.package, &|line| println!("{line}"));
+    let mut programs = BTreeMap::new();
+    for architecture in chosen.iter().map(|entry| entry.architecture) {
+        if !programs.contains_key(&architecture) {
+            let built = Programs::build(architecture, environments.is_empty())?;
+            programs.insert(architecture, built);
+        }
+    }
+    let find = |entry: &KernelEntry| stock::find(entry, &|line| println!("{line}"));
     let stocks = chosen.iter().map(|entry| find(entry));
     let stocks = stocks.collect::<Result<Vec<_>>>()?;
-    let Some(first) = stocks.first() else {
-        bail!("kernels.toml names no kernel");
+    let mut native = chosen.iter().zip(&stocks);
+    let native = native.find(|(entry, _)| entry.architecture.is_of_host());
+    let processor = match native {
+        Some((entry, stock)) => processor_for(entry.architecture, stock)?,
+        None => Processor::Emulated,
     };
     let bench = Runner {
         run,
@@ -85,7 +96,7 @@ pub fn run(run: &Run) -> Result<bool> {
         accepted,
         programs,
         environments,
-        processor: processor_for(first)?,
+        processor,
         printing: Mutex::new(()),
     };
     let kernels = Mutex::new(chosen.iter().zip(&stocks));
@@ -109,11 +120,12 @@ pub fn run(run: &Run) -> Result<bool> {
     Ok(passed == chosen.len())
 }
 
-fn processor_for(stock: &StockKernel) -> Result<Processor> {
+fn processor_for(architecture: Architecture, stock: &StockKernel) -> Result<Processor> {
     let folder = tempfile::tempdir().context("create a temporary folder")?;
     let file = folder.path().join("image");
     image::write_empty(folder.path(), &file)?;
-    Ok(choose_processor(&stock.image, &file, folder.path()))
+    let folder = folder.path();
+    Ok(choose_processor(architecture, &stock.image, &file, folder))
 }
 
 impl Run {
@@ -127,15 +139,19 @@ impl Runner<'_> {
     fn passes(&self, entry: &KernelEntry, stock: &StockKernel) -> Result<bool> {
         let folder = tempfile::tempdir().context("create a temporary folder")?;
         let file = folder.path().join("image");
+        let processor = match entry.architecture.is_of_host() {
+            true => self.processor,
+            false => Processor::Emulated,
+        };
         println!(
             "{}: {} ({}), {}",
             entry.name,
             stock.release,
             stock.version,
-            self.processor.name()
+            processor.name()
         );
         let work = KernelWork {
-            programs: &self.programs,
+            programs: &self.programs[&entry.architecture],
             catalogue: self.catalogue,
             entry,
             stock,
@@ -145,7 +161,7 @@ impl Runner<'_> {
             plain: self.run.plain,
         };
         work.write(folder.path(), &file)?;
-        let mut outcome = on_machine(&work, self.processor, self.run.limit, &file)?;
+        let mut outcome = on_machine(&work, processor, self.run.limit, &file)?;
         if self.run.is_complete() {
             outcome.store()?;
         }
@@ -166,6 +182,7 @@ fn on_machine(
     let environments = !work.environments.is_empty();
     let mut outcome = Outcome::new(entry, stock, processor.name(), work.tests, environments);
     let machine = Machine {
+        architecture: entry.architecture,
         processor,
         disabled_features: entry.without.clone(),
         kernel: stock.image.clone(),

@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 use anyhow::{Context, Result, bail};
 
 use crate::BadInput;
+use crate::architecture::Architecture;
 use crate::catalogue::KernelEntry;
 
 /// Suite with its security updates.
@@ -36,7 +37,7 @@ impl Archive {
         };
         let status = write("status", "")?;
         let sources = write("sources.list", &sources(&mirror()?, entry))?;
-        let text = configuration(folder, &sources, &status);
+        let text = configuration(folder, &sources, &status, entry.architecture);
         let configuration = write("apt.conf", &text)?;
         Ok(Self { configuration })
     }
@@ -69,6 +70,15 @@ impl Archive {
         // Ignores alternatives and versions, which a kernel's packages do not have.
         let names = depends.split(',').map(|one| one.split_whitespace().next());
         Ok(names.flatten().map(str::to_owned).collect())
+    }
+
+    /// Returns the names of packages and of everything they need, for an empty host.
+    pub fn with_dependencies(&self, packages: &[&str]) -> Result<Vec<String>> {
+        let install = ["install", "--simulate", "--no-install-recommends"];
+        let stdout = self.apt("apt-get", &[&install, packages].concat())?;
+        let names = stdout.lines().filter_map(|it| it.strip_prefix("Inst "));
+        let names = names.filter_map(|it| it.split_whitespace().next());
+        Ok(names.map(str::to_owned).collect())
     }
 
     /// Downloads packages into a folder.
@@ -127,8 +137,8 @@ fn mirror() -> Result<String> {
 }
 
 fn sources(mirror: &str, entry: &KernelEntry) -> String {
-    let suite = &entry.suite;
-    let signed = format!("deb [arch=amd64 signed-by={KEYRING}]");
+    let (suite, architecture) = (&entry.suite, entry.architecture.name());
+    let signed = format!("deb [arch={architecture} signed-by={KEYRING}]");
     let mut text = format!("{signed} {mirror} {suite} main\n");
     if entry.security {
         text += &format!("{signed} {mirror}-security {suite}-security main\n");
@@ -138,8 +148,13 @@ fn sources(mirror: &str, entry: &KernelEntry) -> String {
 
 /// Everything that `apt` writes is in the folder. Of the host's configuration it reads only proxies
 /// and keys.
-fn configuration(folder: &Path, sources: &Path, status: &Path) -> String {
-    let folder = folder.display();
+fn configuration(
+    folder: &Path,
+    sources: &Path,
+    status: &Path,
+    architecture: Architecture,
+) -> String {
+    let (folder, architecture) = (folder.display(), architecture.name());
     let (sources, status) = (sources.display(), status.display());
     format!(
         "Dir::State \"{folder}\";\n\
@@ -151,7 +166,8 @@ fn configuration(folder: &Path, sources: &Path, status: &Path) -> String {
          Dir::Etc::sourceparts \"-\";\n\
          Dir::Etc::preferences \"-\";\n\
          Dir::Etc::preferencesparts \"-\";\n\
-         APT::Architecture \"amd64\";\n\
+         APT::Architecture \"{architecture}\";\n\
+         APT::Architectures \"{architecture}\";\n\
          APT::Default-Release \"\";\n\
          APT::Sandbox::User \"\";\n\
          Acquire::Languages \"none\";\n\
@@ -169,6 +185,8 @@ mod tests {
         let mut entry = KernelEntry {
             name: "6.1".to_owned(),
             distribution: "Debian 12".to_owned(),
+            architecture: Architecture::Amd64,
+            package: String::new(),
             suite: "bookworm".to_owned(),
             security: true,
             without: Vec::new(),

@@ -23,22 +23,27 @@ pub struct StockKernel {
     pub release: String,
     /// Version of its package.
     pub version: String,
+    /// Folder with the unpacked packages.
+    pub root: PathBuf,
     /// Boot image.
     pub image: PathBuf,
     /// Folder of its modules.
     pub modules: PathBuf,
 }
 
+/// Packages with tools for kernels of other architectures.
+const TOOLS: [&str; 4] = ["dash", "iproute2", "tcpdump", "wireguard-tools"];
+
 /// Prefix of a kernel's folder name; the package version follows.
 const FOLDER_PREFIX: &str = "linux_";
 
 /// Returns the newest kernel of the archive. If the archive is unreachable, returns the cached
 /// kernel and logs that.
-pub fn find(entry: &KernelEntry, package: &str, log: &dyn Fn(&str)) -> Result<StockKernel> {
+pub fn find(entry: &KernelEntry, log: &dyn Fn(&str)) -> Result<StockKernel> {
     let folder = pillion_lab::cache("kernels", "PILLION_KERNELS_CACHE").join(&entry.name);
     let archive = Archive::new(&folder.join("apt"), entry)?;
     match archive.update() {
-        Ok(()) => fetch(&archive, &folder, package, log),
+        Ok(()) => fetch(&archive, &folder, entry, log),
         Err(error) => match cached(&folder)? {
             Some(cached) => {
                 log(&format!("{}: using the cached kernel: {error}", entry.name));
@@ -52,13 +57,17 @@ pub fn find(entry: &KernelEntry, package: &str, log: &dyn Fn(&str)) -> Result<St
 fn fetch(
     archive: &Archive,
     folder: &Path,
-    package: &str,
+    entry: &KernelEntry,
     log: &dyn Fn(&str),
 ) -> Result<StockKernel> {
+    let package = &entry.package;
     let version = archive.candidate(package)?;
     let kernel_folder = folder.join(format!("{FOLDER_PREFIX}{version}"));
     if !kernel_folder.exists() {
-        let packages = kernel_packages(archive, package, &version)?;
+        let mut packages = kernel_packages(archive, package, &version)?;
+        if !entry.architecture.is_of_host() {
+            packages.extend(archive.with_dependencies(&TOOLS)?);
+        }
         log(&format!("fetching {}", packages.join(", ")));
         let new = tempfile::tempdir_in(folder).context("create a folder in the cache")?;
         archive.download(&packages, new.path())?;
@@ -135,6 +144,7 @@ fn stock(kernel_folder: &Path) -> Result<StockKernel> {
     let image = images.into_iter().find(|image| image.exists());
     Ok(StockKernel {
         version: version(kernel_folder).unwrap_or_default().to_owned(),
+        root: kernel_folder.to_owned(),
         image: image.with_context(|| format!("no kernel in {}", kernel_folder.display()))?,
         modules,
         release,

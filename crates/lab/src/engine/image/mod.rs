@@ -19,6 +19,8 @@ pub use programs::find_program;
 #[derive(Debug, Clone)]
 pub struct Image {
     entries: BTreeMap<String, Entry>,
+    /// Root folder of the tools; `None` for this host's.
+    root: Option<PathBuf>,
 }
 
 /// An entry at a path of the image.
@@ -67,8 +69,24 @@ impl Image {
     /// # Errors
     /// [`EngineError::File`], [`EngineError::MissingTools`].
     pub fn new(init: &Path) -> Result<Self, EngineError> {
+        Self::with_tools(init, None)
+    }
+
+    /// Creates an image for another processor. `init` and all added programs must be static; the
+    /// tools and their libraries come from packages unpacked in `root`.
+    ///
+    /// # Errors
+    /// As for [`Image::new`].
+    pub fn foreign(init: &Path, root: &Path) -> Result<Self, EngineError> {
+        let mut image = Self::with_tools(init, Some(root.to_owned()))?;
+        image.add_all_libraries(root)?;
+        Ok(image)
+    }
+
+    fn with_tools(init: &Path, root: Option<PathBuf>) -> Result<Self, EngineError> {
         let mut image = Self {
             entries: BTreeMap::new(),
+            root,
         };
         for folder in FOLDERS {
             image.entries.insert(folder.to_owned(), Entry::Folder);

@@ -37,7 +37,7 @@ impl Image {
         let file = fs::read(program).map_err(file_error(program))?;
         if !file.starts_with(b"#!") {
             let loader = elf_interpreter(&file).map_err(|error| failed(error.to_string()))?;
-            if let Some(loader) = loader {
+            if let Some(loader) = loader.filter(|_| self.root.is_none()) {
                 self.add_libraries(program, &loader)?;
             }
         }
@@ -78,6 +78,22 @@ impl Image {
                 format!("/lib/{name}")
             };
             self.add_library(Path::new(file), &path)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the libraries of all packages below `root`, because their loader cannot run here.
+    pub(super) fn add_all_libraries(&mut self, root: &Path) -> Result<(), EngineError> {
+        for folder in ["lib", "usr/lib"].map(|folder| root.join(folder)) {
+            let below = fs::read_dir(&folder).into_iter().flatten().flatten();
+            let folders = below.map(|entry| entry.path()).chain([folder]);
+            let files = folders.filter_map(|folder| fs::read_dir(folder).ok());
+            for file in files.flatten().flatten().map(|entry| entry.path()) {
+                let name = file.file_name().unwrap_or_default().to_string_lossy();
+                if file.is_file() && name.contains(".so") {
+                    self.add_library(&file, &format!("/lib/{name}"))?;
+                }
+            }
         }
         Ok(())
     }
@@ -220,6 +236,16 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
 }
 
 impl Image {
+    fn find_tool(&self, name: &str) -> Option<PathBuf> {
+        let Some(root) = &self.root else {
+            return find_program(name);
+        };
+        let mut files = ["bin", "sbin", "usr/bin", "usr/sbin"]
+            .iter()
+            .map(|folder| root.join(folder).join(name));
+        files.find(|file| is_executable(file))
+    }
+
     /// Adds programs of the host, by name or path, to `/bin`.
     ///
     /// # Errors
@@ -227,7 +253,7 @@ impl Image {
     pub fn add_programs(&mut self, names: &[String]) -> Result<(), EngineError> {
         let matches: Vec<_> = names
             .iter()
-            .map(|name| (name, find_program(name)))
+            .map(|name| (name, self.find_tool(name)))
             .collect();
         let missing = matches.iter().filter(|(_, file)| file.is_none());
         let missing: Vec<_> = missing.map(|(name, _)| name.as_str()).collect();
@@ -243,7 +269,7 @@ impl Image {
     pub(super) fn add_tools(&mut self, tools: &[Tool]) -> Result<(), EngineError> {
         let mut missing = Vec::new();
         for tool in tools {
-            match tool.files.iter().find_map(|file| find_program(file)) {
+            match tool.files.iter().find_map(|file| self.find_tool(file)) {
                 Some(file) => {
                     self.add_program_as(&file, tool.name)?;
                 }
@@ -260,15 +286,21 @@ impl Image {
     /// Adds the delay tables that `tc` reads for netem, if the host has them. Their folder is
     /// compiled into `tc` and differs between distributions.
     pub(super) fn add_distributions(&mut self) -> Result<(), EngineError> {
-        let multiarch = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
-        let folders = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
-        let folders = folders.map(PathBuf::from).into_iter();
+        let root = self.root.clone().unwrap_or_else(|| PathBuf::from("/"));
+        let multiarch = fs::read_dir(root.join("usr/lib"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let folders = ["lib", "lib64", "usr/lib", "usr/lib64", "usr/local/lib"];
+        let folders = folders.map(|folder| root.join(folder)).into_iter();
         let folders = folders.chain(multiarch.map(|entry| entry.path()));
         let files = folders.filter_map(|folder| fs::read_dir(folder.join("tc")).ok());
         for file in files.flatten().flatten().map(|entry| entry.path()) {
             if file.extension().is_some_and(|kind| kind == "dist") {
                 let content = fs::read(&file).map_err(file_error(&file))?;
-                self.put(&file.to_string_lossy(), Entry::File(content.into()));
+                let path = file.strip_prefix(&root).unwrap_or(&file);
+                let path = format!("/{}", path.display());
+                self.put(&path, Entry::File(content.into()));
             }
         }
         Ok(())
