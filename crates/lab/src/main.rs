@@ -15,6 +15,7 @@ use pillion_cli::log::{self, LogLevel};
 use pillion_cli::{VERSION, exit, help};
 use pillion_lab::PROGRAM;
 use pillion_lab::engine::{self, EngineError};
+use pillion_lab::path::PathError;
 use pillion_lab::traffic::{ReceiveError, SendError};
 use pillion_trace::input::InputError;
 
@@ -46,6 +47,7 @@ enum Command {
     Traffic(traffic::Args),
     Queue(queue::Args),
     Sockets(sockets::Args),
+    Path(path::Args),
     Completions(CompletionsArgs),
     Man(ManArgs),
     #[command(hide = true)]
@@ -70,6 +72,7 @@ impl Command {
             Self::Traffic(args) => args.execute(),
             Self::Queue(args) => args.execute(),
             Self::Sockets(args) => args.execute(),
+            Self::Path(args) => args.execute(),
             Self::Completions(args) => args.execute::<Cli>(),
             Self::Man(args) => args.execute::<Cli>(&[]),
             Self::RunOne(args) => args.execute(),
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
 
 fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
     cause.is::<InputError>()
+        || matches!(cause.downcast_ref(), Some(PathError::OutOfRange { .. }))
         || cause_matches(cause, pillion_bpf::Error::is_bad_input)
         || cause_matches(cause, pillion_lab::Error::is_bad_input)
         || cause_matches(cause, EngineError::is_bad_input)

@@ -5,6 +5,7 @@ pub mod boot;
 pub mod compare;
 pub mod demo;
 mod netns;
+pub mod path;
 pub mod plan;
 mod progress;
 mod progress_display;

@@ -32,8 +32,8 @@ impl Hosts {
             }
             path
         });
-        inside(&namespaces[0], || configure(0, 1));
-        inside(&namespaces[1], || configure(1, 0));
+        inside(&namespaces[0], || configure("path0", 0, 1));
+        inside(&namespaces[1], || configure("path1", 1, 0));
         Self { namespaces, path }
     }
 
@@ -59,15 +59,16 @@ pub fn inside<T: Send>(namespace: &Namespace, work: impl FnOnce() -> T + Send) -
     namespace.enter(work).unwrap()
 }
 
-fn address(host: usize) -> String {
+/// Returns the address of a host.
+pub fn address(host: usize) -> String {
     format!("10.0.0.{}", host + 1)
 }
 
-/// Configures the device of one host, within its namespace. Neighbours are permanent and IPv6 is
+/// Configures a device of one host, within its namespace. Neighbours are permanent and IPv6 is
 /// off, so the path carries only the test's packets.
-fn configure(own: usize, peer: usize) {
+pub fn configure(device: &str, own: usize, peer: usize) {
     fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1").unwrap();
-    let (own_ip, peer_ip, device) = (address(own), address(peer), format!("path{own}"));
+    let (own_ip, peer_ip) = (address(own), address(peer));
     let (own_mac, peer_mac) = (
         format!("02:00:00:00:00:0{own}"),
         format!("02:00:00:00:00:0{peer}"),
