@@ -204,7 +204,7 @@ fn too_small_memory_limit_is_refused() {
     };
     let namespace = namespace_with_loopback();
     for command in [
-        &["attach", "--dev", "lo", "--all"][..],
+        &["advise", "--dev", "lo", "--duration", "1s"][..],
         &["run", "--dev", "lo", "--", "true"],
     ] {
         let output = cgroup.pillion_in(&namespace, command).output().unwrap();

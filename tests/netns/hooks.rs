@@ -134,7 +134,7 @@ fn attach_stops_when_cleanup_helper_is_killed() {
     for hook in ["clsact", "tcx"] {
         let mut attach = Attach::start(&hosts, &["--hook", hook, "--dev", "a0"]);
         kill(cleanup_helper(attach.process.id()), Signal::SIGKILL).unwrap();
-        attach.expect_line(
+        attach.wait_for_line(
             "error: the cleanup helper (pillion-cleanup) was killed, so that a killed pillion could \
              leave programs attached: pillion stops; start it again",
         );
