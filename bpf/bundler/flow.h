@@ -53,11 +53,11 @@ enum copies_when {
 	COPY_ISOLATED, /* nothing outstanding, or the next is an RTT away */
 };
 
-/* What the fair share allows, where the level is auto (auto.h). */
-enum redundancy_limit {
-	ALL_REDUNDANCY,
-	BUNDLES_ONLY,
-	NO_REDUNDANCY,
+/* Segments that level `auto` copies at present (auto.h). */
+enum auto_copies {
+	AUTO_COPIES_NONE,
+	AUTO_COPIES_ISOLATED,
+	AUTO_COPIES_ALL,
 };
 
 enum max_copies {
@@ -432,7 +432,7 @@ struct egress {
 	__u32 new_data_us; /* when the last new data left TCP; 0: unknown */
 	__u16 itt; /* smoothed time between new data, 64 us (copies.h) */
 	__u8 copies_paused; /* segments until copies may leave again */
-	__u8 redundancy_limit; /* an enum redundancy_limit */
+	__u8 copies_limited; /* 1: TFRC-SP allows no copies (reaction.h) */
 	__u32 overhead; /* skb->truesize without payload, minimum seen */
 
 	struct announcement announced;
@@ -559,7 +559,7 @@ struct ingress {
 	/* 1 for each small segment at which no ACK ended (ack_thinning.h) */
 	__u64 unacked_ends;
 	__u8 level; /* previous segments in a bundle */
-	__u8 copies; /* of each segment, where the level is auto */
+	__u8 copies; /* an enum auto_copies */
 	__u8 hold_bits; /* copies last at least 1 << hold_bits decisions */
 	__u8 decisions; /* since copies started or ended (auto.h) */
 	__u32 run_segments; /* segments sent, fading */

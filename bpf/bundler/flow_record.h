@@ -28,7 +28,7 @@ struct flow_record {
 	enum loss_rule loss_rule;
 	__u32 level;
 	__u32 copies; /* of each segment */
-	enum redundancy_limit redundancy_limit;
+	__u32 copies_limited;
 	/* maximum payload that the path accepts; 0: no limit */
 	__u32 path_size;
 	struct allowance allowance; /* the governor's */
@@ -88,9 +88,9 @@ static __always_inline void fill_record(struct tcp_sock *tp, struct flow *flow,
 	record->loss_rule = flow->ingress.loss_rule;
 	record->level = flow->ingress.level;
 	record->copies = flow->options.level == LEVEL_AUTO
-				 ? flow->ingress.copies
+				 ? flow->ingress.copies == AUTO_COPIES_ALL
 				 : flow->options.copies;
-	record->redundancy_limit = flow->egress.redundancy_limit;
+	record->copies_limited = flow->egress.copies_limited;
 	record->path_size = flow->options.published ? 0
 						    : flow->egress.path.limit;
 	record->allowance = flow->egress.governor_state.allowance;

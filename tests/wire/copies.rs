@@ -1,5 +1,6 @@
 //! Tests of copies: which segments leave more than once, and what their reports show.
 
+use std::ops::Range;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -235,7 +236,7 @@ fn receiver_without_reports_gets_no_more_copies() {
     });
 }
 
-/// Messages more than an RTT apart, which only copies protect.
+/// Level `auto`, which starts with copies of isolated segments.
 fn auto() -> Options {
     Options {
         level: Level::Auto,
@@ -245,38 +246,39 @@ fn auto() -> Options {
     }
 }
 
-/// Sends a segment after a pause of many RTTs, and acknowledges it.
-fn send_isolated(wire: &mut Wire, start: u32, copies: u32) {
-    std::thread::sleep(Duration::from_millis(20));
-    let range = format!("{start}:{}", start + 100);
-    wire.sends(&range);
-    for _ in 0..copies {
+/// Sends isolated segments with their copies, and acknowledges both.
+fn send_isolated(wire: &mut Wire, segments: Range<u32>) {
+    for segment in segments {
+        std::thread::sleep(Duration::from_millis(2));
+        let (start, end) = (1 + 100 * segment, 101 + 100 * segment);
+        let range = format!("{start}:{end}");
+        wire.sends(&range);
         wire.expect(&range);
+        wire.ack(end);
+        wire.ack_duplicate(end, &range, "");
     }
-    wire.ack(start + 100);
 }
 
 #[test]
-fn auto_copies_isolated_segments_after_loss() {
+fn auto_copies_isolated_segments_only() {
     run(auto(), |wire| {
-        wire.sends("1:101 1:201");
-        wire.ack(201); // no report: the first segment was lost
-        for segment in 2..16 {
-            send_isolated(wire, 1 + 100 * segment, 0);
-        }
-        // A decision is due after each sixteen segments.
-        send_isolated(wire, 1601, 1);
-        assert_eq!(wire.flow().copies_per_segment, 1);
+        wire.sends("1:101");
+        wire.expect("1:101");
+        wire.sends("1:201 101:301");
+        wire.ack(301);
+        assert_eq!(wire.totals().counters.copies, 1);
+        send_isolated(wire, 3..10);
+        assert_eq!(wire.totals().counters.copies, 8);
     });
 }
 
 #[test]
-fn auto_sends_no_copies_without_loss() {
-    run(auto(), |wire| {
-        for segment in 0..40 {
-            send_isolated(wire, 1 + 100 * segment, 0);
-        }
-        assert_eq!(wire.totals().counters.copies, 0);
+fn auto_ends_copies_where_nothing_is_lost() {
+    Setup::bundling(auto()).run(|wire| {
+        // Eight decisions, one for each sixteen segments.
+        send_isolated(wire, 0..128);
+        wire.sends("12801:12901");
+        wire.expect_nothing(Duration::from_millis(100));
     });
 }
 
@@ -287,7 +289,13 @@ fn auto_stays_within_overhead() {
             max_overhead: Some(max_overhead.parse().expect("a factor")),
             ..auto()
         };
-        run(options, |wire| wire.sends(&format!("1:101 {second}")));
+        run(options, |wire| {
+            wire.sends("1:101");
+            if max_overhead == "4" {
+                wire.expect("1:101");
+            }
+            wire.sends(second);
+        });
     }
 }
 

@@ -103,43 +103,32 @@ decide_fair_share(struct flow *flow, const struct tcp_sock *tp, __u64 rtt_us)
 }
 
 /*
- * Limits the redundancy of level `auto` to what TFRC-SP allows: copies go
- * first, and bundles if the stream sends a quarter more. Decided once per eight
- * new segments. A global function, so that the verifier does not follow every
- * case.
+ * Stops the copies of level `auto` while the stream sends more than TFRC-SP
+ * allows. Decided once per eight new segments. A global function, so that the
+ * verifier does not follow every case.
  */
-__noinline int decide_redundancy_limit(struct flow *flow, __u64 rtt_us)
+__noinline int limit_copies(struct flow *flow, __u64 rtt_us)
 {
-	const struct tfrc_decision *decision;
-	__u64 sent, allowed;
-
-	if (!flow)
-		return NO_REDUNDANCY;
-	if (flow->egress.record.next % 8 || !flow->egress.loss_events.closed)
-		return flow->egress.redundancy_limit;
-	flow->egress.redundancy_limit = make_tfrc_decision(flow, rtt_us)
-						? ALL_REDUNDANCY
-						: BUNDLES_ONLY;
-	decision = &flow->egress.tfrc_decision;
-	sent = decision->tfrc_sent_bytes_per_s;
-	allowed = decision->tfrc_allowed_bytes_per_s;
-	if (sent * 4 > allowed * 5)
-		flow->egress.redundancy_limit = NO_REDUNDANCY;
-	return flow->egress.redundancy_limit;
+	if (!flow || flow->egress.record.next % 8 ||
+	    !flow->egress.loss_events.closed)
+		return 0;
+	flow->egress.copies_limited = !make_tfrc_decision(flow, rtt_us);
+	return 0;
 }
 
 /*
- * Level `auto` reduces its redundancy before the window: returns true if it had
- * some.
+ * Level `auto` stops copies before it reduces the window: returns true if there
+ * were some.
  */
-static __always_inline bool reduce_redundancy(struct flow *flow)
+static __always_inline bool stop_copies(struct flow *flow)
 {
 	struct egress *egress = &flow->egress;
 
 	if (flow->options.level != LEVEL_AUTO || flow->options.published ||
-	    egress->redundancy_limit == NO_REDUNDANCY)
+	    READ_ONCE(flow->ingress.copies) != AUTO_COPIES_ALL ||
+	    egress->copies_limited)
 		return false;
-	egress->redundancy_limit++;
+	egress->copies_limited = 1;
 	return true;
 }
 
@@ -372,7 +361,7 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *btp,
 		reaction = REACT_NONE;
 	if (reaction == REACT_TFRC_SP &&
 	    (make_tfrc_decision(flow, effective_rtt_us(btp)) ||
-	     reduce_redundancy(flow))) {
+	     stop_copies(flow))) {
 		ADD(flow, reactions_suppressed, 1);
 		return EGRESS_KEEP;
 	}

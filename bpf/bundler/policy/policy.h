@@ -300,6 +300,7 @@ add_flow(void *sk, const struct initial_state *initial_state,
 	ingress->configured_loss_rule = rule_decision->options.loss_rule;
 	ingress->loss_rule = rule_decision->options.loss_rule;
 	ingress->level = 1;
+	ingress->copies = AUTO_COPIES_ISOLATED;
 	return flow;
 }
 

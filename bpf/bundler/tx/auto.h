@@ -5,18 +5,19 @@
  *
  * A message is late if its extra delay exceeds the deadline. A bundle repairs
  * it in time if it is one of the next deadline / ITT messages; a copy always
- * does. Bundles are cheaper, so copies start only if bundles leave more late
- * messages than the target, and end once the losses of single packets show that
- * bundles would do. Levels are those of level.h.
+ * does. Bundles are cheaper, so copies of all segments start only if bundles
+ * leave more late messages than the target, and end once the losses of single
+ * packets show that bundles would do. Levels are those of level.h.
  *
- * Speed. Copies start after at least MIN_SEGMENTS segments with clearly more
- * late messages than the target: three seen and four times the target, or twice
- * the target as expected from six losses. Messages more than an RTT apart are
- * few, so there one loss beyond the target is enough. Copies end after at least
- * 1 << hold_bits decisions, if half the target would be met without
- * them. Each start doubles that minimum, up to 1 << MAX_HOLD_BITS. So a loss
- * rate between the two conditions causes no change, and one that alternates
- * causes fewer and fewer changes.
+ * Isolated segments, which no bundle repairs soon, are copied from the start,
+ * because they are few. All segments are copied after at least MIN_SEGMENTS
+ * with clearly more late messages than the target: three seen and four times
+ * the target, or twice the target as expected from six losses. Each of the two
+ * ends after at least 1 << hold_bits decisions, if half the target would be met
+ * without it. Each start for all segments doubles that minimum, up to 1 <<
+ * MAX_HOLD_BITS. So a loss rate between the conditions causes no change, and
+ * one that alternates causes fewer and fewer changes. Copies of isolated
+ * segments start again if the target is missed.
  */
 #ifndef PILLION_AUTO_H
 #define PILLION_AUTO_H
@@ -32,15 +33,17 @@
 #define DEFAULT_EXTRA_DELAY_US 5000
 
 /*
- * The number of following messages whose bundles are in time; 0 also if the
- * next message is usually more than an RTT away.
+ * The number of following messages whose bundles are in time: 0 if the next
+ * message is usually more than an RTT away, 1 if that is unknown.
  */
 static __always_inline __u32 messages_in_time(const struct options *options,
 					      __u32 itt_us, __u32 srtt_us)
 {
 	__u32 deadline_us = options->deadline_ms * 1000U;
 
-	if (!itt_us || itt_us > srtt_us)
+	if (!itt_us)
+		return 1;
+	if (itt_us > srtt_us)
 		return 0;
 	if (!deadline_us)
 		deadline_us = itt_us + DEFAULT_EXTRA_DELAY_US;
@@ -102,7 +105,8 @@ __noinline int are_bundles_sufficient(const struct ingress *ingress,
 	if (!ingress)
 		return 0;
 	reports = &ingress->copy_reports;
-	missing = reports->expected - reports->received;
+	/* The report of the newest segment is on its way. */
+	missing = reports->expected - reports->received - ENDS;
 	if (missing < 0)
 		missing = 0;
 	loss_ppm = (__u64)missing * PPM / 2 / (reports->expected ?: 1);
@@ -130,32 +134,34 @@ static __always_inline void set_copies(struct ingress *ingress, __u8 copies)
 __noinline int choose_redundancy(struct flow *flow, __u32 segments,
 				 __u32 itt_us, __u32 srtt_us)
 {
+	__u32 in_time, target_ppm;
 	struct ingress *ingress;
-	__u32 in_time;
+	bool insufficient;
 
 	if (!flow)
 		return 0;
 	ingress = &flow->ingress;
+	target_ppm = flow->options.target_ppm;
 	if (ingress->run_segments % DECIDE_EVERY >= segments)
 		return 0;
 	if (ingress->decisions < MAX_DECISIONS)
 		ingress->decisions++;
-	WRITE_ONCE(ingress->level,
-		   choose_level(ingress, flow->options.target_ppm));
+	WRITE_ONCE(ingress->level, choose_level(ingress, target_ppm));
 	in_time = messages_in_time(&flow->options, itt_us, srtt_us);
-	if (!ingress->copies) {
-		if (!are_bundles_insufficient(ingress, in_time,
-					      flow->options.target_ppm))
-			return 0;
+	insufficient = are_bundles_insufficient(ingress, in_time, target_ppm);
+	if (ingress->copies != AUTO_COPIES_ALL && in_time && insufficient) {
 		if (ingress->hold_bits < MIN_HOLD_BITS)
 			ingress->hold_bits = MIN_HOLD_BITS;
 		if (ingress->hold_bits < MAX_HOLD_BITS)
 			ingress->hold_bits++;
-		set_copies(ingress, 1);
-	} else if (ingress->decisions >> ingress->hold_bits &&
-		   are_bundles_sufficient(ingress, in_time,
-					  flow->options.target_ppm)) {
-		set_copies(ingress, 0);
+		set_copies(ingress, AUTO_COPIES_ALL);
+	} else if (ingress->copies == AUTO_COPIES_NONE && insufficient) {
+		set_copies(ingress, AUTO_COPIES_ISOLATED);
+	} else if (ingress->copies != AUTO_COPIES_NONE &&
+		   ingress->decisions >>
+			   (ingress->hold_bits ?: MIN_HOLD_BITS) &&
+		   are_bundles_sufficient(ingress, in_time, target_ppm)) {
+		set_copies(ingress, ingress->copies - 1);
 	}
 	return 0;
 }

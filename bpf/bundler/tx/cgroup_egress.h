@@ -256,9 +256,7 @@ static __always_inline __u8 decide_excess(struct flow *flow,
 				rtt_us))
 		return PACING_LIMIT;
 	if (flow->options.level == LEVEL_AUTO && !flow->options.published)
-		return decide_redundancy_limit(flow, rtt_us) == NO_REDUNDANCY
-			       ? OVER_FAIR_SHARE
-			       : 0;
+		limit_copies(flow, rtt_us);
 	return decide_fair_share(flow, tp, rtt_us) ? OVER_FAIR_SHARE : 0;
 }
 

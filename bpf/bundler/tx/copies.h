@@ -81,16 +81,21 @@ static __always_inline __u32 max_wire_bytes(const struct options *options,
  * as well, because a second loss would otherwise wait for a retransmission.
  */
 static __always_inline __u32 current_copies(const struct flow *flow,
+					    struct bpf_tcp_sock *btp,
 					    const struct segment *seg)
 {
 	__u32 limit = max_wire_bytes(&flow->options, seg);
+	bool all = flow->options.copies_when == COPY_ALL;
+	__u32 copies = flow->options.copies;
 
-	if (flow->options.level != LEVEL_AUTO)
-		return flow->options.copies;
-	if (flow->egress.redundancy_limit != ALL_REDUNDANCY ||
-	    (limit && 2 * (2 * seg->len + headers_len(seg)) > limit))
-		return 0;
-	return READ_ONCE(flow->ingress.copies);
+	if (flow->options.level == LEVEL_AUTO) {
+		all = READ_ONCE(flow->ingress.copies) == AUTO_COPIES_ALL;
+		copies = READ_ONCE(flow->ingress.copies) != AUTO_COPIES_NONE;
+		if (flow->egress.copies_limited ||
+		    (limit && 2 * (2 * seg->len + headers_len(seg)) > limit))
+			copies = 0;
+	}
+	return all || is_isolated(&flow->egress, btp, seg) ? copies : 0;
 }
 
 /* The number of copies of a segment that may carry redundancy. */
@@ -98,7 +103,7 @@ static __always_inline __u32 allowed_copies(struct flow *flow,
 					    struct bpf_tcp_sock *btp,
 					    const struct segment *seg)
 {
-	__u32 copies = current_copies(flow, seg);
+	__u32 copies = current_copies(flow, btp, seg);
 	struct egress *egress = &flow->egress;
 
 	/* Without SACK, three duplicate ACKs are a loss (RFC 5681). */
@@ -110,9 +115,6 @@ static __always_inline __u32 allowed_copies(struct flow *flow,
 	}
 	/* A duplicate ACK ends TCP's check for a spurious time-out (F-RTO). */
 	if (egress->announced.timeout_in_doubt)
-		return 0;
-	if (flow->options.copies_when == COPY_ISOLATED &&
-	    !is_isolated(egress, btp, seg))
 		return 0;
 	return copies;
 }

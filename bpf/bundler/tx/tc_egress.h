@@ -144,7 +144,7 @@ plan_bundle(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *btp,
 	plan->una = btp->snd_una;
 	plan->limit = size < limit ? size : limit;
 	wire = max_wire_bytes(&flow->options, seg) /
-	       (1 + current_copies(flow, seg));
+	       (1 + current_copies(flow, btp, seg));
 	if (wire && wire < plan->limit + headers_len(seg))
 		plan->limit = wire - headers_len(seg);
 	plan->stored_bytes = egress->announced.stored_bytes;

@@ -10,8 +10,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use pillion_stats::measure::share;
 use serde::Serialize;
 
-use crate::contract::types::{self, redundancy_limit};
-use crate::contract::{FlowsSkelBuilder, OpenFlowsSkel};
+use crate::contract::{FlowsSkelBuilder, OpenFlowsSkel, types};
 use crate::host::interruption::without_signals;
 use crate::host::libbpf::LibbpfLog;
 use crate::socket_iter::{self, SocketIter};
@@ -67,10 +66,10 @@ pub struct Flow {
     pub loss_rule: LossRule,
     /// Current number of previous segments per bundle, if it adapts to losses.
     pub level: u32,
-    /// Current number of copies of each eligible segment; fewer if `redundancy_limit` forbids it.
+    /// Current number of copies of each eligible segment; none while `copies_limited`.
     pub copies_per_segment: u32,
-    /// Redundancy that TFRC-SP allows at level `auto`.
-    pub redundancy_limit: RedundancyLimit,
+    /// At level `auto`: the stream sends more than TFRC-SP allows (RFC 4828), so nothing is copied.
+    pub copies_limited: bool,
     /// Current maximum of payload bytes of a segment with its bundle, after larger ones were lost on
     /// the path; `None`: no such limit.
     pub path_size: Option<u32>,
@@ -108,18 +107,6 @@ impl Flow {
         let lost = u64::from(self.retransmitted_packets) + self.counters.hidden_losses;
         share(lost, self.data_packets.into()).map(|share| share.min(1.0))
     }
-}
-
-/// Redundancy that TFRC-SP allows a connection of level `auto` (RFC 4828).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RedundancyLimit {
-    /// All redundancy that the level chooses.
-    None,
-    /// Bundles, because copies would exceed the allowed rate.
-    BundlesOnly,
-    /// None, because bundles would exceed the allowed rate.
-    NoRedundancy,
 }
 
 /// Who requested bundling of a connection.
@@ -317,11 +304,7 @@ pub(crate) fn parse(record: &[u8]) -> Flow {
         loss_rule,
         level: raw.level,
         copies_per_segment: raw.copies,
-        redundancy_limit: match raw.redundancy_limit {
-            redundancy_limit::BUNDLES_ONLY => RedundancyLimit::BundlesOnly,
-            redundancy_limit::NO_REDUNDANCY => RedundancyLimit::NoRedundancy,
-            _ => RedundancyLimit::None,
-        },
+        copies_limited: raw.copies_limited != 0,
         path_size: Some(raw.path_size).filter(|bytes| *bytes > 0),
         governor: GovernorDecision::from_flow(&raw.allowance),
         ignores_cwr: raw.ignores_cwr != 0,

@@ -82,7 +82,7 @@ pub use counters::{
 };
 pub use device::{Device, LinkHeader};
 pub use error::Error;
-pub use flows::{Flow, FlowLister, FlowReader, RedundancyLimit, RequestedBy, list_flows};
+pub use flows::{Flow, FlowLister, FlowReader, RequestedBy, list_flows};
 pub use followed_rules::FollowedRules;
 pub use governor::{Alarm, GovernorDecision, Verdict};
 pub use link::Hook;

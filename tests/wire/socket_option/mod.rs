@@ -503,6 +503,6 @@ fn both_bundlers_receive_application_request() {
         assert_eq!(wire.totals_of(1).connections, 1);
         set(wire, BUNDLE, 0);
         wire.sends("201:301 301:401");
-        assert_eq!(wire.totals_of(0).counters.of(Outcome::Bundled), 1);
+        assert_eq!(wire.totals_of(0).counters.of(Bundled), 1);
     });
 }

@@ -354,7 +354,7 @@ mod tests {
             loss_rule: LossRule::Dsack,
             level: 2,
             copies_per_segment: 0,
-            redundancy_limit: pillion_bpf::RedundancyLimit::None,
+            copies_limited: false,
             path_size: None,
             governor: None,
             ignores_cwr: false,

@@ -227,7 +227,7 @@ pub fn example(port: u16) -> Connection {
         governor: None,
         level: 1,
         copies_per_segment: 0,
-        redundancy_limit: pillion_bpf::RedundancyLimit::None,
+        copies_limited: false,
         path_size: None,
         ignores_cwr: false,
         tcp_options: TcpOptions::default(),
