@@ -138,8 +138,6 @@ fn attach_stops_when_cleanup_helper_is_killed() {
             "error: the cleanup helper (pillion-cleanup) was killed, so that a killed pillion could \
              leave programs attached: pillion stops; start it again",
         );
-        let totals = attach.next_line();
-        assert!(totals.starts_with("pillion: 0 connections, "), "{totals}");
         assert_eq!(attach.process.wait().unwrap().code(), Some(1));
         assert_eq!(tc_state(&hosts, "a0"), before);
     }
