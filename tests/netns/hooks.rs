@@ -162,7 +162,7 @@ fn cleanup_helper_has_only_capabilities_that_it_needs() {
     ] {
         let attach = Attach::start(&hosts, options);
         let helper = cleanup_helper(attach.process.id());
-        let mask = expected.iter().map(|it| it.bitmask()).sum::<u64>();
+        let mask = expected.iter().map(caps::Capability::bitmask).sum::<u64>();
         let expected = ["CapPrm", "CapEff"].map(|set| format!("{set}:\t{mask:016x}\n"));
         // The helper drops its capabilities once it is scheduled.
         eventually("the helper has these capabilities only", || {

@@ -74,9 +74,12 @@ pub struct Monitor {
     repaired: (Instant, u64, u64),
 }
 
+/// Reads a counter.
+type Count = fn(&Totals) -> u64;
+
 impl Monitor {
     /// Conditions that last as long as a counter grows.
-    const EVENTS: [(Condition, fn(&Totals) -> u64); 4] = [
+    const EVENTS: [(Condition, Count); 4] = [
         (Condition::Full, |totals| totals.connection_limit_hits),
         (Condition::NoMemory, |totals| totals.connections_failed),
         (Condition::Dropping, |Totals { counters, .. }| {
