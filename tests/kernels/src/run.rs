@@ -1,6 +1,7 @@
 //! Tests each kernel.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -76,9 +77,8 @@ pub fn run(run: &Run) -> Result<bool> {
     let environments = choose_environments(&run.environments)?;
     let mut programs = BTreeMap::new();
     for architecture in chosen.iter().map(|entry| entry.architecture) {
-        if !programs.contains_key(&architecture) {
-            let built = Programs::build(architecture, environments.is_empty())?;
-            programs.insert(architecture, built);
+        if let Entry::Vacant(missing) = programs.entry(architecture) {
+            missing.insert(Programs::build(architecture, environments.is_empty())?);
         }
     }
     let find = |entry: &KernelEntry| stock::find(entry, &|line| println!("{line}"));
