@@ -36,6 +36,8 @@ const VALUES: &[(&str, &str)] = &[
     ("metrics", "\"unix:/run/pillion/metrics\""),
     ("stats", "\"/var/lib/pillion/stats.json\""),
     ("target", "\"0.1%\""),
+    ("deadline", "\"20ms\""),
+    ("max-overhead", "4"),
     ("max-packets", "1"),
     ("rto-min", "\"50ms\""),
     ("delack-max", "\"40ms\""),
@@ -249,8 +251,8 @@ mod tests {
         let lines: Vec<String> = example().lines().map(bare).collect();
         // This host may lack cgroup v2.
         let text = lines.join("\n").replace("cgroup = \"/\"\n", "");
-        // `target` requires it.
-        let text = text.replace("level = \"fixed\"", "level = \"adaptive\"");
+        // `target`, `deadline` and `max-overhead` require it.
+        let text = text.replace("level = \"fixed\"", "level = \"auto\"");
         assert_eq!(loads(&text), 1);
         for key in keys::<Rule>().into_iter().chain(keys::<OutputConfig>()) {
             let start = format!("{key} = ");

@@ -52,10 +52,13 @@ fn values() -> Vec<String> {
         let key = line.split(" = ").next();
         known.iter().any(|known| Some(known.as_str()) == key)
     });
-    let bundles = of_bundling.map(|line| match line.starts_with("target") {
-        // `target` is rejected without it.
-        true => format!("bundle.level = \"adaptive\"\nbundle.{line}\n"),
-        false => format!("bundle.{line}\n"),
+    // These keys are rejected without another one.
+    let bundles = of_bundling.map(|line| match line.split(" = ").next() {
+        Some("target" | "deadline" | "max-overhead") => {
+            format!("bundle.level = \"auto\"\nbundle.{line}\n")
+        }
+        Some("copies-when") => format!("bundle.copies = 1\nbundle.{line}\n"),
+        _ => format!("bundle.{line}\n"),
     });
     let all = VALUES.iter().map(ToString::to_string);
     all.chain(bundles).collect()
