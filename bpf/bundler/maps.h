@@ -61,12 +61,15 @@ static __always_inline struct totals *totals(void)
 static __always_inline void count(struct flow *flow, enum outcome outcome)
 {
 	struct totals *all = totals();
+	__u32 at = outcome;
 
-	if ((__u32)outcome >= OUTCOMES || !all)
+	/* One register for check and index, because of Linux 6.1. */
+	asm volatile("" : "+r"(at));
+	if (at >= OUTCOMES || !all)
 		return;
-	flow->egress.last = outcome;
-	ADD_TO(flow->counters.outcomes[outcome], 1);
-	ADD_TO(all->outcomes[outcome], 1);
+	flow->egress.last = at;
+	ADD_TO(flow->counters.outcomes[at], 1);
+	ADD_TO(all->outcomes[at], 1);
 }
 
 static __always_inline void

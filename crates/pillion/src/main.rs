@@ -34,7 +34,7 @@ use crate::process::{refuse_file_capabilities, refuse_if_setuid, with_caller_pri
 use crate::trial::StateError;
 
 /// `lab` and the subcommands of `pillion-lab`, for a hint to users who type them here.
-const LAB_COMMANDS: [&str; 15] = [
+const LAB_COMMANDS: [&str; 16] = [
     "analyse",
     "boot",
     "compare",
@@ -42,6 +42,7 @@ const LAB_COMMANDS: [&str; 15] = [
     "grid",
     "lab",
     "list",
+    "path",
     "plan",
     "queue",
     "remove",
