@@ -338,9 +338,10 @@ fn demo_at_5_percent_loss_has_p97_far_below_plain_tcp() {
     ]);
     assert!(output.status.success(), "{}", stderr(&output));
     let demo: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let (plain, pillion) = (&demo["plain"], &demo["pillion"]);
+    let [plain, published, pillion] = ["plain", "published", "pillion"].map(|it| &demo[it]);
     // The demo itself fails unless every byte of every message was verified.
     assert_eq!(plain["messages"], pillion["messages"]);
+    assert_eq!(plain["messages"], published["messages"]);
     assert!(plain["messages"].as_u64().unwrap() > 4000);
     let p97 = |group: &Value| group["latency_ms"]["p97"].as_f64().unwrap();
     assert!(
@@ -351,8 +352,13 @@ fn demo_at_5_percent_loss_has_p97_far_below_plain_tcp() {
     );
     let retransmissions = |group: &Value| group["retransmissions"].as_u64().unwrap();
     assert!(retransmissions(pillion) * 4 < retransmissions(plain));
+    // Bundling options apply to pillion's group only.
+    assert_eq!(pillion["bundler"]["reactions"], 0);
+    assert!(published["bundler"]["reactions"].as_u64().unwrap() > 0);
 
     let html = fs::read_to_string(&report).unwrap();
-    assert!(html.contains("plain TCP") && html.contains("pillion"));
+    for group in ["plain TCP", "as published", "pillion"] {
+        assert!(html.contains(&format!(">{group}<")), "{group}");
+    }
     assert!(html.trim_end().ends_with("</html>"));
 }

@@ -14,7 +14,7 @@ use crate::store::Provenance;
 
 /// Interval of progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
-/// Interval of checks whether the other run is ready.
+/// Interval of checks whether the other runs are ready.
 const READY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Returns the provenance of runs on this host's kernel: pillion's version.
@@ -36,12 +36,15 @@ pub fn make_all_live(runs: &[PlannedRun], campaign: &Campaign) -> Vec<Result<Pat
     made.collect()
 }
 
-/// Makes two runs in parallel on this host's kernel, so that disturbances affect both equally.
-/// pillion's own path gives both the same losses. If one run fails, the other is stopped.
+/// Makes runs in parallel on this host's kernel, so that disturbances affect all equally. pillion's
+/// own path gives all the same losses. If one run fails, the others are stopped.
 ///
 /// # Errors
-/// As [`perform`]; the first failure, not the stop that it causes in the other run.
-pub fn make_both_live(runs: &[PlannedRun; 2], campaign: &Campaign) -> Result<[PathBuf; 2], Error> {
+/// As [`perform`]; the first failure, not the stops that it causes in the other runs.
+pub fn make_parallel_live<const N: usize>(
+    runs: &[PlannedRun; N],
+    campaign: &Campaign,
+) -> Result<[PathBuf; N], Error> {
     // Each run holds a reference until it is ready or finished.
     let pending = Arc::new(());
     let others = Arc::downgrade(&pending);
@@ -58,25 +61,26 @@ pub fn make_both_live(runs: &[PlannedRun; 2], campaign: &Campaign) -> Result<[Pa
         }
         made
     };
-    let [one, other] = runs;
-    let (one, other) = thread::scope(|scope| {
-        let pending_of_one = Arc::clone(&pending);
-        let one = scope.spawn(|| make(one, pending_of_one));
-        let other = make(other, pending);
-        let one = one.join();
-        (
-            one.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            other,
-        )
+    let mut made = thread::scope(|scope| {
+        let threads = runs.each_ref().map(|planned| {
+            let pending = Arc::clone(&pending);
+            scope.spawn(move || make(planned, pending))
+        });
+        drop(pending);
+        threads.map(|it| {
+            it.join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     });
-    match (one, other) {
-        (Ok(one), Ok(other)) => Ok([one, other]),
-        // The first run was stopped because the other one failed.
-        (Err(Error::Stopped), Err(why)) | (Err(why), _) | (_, Err(why)) => Err(why),
+    // The failure that stopped the other runs comes first.
+    made.sort_by_key(|it| matches!(it, Err(Error::Stopped)));
+    for made in made {
+        made?;
     }
+    Ok(runs.each_ref().map(|planned| campaign.run_folder(planned)))
 }
 
-/// Makes a run. Calls `ready` once the testbed is built; it may wait for the other run.
+/// Makes a run. Calls `ready` once the testbed is built; it may wait for other runs.
 fn make(
     planned: &PlannedRun,
     campaign: &Campaign,

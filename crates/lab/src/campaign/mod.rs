@@ -13,7 +13,7 @@ use crate::settings::experiment::PlannedRun;
 use crate::run::folder_name;
 
 pub use kernels::Kernels;
-pub use live::{live_provenance, make_all_live, make_both_live};
+pub use live::{live_provenance, make_all_live, make_parallel_live};
 
 /// Settings that all runs of a campaign share.
 pub struct Campaign<'a> {

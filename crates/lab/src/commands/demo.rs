@@ -6,7 +6,7 @@ use pillion_cli::VERSION;
 use pillion_cli::output_file::OutputFile;
 use pillion_cli::print::{print_json, print_line};
 use pillion_cli::stop;
-use pillion_lab::campaign::{Campaign, make_both_live};
+use pillion_lab::campaign::{Campaign, make_parallel_live};
 use pillion_lab::settings::experiment;
 use pillion_lab::{Demo, DemoSettings, Error, Namespace, demo_page, demo_table};
 
@@ -14,9 +14,10 @@ use super::progress_display::ProgressDisplay;
 
 /// Compare thin streams with and without bundling on a lossy path of this host
 ///
-/// Two groups of real TCP streams run at the same time, each on its own path with the same delay
-/// and loss: one plain, one bundled. They are the runs of experiments/demo.toml in the live engine.
-/// Prints the comparison and writes a report.
+/// Three groups of real TCP streams run at the same time, each on its own path with the same delay
+/// and loss: plain, bundled as published (LCN 2015), and bundled by pillion. Options under
+/// "Bundling" and "Experimental" apply to the third group only. The groups are the runs of
+/// experiments/demo.toml in the live engine. Prints the comparison and writes a report.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -43,7 +44,7 @@ impl Args {
         let folder = tempfile::tempdir().context("make a temporary folder")?;
         let stop = stop::on_signal()?;
         let progress_display = ProgressDisplay::new(&runs);
-        let made = make_both_live(
+        let made = make_parallel_live(
             &runs,
             &Campaign {
                 version: VERSION,
@@ -54,9 +55,8 @@ impl Args {
             },
         );
         progress_display.finish();
-        let [plain, pillion] = made?;
-        let [_, bundled] = &runs;
-        let demo = Demo::read(&bundled.run, &plain, &pillion)?;
+        let [_, _, bundled] = &runs;
+        let demo = Demo::read(&bundled.run, &made?)?;
         report.write(&demo_page(&demo).to_html())?;
         if self.json {
             print_json(&demo)?;

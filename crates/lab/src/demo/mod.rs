@@ -1,9 +1,9 @@
-//! Plain TCP next to pillion: two runs of one experiment at the same time.
+//! Plain TCP, bundling as published, and pillion: three runs of one experiment at the same time.
 
 mod report;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pillion_stats::measure::Percentile;
 use pillion_stats::report::SortedSamples;
@@ -20,31 +20,42 @@ pub use report::{demo_page, demo_table};
 /// Result of the demo.
 #[derive(Debug, Clone, Serialize)]
 pub struct Demo {
-    /// Bundled run; the plain one differs only in the bundling.
+    /// pillion's run; the others differ only in the bundling.
     pub run: Run,
     /// Release of the kernel.
     pub kernel: String,
     /// Run with plain TCP.
     pub plain: GroupOutcome,
-    /// Run with bundling.
+    /// Run that bundles as published: previous segment, window reductions, none of pillion's guards.
+    pub published: GroupOutcome,
+    /// Run with pillion's bundling.
     pub pillion: GroupOutcome,
 }
 
 impl Demo {
-    /// Reads the folders of the plain and the bundled run, which used this kernel and pillion's own
-    /// path.
+    /// Reads the folders of the runs, in the order of the fields. The runs used this kernel and
+    /// pillion's own path.
     ///
     /// # Errors
     /// [`Error::Invalid`] if a byte was lost or wrong; [`Error::File`].
-    pub fn read(run: &Run, plain: &Path, pillion: &Path) -> Result<Self, Error> {
+    pub fn read(run: &Run, [plain, published, pillion]: &[PathBuf; 3]) -> Result<Self, Error> {
         Ok(Self {
             run: run.clone(),
             kernel: kernel_release(),
             plain: GroupOutcome::read("plain TCP", plain)?,
+            published: GroupOutcome::read("as published", published)?,
             pillion: GroupOutcome::read("pillion", pillion)?,
         })
     }
+
+    /// Groups in the order of the table.
+    fn groups(&self) -> [&GroupOutcome; 3] {
+        [&self.plain, &self.published, &self.pillion]
+    }
 }
+
+/// Names of the groups.
+const GROUPS: [&str; 3] = ["plain TCP", "as published", "pillion"];
 
 /// Main settings of the demo's run.
 #[derive(Debug)]
@@ -105,7 +116,7 @@ impl fmt::Display for DemoSettings<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{0} plain and {0} bundled streams, {1} B each {2} ms, RTT {3} ms, loss {4} %, {5} s",
+            "{} streams in each group, {} B each {} ms, RTT {} ms, loss {} %, {} s",
             self.streams,
             self.size,
             self.itt_ms,
@@ -130,7 +141,7 @@ pub struct GroupOutcome {
     pub path: DirectionStats,
     /// 99th percentile of the delay of messages against their schedule, in microseconds.
     pub send_error_p99_us: f64,
-    /// Counters of pillion, in the bundled run.
+    /// Counters of pillion, in bundled runs.
     pub bundler: Option<GroupBundlingTotals>,
 }
 

@@ -1,82 +1,80 @@
 //! Results of the demo as a table and as a page.
 
+use pillion_bpf::Counters;
 use pillion_stats::measure::Percentile;
 use pillion_stats::report::{Axis, Column, Fact, Figure, Line, Page, SortedSamples, Table, number};
 use serde_json::json;
 
-use super::{Demo, DemoSettings, GroupOutcome};
+use super::{Demo, DemoSettings, GROUPS, GroupOutcome};
 
-/// Returns the demo's numbers, both groups next to each other.
+/// Returns the demo's numbers, the groups next to each other.
 #[must_use]
 pub fn demo_table(demo: &Demo) -> Table {
-    let columns = [
-        Column::left(""),
-        Column::right("plain TCP"),
-        Column::right("pillion"),
-        Column::right("plain / pillion"),
-        Column::left("pillion is"),
-    ];
-    let (plain, pillion) = (&demo.plain, &demo.pillion);
-    let mut table = Table::new("Plain TCP and pillion, side by side", columns);
-    let counts = |name: &str, plain: u64, pillion: u64, is_cost: bool| {
+    let [plain, published, pillion] = GROUPS.map(Column::right);
+    let ratio = Column::right("plain / pillion");
+    let rating = Column::left("pillion is");
+    let columns = [Column::left(""), plain, published, pillion, ratio, rating];
+    let mut table = Table::new("Plain TCP, bundling as published, and pillion", columns);
+    let groups = demo.groups();
+    let counts = |name: &str, count: fn(&GroupOutcome) -> u64, is_cost: bool| {
+        let [plain, .., pillion] = groups.map(count);
         let ratio = (pillion > 0).then(|| plain as f64 / pillion as f64);
-        [
-            name.to_owned(),
-            number::count(plain),
-            number::count(pillion),
-            number::ratio(ratio),
-            rating(ratio.filter(|_| is_cost)).to_owned(),
-        ]
+        let counts = groups.map(|group| number::count(count(group)));
+        row(name, counts, ratio, is_cost)
     };
-    table.row(counts("messages", plain.messages, pillion.messages, false));
+    table.row(counts("messages", |it| it.messages, false));
     table.section("delivery latency, ms");
     for Percentile { label, share, .. } in Percentile::LATENCY {
-        let quantiles = [plain, pillion].map(|side| side.latency.quantile(share));
-        let ratio = quantiles[0].zip(quantiles[1]).map(|(a, b)| a / b);
-        table.row([
-            label.to_owned(),
-            number::millis(quantiles[0]),
-            number::millis(quantiles[1]),
-            number::ratio(ratio),
-            rating(ratio.filter(|_| is_significant(plain, pillion, share))).to_owned(),
-        ]);
+        let quantiles = groups.map(|group| group.latency.quantile(share));
+        let ratio = quantiles[0].zip(quantiles[2]).map(|(a, b)| a / b);
+        let is_significant = is_significant(&demo.plain, &demo.pillion, share);
+        table.row(row(
+            label,
+            quantiles.map(number::millis),
+            ratio,
+            is_significant,
+        ));
         if share > TAIL_SHARE && share < 1.0 {
-            let [plain, pillion] = [plain, pillion].map(|side| range(&side.latency, share));
-            let none = String::new;
-            table.row(["95 % interval".to_owned(), plain, pillion, none(), none()]);
+            let ranges = groups.map(|group| range(&group.latency, share));
+            table.row(row("95 % interval", ranges, None, false));
         }
     }
     table.section("cost");
+    table.row(counts("retransmissions", |it| it.retransmissions, true));
     table.row(counts(
-        "retransmissions",
-        plain.retransmissions,
-        pillion.retransmissions,
+        "packets on the wire",
+        |it| it.path.received.packets,
         true,
     ));
-    let packets = [&plain.path, &pillion.path].map(|path| path.received.packets);
-    table.row(counts("packets on the wire", packets[0], packets[1], true));
-    let bytes = [&plain.path, &pillion.path].map(|path| path.received.bytes as f64);
-    let ratio = bytes[0] / bytes[1];
-    table.row([
-        "bytes on the wire".to_owned(),
-        number::bytes(bytes[0]),
-        number::bytes(bytes[1]),
-        number::ratio(ratio),
-        rating(Some(ratio)).to_owned(),
-    ]);
-    let counters = pillion.bundler.as_ref().map(|it| &it.totals.counters);
-    for (name, counted) in [
-        ("hidden losses", counters.map(|it| it.hidden_losses)),
-        (
-            "window reductions for hidden losses",
-            counters.map(|it| it.reactions),
-        ),
-    ] {
-        let counted = counted.map_or_else(String::new, number::count);
-        let none = String::new;
-        table.row([name.to_owned(), none(), counted, none(), none()]);
+    let bytes = groups.map(|group| group.path.received.bytes as f64);
+    let ratio = bytes[0] / bytes[2];
+    table.row(row(
+        "bytes on the wire",
+        bytes.map(number::bytes),
+        Some(ratio),
+        true,
+    ));
+    let counters: [(&str, fn(&Counters) -> u64); 2] = [
+        ("hidden losses", |it| it.hidden_losses),
+        ("window reductions for them", |it| it.reactions),
+    ];
+    for (name, counter) in counters {
+        let counted = groups.map(|group| {
+            let counters = group.bundler.as_ref().map(|it| &it.totals.counters);
+            counters.map_or_else(String::new, |it| number::count(counter(it)))
+        });
+        table.row(row(name, counted, None, false));
     }
     table
+}
+
+/// Returns the cells of a row: the value of each group, and the ratio of plain TCP to pillion with
+/// its rating.
+fn row(name: &str, values: [String; 3], ratio: Option<f64>, is_rated: bool) -> [String; 6] {
+    let [plain, published, pillion] = values;
+    let rating = rating(ratio.filter(|_| is_rated)).to_owned();
+    let ratio = number::ratio(ratio);
+    [name.to_owned(), plain, published, pillion, ratio, rating]
 }
 
 /// Rates a ratio of plain TCP to pillion where less is better; empty if both are about equal.
@@ -134,25 +132,24 @@ const MIN_TAIL_MESSAGES: f64 = 10.0;
 #[must_use]
 pub fn demo_page(demo: &Demo) -> Page {
     let settings = DemoSettings::of(&demo.run);
-    let series = [
-        ("plain TCP", &demo.plain.latency),
-        ("pillion", &demo.pillion.latency),
-    ];
+    let groups = demo.groups();
+    let series: [_; 3] = std::array::from_fn(|i| (GROUPS[i], &groups[i].latency));
     let latency = Axis {
         min: Some(0.0),
         ..Axis::linear("delivery latency", "ms")
     };
     let p99 = series.map(|(_, distribution)| number::millis(distribution.quantile(0.99)));
     Page {
-        title: format!("One message in a hundred: {} → {} ms", p99[0], p99[1]),
+        title: format!("p99: plain TCP {} ms → pillion {} ms", p99[0], p99[2]),
         lead: format!(
-            "With {} loss, one message in a hundred took longer than {} ms with plain TCP, and \
-             longer than {} ms with pillion: {streams} plain and {streams} bundled thin streams, \
+            "With {} loss, one message in a hundred took longer than {} ms with plain TCP, {} ms \
+             with bundling as published, and {} ms with pillion: {} thin streams in each group, \
              side by side.",
             number::percent(settings.loss),
             p99[0],
             p99[1],
-            streams = settings.streams,
+            p99[2],
+            settings.streams,
         ),
         parts: vec![
             body(&series, latency.clone()).into(),
@@ -178,7 +175,8 @@ fn tail(demo: &Demo, series: &[(&str, &SortedSamples)], latency: Axis) -> Figure
                       arrives. Below the line of ten messages, steps depend on fewer than ten and \
                       differ between runs."
         .to_owned();
-    let few = MIN_TAIL_MESSAGES / demo.plain.messages.min(demo.pillion.messages).max(1) as f64;
+    let fewest = demo.groups().map(|group| group.messages).into_iter().min();
+    let few = MIN_TAIL_MESSAGES / fewest.unwrap_or(0).max(1) as f64;
     let longest = series.iter().filter_map(|(_, it)| it.max());
     let longest = longest.fold(0.0, f64::max);
     if few < 1.0 && longest > 0.0 {
@@ -223,7 +221,7 @@ fn body(series: &[(&str, &SortedSamples)], latency: Axis) -> Figure {
         series,
     );
     figure.caption = "Share of messages that took at most each latency: messages arrive sooner if a line \
-                      is higher and further left. Up to the 99th percentile of the slower group; the \
+                      is higher and further left. Up to the 99th percentile of the slowest group; the \
                       next figure shows the rest.".to_owned();
     figure
 }
@@ -240,7 +238,7 @@ fn method(demo: &Demo) -> Vec<Fact> {
             )
         },
     );
-    let late = [&demo.plain, &demo.pillion].map(|group| group.send_error_p99_us.round());
+    let late = demo.groups().map(|group| group.send_error_p99_us.round());
     vec![
         Fact::new(
             "streams",
@@ -276,10 +274,13 @@ fn method(demo: &Demo) -> Vec<Fact> {
         Fact::new("kernel", format!("Linux {}", demo.kernel)),
         Fact::new(
             "lateness of writes",
-            format!("p99 {} us plain, {} us pillion", late[0], late[1]),
+            format!(
+                "p99 {} us plain TCP, {} us as published, {} us pillion",
+                late[0], late[1], late[2]
+            ),
         ),
         Fact::verbatim(
-            "the bundled run, as a file for `pillion-lab run --engine live`",
+            "pillion's run, as a file for `pillion-lab run --engine live`",
             demo.run.to_text(),
         ),
     ]

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::traffic::Distribution;
 use clap::Args;
-use pillion_bpf::{Reaction, ThinTest, parse_bytes, parse_packets};
+use pillion_bpf::Options;
 
 use super::path::parse_rtt;
 use super::values::parse_share;
@@ -12,7 +12,7 @@ use crate::settings::Itt;
 use pillion_cli::settings::BadInput;
 use pillion_cli::settings::times::PositiveDuration;
 
-/// Experiment with a plain and a bundled run.
+/// Experiment with the variants `plain`, `published` and `pillion`.
 const FILE: &str = include_str!("../../../../../experiments/demo.toml");
 
 /// Name of the experiment's group.
@@ -57,46 +57,34 @@ pub struct DemoOptions {
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
 
-    /// Maximum previous segments in a bundle; 0: no limit [default: 1]
-    #[arg(long, value_name = "N", value_parser = parse_packets)]
-    max_packets: Option<u32>,
-
-    /// Maximum payload of a segment with its bundle, in bytes; 0: up to the MSS [default: 0]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    max_bytes: Option<u32>,
-
-    /// When to bundle, as for `pillion run` [default: dpifl:10]
-    #[arg(long, value_name = "TEST")]
-    thin: Option<ThinTest>,
-
-    /// Reaction of congestion control to hidden losses, as for `pillion run` [default: cwr]
-    #[arg(long, value_name = "REACTION", value_enum)]
-    reaction: Option<Reaction>,
-
     /// Seed of losses and inter-transmission times [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u32>,
+
+    #[command(flatten)]
+    bundling: Options,
 }
 
 impl DemoOptions {
-    /// Returns the plain and the bundled run, which are otherwise equal.
+    /// Returns the plain run, the one that bundles as published, and the one with pillion's
+    /// bundling. They are otherwise equal.
     ///
     /// # Errors
     /// [`BadInput`] with the first invalid value.
-    pub fn runs(&self) -> Result<[PlannedRun; 2], BadInput> {
+    pub fn runs(&self) -> Result<[PlannedRun; 3], BadInput> {
         let Experiment { mut runs, .. } =
             of_text("experiments/demo.toml", FILE, RunScale::Default)?;
         for planned in &mut runs {
             let variant = planned.name.parts().next().map(Part::as_str);
             planned.name = variant.unwrap_or_default().into();
-            self.apply(&mut planned.run);
+            self.apply(&mut planned.run, planned.name.as_str() == "pillion");
             planned.plan = planned.run.plan().map_err(|it| BadInput(it.text))?;
         }
-        let two = runs.try_into();
-        two.map_err(|_| BadInput("experiments/demo.toml: expected two runs".to_owned()))
+        let three = runs.try_into();
+        three.map_err(|_| BadInput("experiments/demo.toml: expected three runs".to_owned()))
     }
 
-    fn apply(&self, run: &mut Run) {
+    fn apply(&self, run: &mut Run, is_pillion: bool) {
         set(&mut run.duration, self.duration);
         set(&mut run.seed, self.seed);
         set(&mut run.path.rtt, self.rtt);
@@ -115,12 +103,8 @@ impl DemoOptions {
         let size = self.size.map(|size| Distribution::constant(size.into()));
         set(&mut traffic.size, size.map(Some));
         set(&mut traffic.congestion, self.congestion.clone().map(Some));
-        if let Some(bundling) = &mut group.bundle {
-            let options = &mut bundling.options;
-            set(&mut options.max_packets, self.max_packets.map(Some));
-            set(&mut options.max_bytes, self.max_bytes);
-            set(&mut options.thin, self.thin);
-            set(&mut options.reaction, self.reaction);
+        if let Some(bundling) = group.bundle.as_mut().filter(|_| is_pillion) {
+            bundling.options = self.bundling;
         }
     }
 }
@@ -134,6 +118,7 @@ fn set<T>(value: &mut T, other: Option<T>) {
 #[cfg(test)]
 mod tests {
     use clap::{Command, FromArgMatches};
+    use pillion_bpf::Reaction;
 
     use super::*;
 
@@ -143,7 +128,7 @@ mod tests {
         DemoOptions::from_arg_matches(&matches)
     }
 
-    fn runs(arguments: &[String]) -> Result<[PlannedRun; 2], BadInput> {
+    fn runs(arguments: &[String]) -> Result<[PlannedRun; 3], BadInput> {
         demo(arguments).unwrap().runs()
     }
 
@@ -151,7 +136,8 @@ mod tests {
     fn demo_defaults_in_help_match_file() {
         let command = DemoOptions::augment_args(Command::new("demo"));
         let mut defaults = Vec::new();
-        for option in command.get_arguments() {
+        let own = command.get_arguments();
+        for option in own.filter(|it| it.get_help_heading().is_none()) {
             let help = option.get_help().unwrap().to_string();
             let (_, default) = help.split_once("[default: ").expect("a default");
             let default = default.trim_end_matches(']');
@@ -160,7 +146,7 @@ mod tests {
                 defaults.extend([format!("--{name}"), default.to_owned()]);
             }
         }
-        let plain = |runs: [PlannedRun; 2]| runs.map(|it| (it.name, it.plan));
+        let plain = |runs: [PlannedRun; 3]| runs.map(|it| (it.name, it.plan));
         assert_eq!(plain(runs(&defaults).unwrap()), plain(runs(&[]).unwrap()));
     }
 
@@ -170,17 +156,26 @@ mod tests {
                     --congestion cubic --max-packets 0 --max-bytes 500 --thin always \
                     --reaction none --seed 5";
         let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
-        let [plain, mut bundled] = runs(&arguments).unwrap();
-        assert_eq!(plain.name.as_str(), "plain");
-        assert_eq!(plain.plan.streams[0].bundling, None);
-        let bundling = bundled.plan.streams[0].bundling.take().unwrap();
-        assert_eq!(bundling.options.max_packets, Some(0));
-        assert_eq!(bundling.options.reaction, Reaction::None);
-        assert_eq!(plain.plan, bundled.plan);
-        assert_eq!(plain.plan.seed, 5);
-        assert_eq!(plain.plan.rtt(), Duration::from_millis(80));
-        assert_eq!(plain.plan.bottleneck.limit, Some(Limit::Packets(9)));
-        assert_eq!(plain.plan.streams[0].traffic.streams, 3);
+        let planned = runs(&arguments).unwrap();
+        let names = planned.each_ref().map(|it| it.name.as_str());
+        assert_eq!(names, ["plain", "published", "pillion"]);
+        let mut plans = planned.map(|it| it.plan);
+        let bundling = plans.each_mut().map(|it| it.streams[0].bundling.take());
+        let [None, Some(published), Some(pillion)] = bundling.map(|it| it.map(|it| it.options))
+        else {
+            panic!("{plans:?}");
+        };
+        assert!(published.published && !pillion.published);
+        assert_eq!(
+            [published, pillion].map(|it| (it.max_packets, it.max_bytes, it.reaction)),
+            [(Some(1), 0, Reaction::Cwr), (Some(0), 500, Reaction::None)]
+        );
+        let [plain, published, pillion] = plans;
+        assert_eq!((&plain, &plain), (&published, &pillion));
+        assert_eq!(plain.seed, 5);
+        assert_eq!(plain.rtt(), Duration::from_millis(80));
+        assert_eq!(plain.bottleneck.limit, Some(Limit::Packets(9)));
+        assert_eq!(plain.streams[0].traffic.streams, 3);
     }
 
     #[test]
