@@ -53,6 +53,8 @@ enum copies_when {
 	COPY_ISOLATED, /* nothing outstanding, or the next is an RTT away */
 };
 
+#define ITT_UNIT_BITS 6 /* egress.itt: 64 us, for 4.19 s */
+
 /* Segments that level `auto` copies at present (auto.h). */
 enum auto_copies {
 	AUTO_COPIES_NONE,
@@ -430,7 +432,7 @@ struct egress {
 	__u32 retransmitted; /* packets with old data that left */
 	__u32 rtt_min_us; /* the connection's own minimum, or NO_RTT_SAMPLE */
 	__u32 new_data_us; /* when the last new data left TCP; 0: unknown */
-	__u16 itt; /* smoothed time between new data, 64 us (copies.h) */
+	__u16 itt; /* smoothed time between new data (copies.h) */
 	__u8 copies_paused; /* segments until copies may leave again */
 	__u8 copies_limited; /* 1: TFRC-SP allows no copies (reaction.h) */
 	__u32 overhead; /* skb->truesize without payload, minimum seen */
@@ -527,7 +529,8 @@ struct ingress {
 	__u32 busy;
 	__u32 acked; /* the highest acknowledgement that arrived */
 	__u32 peer_end; /* end of the peer's data that arrived, gaps included */
-	__u32 last_ack_unread; /* 1: its report is unknown */
+	__u8 last_ack_unread; /* 1: its report is unknown */
+	__u8 has_queue; /* 1: packets wait on the path (governor.h) */
 
 	struct loss_notice notice;
 	struct pending_losses pending;

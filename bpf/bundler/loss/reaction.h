@@ -132,6 +132,13 @@ static __always_inline bool stop_copies(struct flow *flow)
 	return true;
 }
 
+/* Returns true if a loss shows congestion to level `auto` (auto.h). */
+static __always_inline bool is_congested(const struct flow *flow)
+{
+	return flow->options.level == LEVEL_AUTO && !flow->options.published &&
+	       READ_ONCE(flow->ingress.has_queue);
+}
+
 /*
  * Returns true while TCP checks whether its time-out was spurious, by ACKs of
  * data that it has not retransmitted (F-RTO, RFC 5682).
@@ -359,7 +366,7 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *btp,
 	egress->left_to_tcp_end = egress->reduction_end;
 	if (ignores_cwr(tp))
 		reaction = REACT_NONE;
-	if (reaction == REACT_TFRC_SP &&
+	if (reaction == REACT_TFRC_SP && !is_congested(flow) &&
 	    (make_tfrc_decision(flow, effective_rtt_us(btp)) ||
 	     stop_copies(flow))) {
 		ADD(flow, reactions_suppressed, 1);

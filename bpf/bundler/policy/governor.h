@@ -24,6 +24,10 @@
 
 #define GOVERNOR_WINDOW_US 250000U
 
+/* Queueing delay that level `auto` ignores. */
+#define ALLOWED_DELAY_US   5000U
+#define MAX_ALLOWED_ITT_US 100000U
+
 /*
  * Logarithmic histogram of queueing delays: bucket 0 is below 256 us, then 4
  * buckets per power of two. The last one holds 12.6 s and more.
@@ -200,6 +204,23 @@ look_up_load(const struct network *network)
 }
 
 /*
+ * Returns true if packets wait on the path, by the minimum queueing delay of a
+ * window. Of few samples, none may have met an empty queue: half an ITT, at
+ * most 50 ms, is then allowed in addition.
+ */
+static __always_inline bool is_queue(const struct flow *flow, __u32 delay_us)
+{
+	__u32 itt_us = (__u32)READ_ONCE(flow->egress.itt) << ITT_UNIT_BITS;
+	__u32 allowed_us = ALLOWED_DELAY_US;
+
+	if (itt_us > GOVERNOR_WINDOW_US / 4)
+		allowed_us += itt_us < MAX_ALLOWED_ITT_US
+				      ? itt_us / 2
+				      : MAX_ALLOWED_ITT_US / 2;
+	return delay_us > allowed_us;
+}
+
+/*
  * Handles an RTT sample of TCP. The first sample after the end of a window adds
  * the connection's measurements to those of its network, and starts the next
  * window. A global function, so that the verifier checks it once.
@@ -208,7 +229,7 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 			    __u32 rtt_us, __u32 srtt_us, __u32 rtt_min_us)
 {
 	struct load_window *window;
-	__u32 now, length, bucket, packets, losses, redundant;
+	__u32 now, length, delay_us, packets, losses, redundant, bucket;
 	struct network_load *load;
 
 	if (!flow || !network)
@@ -227,9 +248,10 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 	length = now - window->start_us;
 	if (flow->egress.rtt_min_us < rtt_min_us)
 		rtt_min_us = flow->egress.rtt_min_us;
-	bucket = window->rtt_us > rtt_min_us
-			 ? queue_bucket(window->rtt_us - rtt_min_us)
-			 : 0;
+	delay_us = window->rtt_us > rtt_min_us ? window->rtt_us - rtt_min_us
+					       : 0;
+	WRITE_ONCE(flow->ingress.has_queue, is_queue(flow, delay_us));
+	bucket = queue_bucket(delay_us);
 	packets = READ_ONCE(flow->egress.sending.packets);
 	losses = flow->counters.hidden_losses + flow->counters.copy_losses +
 		 flow->counters.piggyback_repaired_segments +

@@ -18,6 +18,10 @@
  * MAX_HOLD_BITS. So a loss rate between the conditions causes no change, and
  * one that alternates causes fewer and fewer changes. Copies of isolated
  * segments start again if the target is missed.
+ *
+ * While packets wait on the path, losses are a sign of congestion, and more
+ * redundancy causes more of them. `auto` then does what the published mechanism
+ * does: one previous segment, no copies, and a reaction to each hidden loss.
  */
 #ifndef PILLION_AUTO_H
 #define PILLION_AUTO_H
@@ -149,6 +153,13 @@ __noinline int choose_redundancy(struct flow *flow, __u32 segments,
 	WRITE_ONCE(ingress->level, choose_level(ingress, target_ppm));
 	in_time = messages_in_time(&flow->options, itt_us, srtt_us);
 	insufficient = are_bundles_insufficient(ingress, in_time, target_ppm);
+	if (ingress->has_queue) {
+		/* Losses of a full queue say nothing about the time after it.
+		 */
+		if (ingress->copies == AUTO_COPIES_ALL)
+			set_copies(ingress, AUTO_COPIES_ISOLATED);
+		return 0;
+	}
 	if (ingress->copies != AUTO_COPIES_ALL && in_time && insufficient) {
 		if (ingress->hold_bits < MIN_HOLD_BITS)
 			ingress->hold_bits = MIN_HOLD_BITS;

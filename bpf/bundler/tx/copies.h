@@ -29,8 +29,7 @@ enum copy_mark {
 	COPY_TIME_HIGH,
 };
 
-#define ITT_UNIT_BITS 6 /* egress.itt: 64 us, for 4.19 s */
-#define MAX_ITT	      0xffff
+#define MAX_ITT 0xffff /* egress.itt */
 
 /* Updates the smoothed time between new data: a weight of 1/8 for each. */
 static __always_inline void note_itt(struct egress *egress, __u32 now)
@@ -76,9 +75,10 @@ static __always_inline __u32 max_wire_bytes(const struct options *options,
 }
 
 /*
- * The number of copies of a segment at present. With level `auto` there is a
- * copy only if a bundle of one such segment stays within the allowed overhead
- * as well, because a second loss would otherwise wait for a retransmission.
+ * The number of copies of a segment at present. With level `auto` there is none
+ * while packets wait on the path, and a copy only if a bundle of one such
+ * segment stays within the allowed overhead as well, because a second loss
+ * would otherwise wait for a retransmission.
  */
 static __always_inline __u32 current_copies(const struct flow *flow,
 					    struct bpf_tcp_sock *btp,
@@ -91,7 +91,8 @@ static __always_inline __u32 current_copies(const struct flow *flow,
 	if (flow->options.level == LEVEL_AUTO) {
 		all = READ_ONCE(flow->ingress.copies) == AUTO_COPIES_ALL;
 		copies = READ_ONCE(flow->ingress.copies) != AUTO_COPIES_NONE;
-		if (flow->egress.copies_limited ||
+		if (READ_ONCE(flow->ingress.has_queue) ||
+		    flow->egress.copies_limited ||
 		    (limit && 2 * (2 * seg->len + headers_len(seg)) > limit))
 			copies = 0;
 	}

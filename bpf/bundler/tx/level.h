@@ -136,6 +136,9 @@ static __always_inline __u32 allowed_packets(struct flow *flow)
 	if (flow->options.level == LEVEL_FIXED)
 		return limit;
 	level = READ_ONCE(flow->ingress.level);
+	if (flow->options.level == LEVEL_AUTO && level > 1 &&
+	    READ_ONCE(flow->ingress.has_queue))
+		level = 1;
 	return limit && limit < level ? limit : level;
 }
 

@@ -66,10 +66,14 @@ pub struct Flow {
     pub loss_rule: LossRule,
     /// Current number of previous segments per bundle, if it adapts to losses.
     pub level: u32,
-    /// Current number of copies of each eligible segment; none while `copies_limited`.
+    /// Current number of copies of each eligible segment; none while `copies_limited` or
+    /// `has_queue` at level `auto`.
     pub copies_per_segment: u32,
     /// At level `auto`: the stream sends more than TFRC-SP allows (RFC 4828), so nothing is copied.
     pub copies_limited: bool,
+    /// Packets wait on the path. Level `auto` then sends no copies and one previous segment, and each
+    /// hidden loss causes a reaction.
+    pub has_queue: bool,
     /// Current maximum of payload bytes of a segment with its bundle, after larger ones were lost on
     /// the path; `None`: no such limit.
     pub path_size: Option<u32>,
@@ -305,6 +309,7 @@ pub(crate) fn parse(record: &[u8]) -> Flow {
         level: raw.level,
         copies_per_segment: raw.copies,
         copies_limited: raw.copies_limited != 0,
+        has_queue: raw.has_queue != 0,
         path_size: Some(raw.path_size).filter(|bytes| *bytes > 0),
         governor: GovernorDecision::from_flow(&raw.allowance),
         ignores_cwr: raw.ignores_cwr != 0,

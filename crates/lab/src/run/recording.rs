@@ -355,6 +355,7 @@ mod tests {
             level: 2,
             copies_per_segment: 0,
             copies_limited: false,
+            has_queue: false,
             path_size: None,
             governor: None,
             ignores_cwr: false,

@@ -228,6 +228,7 @@ pub fn example(port: u16) -> Connection {
         level: 1,
         copies_per_segment: 0,
         copies_limited: false,
+        has_queue: false,
         path_size: None,
         ignores_cwr: false,
         tcp_options: TcpOptions::default(),
