@@ -11,7 +11,7 @@ use std::{fs, thread};
 use pillion_bpf::{Counters, LossRule, Options, Outcome};
 use pillion_lab::Namespace;
 use pillion_lab::path::{Direction, Loss, PathConfig};
-use pillion_tests::{HostPair, sysctl, tcp_info};
+use pillion_tests::{HostPair, limit_one, sysctl, tcp_info};
 use serde_json::Value;
 
 use crate::common::*;
@@ -334,7 +334,7 @@ fn stream_to_receiver_without_dsack_performs_like_plain_tcp() {
 
     let published = run_stream(Some(Options {
         loss_rule: LossRule::Ack,
-        ..Options::default()
+        ..limit_one()
     }));
     let reactions = published.counters.expect("a bundler").reactions;
     assert!(

@@ -11,7 +11,7 @@ use pillion_bpf::host::interruption::retry;
 use pillion_bpf::{
     Attachment, Counters, Device, Options, Policy, Programs, Rule, Scope, ThinTest, open_cgroup2,
 };
-use pillion_tests::HostPair;
+use pillion_tests::{HostPair, limit_one};
 
 use crate::common::clean_pair;
 
@@ -149,7 +149,7 @@ pub fn attach() -> Attachment {
     attach_with(Options {
         thin: ThinTest::Always,
         max_packets: Some(0),
-        ..Options::default()
+        ..limit_one()
     })
 }
 

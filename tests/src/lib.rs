@@ -47,7 +47,7 @@ pub use other_traffic::{Packet, Router};
 pub use programs::{
     FirstProgram, OptionHandler, SegmentPadder, StateCounter, detach_link, load_verdict,
 };
-pub use setup::{Bundler, Ip, Opening, Setup, unlimited};
+pub use setup::{Bundler, Ip, Opening, Setup, limit_one, unlimited};
 pub use socket::{disconnect, segment_overhead, set_option, tcp_info};
 pub use tap::{Checksums, Link};
 pub use wire::Wire;

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pillion_bpf::{LossRule, Mode, Observing, Options, Rule, ThinTest};
+use pillion_bpf::{Level, LossRule, Mode, Observing, Options, Reaction, Rule, ThinTest};
 
 use crate::tap::{Checksums, Link};
 use crate::{Wire, isolated};
@@ -201,6 +201,17 @@ impl Bundler {
     #[must_use]
     pub fn unlimited() -> Self {
         Self::with(unlimited())
+    }
+}
+
+/// Returns the published level and reaction, with pillion's safeguards: one previous segment in a
+/// bundle, and a window reduction for hidden losses.
+#[must_use]
+pub fn limit_one() -> Options {
+    Options {
+        level: Some(Level::Fixed),
+        reaction: Some(Reaction::Cwr),
+        ..Options::default()
     }
 }
 

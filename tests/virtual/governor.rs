@@ -38,7 +38,7 @@ sockets = false
 [variant.published]
 group.bundled.bundle = { published = true }
 [variant.governed]
-group.bundled.bundle = true
+group.bundled.bundle = { level = "fixed", reaction = "cwr" }
 "#;
 
 /// Returns the 99th percentile of delivery latency in milliseconds for the bundling streams and the

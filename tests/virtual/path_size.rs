@@ -4,8 +4,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use pillion_bpf::Options;
-use pillion_tests::{Setup, Wire};
+use pillion_tests::{Setup, Wire, limit_one};
 
 use crate::common::{needs_kernel, run_tests_inside};
 
@@ -126,7 +125,7 @@ fn setup() -> Setup {
         rto_min: Duration::from_millis(200),
         initial_window: 10,
         timestamps: true,
-        ..Setup::bundling(Options::default())
+        ..Setup::bundling(limit_one())
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use pillion_bpf::{LossRule, Options, Outcome, ThinTest};
-use pillion_tests::{Setup, Wire, netstat};
+use pillion_tests::{Setup, Wire, limit_one, netstat};
 
 use crate::hidden_loss::{dsack, hidden, options};
 
@@ -255,7 +255,7 @@ fn assert_dsacks_removed(in_flight: u32, max_packets: u32) {
         thin: ThinTest::Always,
         max_packets: Some(max_packets),
         loss_rule: LossRule::Dsack,
-        ..Options::default()
+        ..limit_one()
     };
     Setup::bundling(options).run(|wire| {
         let mut in_flight_ranges = VecDeque::new();

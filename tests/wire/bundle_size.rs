@@ -3,14 +3,14 @@
 
 use pillion_bpf::Outcome::{self, Bundled, FullSize, NoRoom, NothingOutstanding};
 use pillion_bpf::{Options, ThinTest};
-use pillion_tests::{Setup, segment_overhead};
+use pillion_tests::{Setup, limit_one, segment_overhead};
 
 fn limits(max_packets: u32, max_bytes: u32) -> Setup {
     Setup::bundling(Options {
         thin: ThinTest::Always,
         max_packets: Some(max_packets),
         max_bytes,
-        ..Options::default()
+        ..limit_one()
     })
 }
 
@@ -119,7 +119,7 @@ fn max_bytes_is_reached_but_not_exceeded() {
             thin: ThinTest::Always,
             max_packets: Some(0),
             max_bytes,
-            ..Options::default()
+            ..limit_one()
         })
         .run(|wire| wire.sends(ranges));
     }

@@ -10,7 +10,7 @@ use pillion_bpf::{
     Attachment, CgroupName, CgroupNameError, Error, LossRule, Mode, Options, Policy, Programs,
     Rule, Scope, ThinTest,
 };
-use pillion_tests::{Bundler, NestedCgroups, OptionHandler, Setup, Wire, isolated};
+use pillion_tests::{Bundler, NestedCgroups, OptionHandler, Setup, Wire, isolated, limit_one};
 
 /// Initial window, and Reno's threshold after a reduction, in segments.
 const WINDOW: u32 = 10;
@@ -21,7 +21,7 @@ fn options() -> Options {
         thin: ThinTest::Always,
         max_packets: Some(0),
         loss_rule: LossRule::Dsack,
-        ..Options::default()
+        ..limit_one()
     }
 }
 
@@ -103,7 +103,7 @@ fn exclusive_program_is_named_in_attach_error() {
     nested(2, |cgroups| {
         cgroups.attach_exclusive(0);
         let policy = Policy {
-            rules: vec![Rule::all(Options::default())],
+            rules: vec![Rule::all(limit_one())],
             scope: Scope::ThisNamespace,
             ..Policy::default()
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pillion_bpf::Outcome::OverFairShare;
 use pillion_bpf::{LossRule, Options, ThinTest, available_congestion_controls};
-use pillion_tests::{Setup, Wire};
+use pillion_tests::{Setup, Wire, limit_one};
 
 /// Congestion signal that the sender receives after four segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ fn setup(signal: CongestionSignal, initial_window: u32) -> Setup {
         max_packets: Some(0),
         loss_rule: LossRule::Dsack,
         published: true, // no reordering window
-        ..Options::default()
+        ..limit_one()
     };
     let mut setup = Setup {
         initial_window,
@@ -163,7 +163,7 @@ fn after_hidden_loss(congestion: &str, rtt_ms: u64, test: impl FnOnce(&mut Wire)
         ..Setup::bundling(Options {
             thin: ThinTest::Always,
             loss_rule: LossRule::Dsack,
-            ..Options::default()
+            ..limit_one()
         })
     };
     setup.run(|wire| {

@@ -5,16 +5,16 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pillion_bpf::{CopiesWhen, Level, LossRule, Options, Outcome, Reaction, ThinTest};
-use pillion_tests::{Bundler, Setup, Wire, netstat};
+use pillion_tests::{Bundler, Setup, Wire, limit_one, netstat};
 
 /// One copy of each segment, without bundles.
 fn copies() -> Options {
     Options {
         thin: ThinTest::Always,
-        level: Level::None,
+        level: Some(Level::None),
         copies: 1,
         loss_rule: LossRule::Dsack,
-        ..Options::default()
+        ..limit_one()
     }
 }
 
@@ -50,7 +50,7 @@ fn new_segment_leaves_as_often_as_configured() {
 #[test]
 fn copy_includes_bundle() {
     let options = Options {
-        level: Level::Fixed,
+        level: Some(Level::Fixed),
         ..copies()
     };
     run(options, |wire| {
@@ -127,7 +127,7 @@ fn isolated_segments_are_copied() {
 #[test]
 fn report_of_copy_is_removed() {
     let options = Options {
-        level: Level::Fixed,
+        level: Some(Level::Fixed),
         ..copies()
     };
     run(options, |wire| {
@@ -157,7 +157,7 @@ fn report_of_copy_is_removed() {
 #[test]
 fn report_of_copy_keeps_hidden_loss() {
     let options = Options {
-        level: Level::Fixed,
+        level: Some(Level::Fixed),
         ..copies()
     };
     run(options, |wire| {
@@ -199,7 +199,7 @@ fn two_missing_reports_are_no_loss() {
 #[test]
 fn losses_that_copies_hide_cause_reactions() {
     let options = Options {
-        reaction: Reaction::Cwr,
+        reaction: Some(Reaction::Cwr),
         ..copies()
     };
     run(options, |wire| {
@@ -239,9 +239,9 @@ fn receiver_without_reports_gets_no_more_copies() {
 /// Level `auto`, which starts with copies of isolated segments.
 fn auto() -> Options {
     Options {
-        level: Level::Auto,
+        level: Some(Level::Auto),
         copies: 0,
-        reaction: Reaction::TfrcSp,
+        reaction: Some(Reaction::TfrcSp),
         ..copies()
     }
 }
@@ -279,6 +279,74 @@ fn auto_ends_copies_where_nothing_is_lost() {
         send_isolated(wire, 0..128);
         wire.sends("12801:12901");
         wire.expect_nothing(Duration::from_millis(100));
+    });
+}
+
+/// Sends segments one by one, and acknowledges each this much later. Returns the number of copies.
+fn send_with_rtt(wire: &mut Wire, segments: Range<u32>, rtt: Duration) -> u64 {
+    let before = wire.totals().counters.copies;
+    for segment in segments {
+        let (start, end) = (1 + 100 * segment, 101 + 100 * segment);
+        wire.write(100);
+        let mut packets = 0;
+        while let Some(range) = wire.read_within(rtt) {
+            assert_eq!(range, (start, end));
+            packets += 1;
+        }
+        wire.ack(end);
+        if packets > 1 {
+            wire.ack_duplicate(end, &format!("{start}:{end}"), "");
+        }
+    }
+    wire.totals().counters.copies - before
+}
+
+#[test]
+fn auto_sends_no_copies_while_packets_wait() {
+    let setup = Setup {
+        governing: true,
+        ..Setup::bundling(auto())
+    };
+    setup.run_on_ip_variants(|wire| {
+        let (short, long) = (Duration::from_millis(2), Duration::from_millis(25));
+        assert_eq!(send_with_rtt(wire, 0..10, short), 10);
+        assert!(!wire.flow().has_queue);
+        // Two windows of 250 ms, because the first one has short RTTs as well.
+        send_with_rtt(wire, 10..40, long);
+        assert!(wire.flow().has_queue);
+        assert_eq!(send_with_rtt(wire, 40..50, long), 0);
+        for window in 0..3 {
+            std::thread::sleep(Duration::from_millis(300));
+            send_with_rtt(wire, 50 + window..51 + window, short);
+        }
+        assert!(!wire.flow().has_queue);
+    });
+}
+
+/// Losses of a full queue are congestion, even if the stream sends less than TFRC-SP allows.
+#[test]
+fn auto_reacts_while_packets_wait() {
+    let setup = Setup {
+        governing: true,
+        ..Setup::bundling(auto())
+    };
+    setup.run(|wire| {
+        let (short, long) = (Duration::from_millis(2), Duration::from_millis(25));
+        send_with_rtt(wire, 0..10, short);
+        send_with_rtt(wire, 10..40, long);
+        // Each second segment is lost, and the next one repairs it.
+        for segment in (40..50).step_by(2) {
+            let start = 1 + 100 * segment;
+            wire.sends(&format!("{start}:{}", start + 100));
+            wire.sends(&format!("{start}:{}", start + 200));
+            std::thread::sleep(long);
+            wire.ack(start + 200);
+        }
+        wire.sends("5001:5101");
+        let counters = wire.totals().counters;
+        assert_eq!(counters.reactions_suppressed, 0);
+        assert!(counters.hidden_losses >= 4, "{}", counters.hidden_losses);
+        assert!(counters.reactions >= 2, "{}", counters.reactions);
     });
 }
 

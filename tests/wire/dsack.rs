@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use pillion_bpf::{LossRule, Options, ThinTest};
-use pillion_tests::{Ip, Link, Setup, Wire, netstat, sysctl};
+use pillion_tests::{Ip, Link, Setup, Wire, limit_one, netstat, sysctl};
 
 fn options() -> Options {
     Options {
         thin: ThinTest::Always,
         max_packets: Some(0),
         loss_rule: LossRule::Dsack,
-        ..Options::default()
+        ..limit_one()
     }
 }
 

@@ -8,7 +8,7 @@ use pillion_bpf::Outcome::{
     Bundled, FullSize, LossDetectionUnavailable, NoHistory, NothingOutstanding, UnparsedIp,
 };
 use pillion_bpf::{LossRule, Options, ThinTest};
-use pillion_tests::{Checksums, Ip, Link, Setup, netstat};
+use pillion_tests::{Checksums, Ip, Link, Setup, limit_one, netstat};
 
 /// Sends bundles of all sizes, and checks that their DSACKs are removed from incoming ACKs.
 fn bundles_and_reports(setup: Setup) {
@@ -101,7 +101,7 @@ fn retransmission_with_ipv6_extension_reveals_no_loss() {
         thin: ThinTest::Always,
         max_packets: None,
         loss_rule: LossRule::Dsack,
-        ..Options::default()
+        ..limit_one()
     };
     let setup = Setup {
         ip: Ip::V6,

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pillion_bpf::{LossRule, Options, Outcome, Reaction, ThinTest};
-use pillion_tests::{Bundler, Setup, Wire, netstat, sysctl};
+use pillion_tests::{Bundler, Setup, Wire, limit_one, netstat, sysctl};
 
 /// Returns options without a bundle limit; by default the loss rule is learnt.
 pub fn options(loss_rule: LossRule) -> Options {
@@ -13,7 +13,7 @@ pub fn options(loss_rule: LossRule) -> Options {
         max_packets: Some(0),
         loss_rule,
         published: true, // no reordering window
-        ..Options::default()
+        ..limit_one()
     }
 }
 
@@ -429,7 +429,7 @@ fn losses_are_found_among_100_outstanding_segments() {
         thin: ThinTest::Always,
         max_packets: Some(1),
         loss_rule: LossRule::Dsack,
-        ..Options::default()
+        ..limit_one()
     };
     Setup::bundling(options).run(|wire| {
         let end = |segment: u32| 1 + 10 * segment;
@@ -491,8 +491,8 @@ fn dsack_rule_stays_after_first_dsack() {
     let options = Options {
         thin: ThinTest::Always,
         max_packets: Some(1),
-        reaction: Reaction::None,
-        ..Options::default()
+        reaction: Some(Reaction::None),
+        ..limit_one()
     };
     Setup::bundling(options).run(|wire| {
         wire.sends("1:101 1:201");

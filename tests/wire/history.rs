@@ -5,7 +5,7 @@ use pillion_bpf::Outcome::{
 };
 use pillion_bpf::host::pillion::{self, BUNDLE};
 use pillion_bpf::{Mode, Options, ThinTest};
-use pillion_tests::{Bundler, Setup, Wire, unlimited};
+use pillion_tests::{Bundler, Setup, Wire, limit_one, unlimited};
 
 #[test]
 fn segment_after_full_ack_is_plain() {
@@ -113,7 +113,7 @@ fn outstanding_data_may_exceed_history() {
         thin: ThinTest::Always,
         max_packets: Some(0),
         max_bytes: 900,
-        ..Options::default()
+        ..limit_one()
     });
     setup.run(|wire| {
         wire.prove_path();

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use pillion_bpf::{Level, LossRule, Options, Reaction, ThinTest};
-use pillion_tests::{Setup, Wire, sysctl};
+use pillion_tests::{Setup, Wire, limit_one, sysctl};
 
 /// Targets at most one unrepaired segment in a thousand.
 fn adaptive(max_packets: u32) -> Setup {
     Setup::bundling(Options {
         thin: ThinTest::Always,
-        level: Level::Adaptive,
+        level: Some(Level::Adaptive),
         loss_rule: LossRule::Dsack,
-        reaction: Reaction::None,
+        reaction: Some(Reaction::None),
         max_packets: Some(max_packets),
-        ..Options::default()
+        ..limit_one()
     })
 }
 
@@ -130,12 +130,12 @@ fn level_never_exceeds_ceiling() {
 fn loss_run_counts_segments_left_unrepaired() {
     let options = Options {
         thin: ThinTest::Always,
-        level: Level::Adaptive,
+        level: Some(Level::Adaptive),
         target: Some("1%".parse().expect("one per cent")),
         loss_rule: LossRule::Dsack,
-        reaction: Reaction::None,
+        reaction: Some(Reaction::None),
         max_packets: Some(0),
-        ..Options::default()
+        ..limit_one()
     };
     let setup = Setup {
         rto_min: Duration::from_millis(250),

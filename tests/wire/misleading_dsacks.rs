@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pillion_bpf::{LossRule, Mode, Options, Outcome, ThinTest};
-use pillion_tests::{Ip, Setup, Wire, sysctl};
+use pillion_tests::{Ip, Setup, Wire, limit_one, sysctl};
 
 use crate::hidden_loss::hidden;
 
@@ -15,7 +15,7 @@ fn setup(loss_rule: LossRule, max_packets: u32) -> Setup {
         thin: ThinTest::Always,
         max_packets: Some(max_packets),
         loss_rule,
-        ..Options::default()
+        ..limit_one()
     };
     Setup {
         initial_window: 10,
@@ -59,7 +59,7 @@ fn first_loss(published: bool, test: impl FnOnce(&mut Wire) + Send) {
         max_packets: Some(0),
         loss_rule: LossRule::Dsack,
         published,
-        ..Options::default()
+        ..limit_one()
     };
     let setup = Setup {
         rtt: RTT,

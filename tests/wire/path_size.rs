@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use pillion_bpf::Outcome::{Bundled, ExceedsPathSize, NothingOutstanding};
 use pillion_bpf::{Options, ThinTest};
-use pillion_tests::{Ip, Setup, Wire, sysctl};
+use pillion_tests::{Ip, Setup, Wire, limit_one, sysctl};
 
 /// Bundles everything that fits, on a path of unknown size.
 fn unlimited() -> Setup {
     Setup::bundling(Options {
         thin: ThinTest::Always,
         max_packets: Some(0),
-        ..Options::default()
+        ..limit_one()
     })
 }
 
@@ -91,7 +91,7 @@ fn single() -> Setup {
         ..Setup::bundling(Options {
             thin: ThinTest::Always,
             max_packets: Some(1),
-            ..Options::default()
+            ..limit_one()
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Compares random writes and ACKs with a model of the rules in a few lines of Rust.
 
 use pillion_bpf::{LossRule, Options, Reaction, ThinTest};
-use pillion_tests::{Checksums, Ip, Setup, Wire, segment_overhead};
+use pillion_tests::{Checksums, Ip, Setup, Wire, limit_one, segment_overhead};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -47,8 +47,8 @@ fn setup(random: &mut impl Rng) -> (Setup, Options) {
         max_bytes: [0, 0, 450, 1000][random.random_range(0..4)],
         // Few ACKs end at a segment boundary, which would stop bundling under the other rules.
         loss_rule: LossRule::Ack,
-        reaction: Reaction::None,
-        ..Options::default()
+        reaction: Some(Reaction::None),
+        ..limit_one()
     };
     let setup = Setup {
         ip: [Ip::V4, Ip::V6, Ip::Mapped][random.random_range(0..3)],

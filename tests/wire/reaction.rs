@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillion_bpf::{LossRule, Options, Reaction, ThinTest};
-use pillion_tests::{Ip, Setup, Wire, sysctl};
+use pillion_tests::{Ip, Setup, Wire, limit_one, sysctl};
 
 const OPEN: u8 = 0; // TCP_CA_Open
 const CWR: u8 = 2; // TCP_CA_CWR
@@ -16,7 +16,7 @@ fn setup(loss_rule: LossRule) -> Setup {
         max_packets: Some(0),
         loss_rule,
         published: true,
-        ..Options::default()
+        ..limit_one()
     })
 }
 
@@ -177,9 +177,9 @@ fn reaction_none_leaves_window() {
     let options = Options {
         thin: ThinTest::Always,
         loss_rule: LossRule::Dsack,
-        reaction: Reaction::None,
+        reaction: Some(Reaction::None),
         published: true,
-        ..Options::default()
+        ..limit_one()
     };
     bundling(options).run(|wire| {
         wire.sends("1:101 1:201");

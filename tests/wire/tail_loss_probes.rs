@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use pillion_bpf::{LossRule, Options};
-use pillion_tests::{Setup, Wire, sysctl};
+use pillion_tests::{Setup, Wire, limit_one, sysctl};
 
 const RTT: Duration = Duration::from_millis(100);
 const ROUNDS: u32 = 6;
@@ -34,7 +34,7 @@ fn probed(
         timestamps,
         rto_min: Duration::ZERO,
         initial_window: 10,
-        ..Setup::bundling(Options::default())
+        ..Setup::bundling(limit_one())
     };
     setup.run(|wire| {
         sysctl("net.ipv4.tcp_early_retrans", "3");
@@ -130,7 +130,7 @@ fn older_timestamp_echo_does_not_prove_bundle() {
         ..Setup::bundling(Options {
             loss_rule: LossRule::Dsack,
             published: true, // no reordering window
-            ..Options::default()
+            ..limit_one()
         })
     };
     setup.run(|wire| {
@@ -172,7 +172,7 @@ fn reduction_for_probe_answers_losses_in_its_ack() {
             max_packets: Some(0),
             loss_rule: LossRule::Dsack,
             published: true, // no reordering window
-            ..Options::default()
+            ..limit_one()
         })
     };
     setup.run(|wire| {

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use pillion_bpf::{LossRule, Options, Outcome, Reaction, ThinTest};
-use pillion_tests::{Setup, Wire};
+use pillion_tests::{Setup, Wire, limit_one};
 
 /// Returns a connection with this handshake RTT.
 fn setup(rtt: Duration) -> Setup {
@@ -15,10 +15,10 @@ fn reacting(reaction: Reaction, rtt: Duration) -> Setup {
     let options = Options {
         thin: ThinTest::Always,
         max_packets: Some(0),
-        reaction,
+        reaction: Some(reaction),
         loss_rule: LossRule::Dsack,
         published: true, // no reordering window
-        ..Options::default()
+        ..limit_one()
     };
     Setup {
         initial_window: 10,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pillion_bpf::Outcome::{Bundled, NoLoss, NoRtt, NotThin, NothingOutstanding, Retransmission};
 use pillion_bpf::{Options, ThinRtt, ThinTest};
-use pillion_tests::{Opening, Setup};
+use pillion_tests::{Opening, Setup, limit_one};
 
 const RTT: Duration = Duration::from_millis(600);
 
@@ -15,7 +15,7 @@ fn thin(thin: ThinTest) -> Setup {
         thin,
         max_packets: Some(1),
         max_bytes: 0,
-        ..Options::default()
+        ..limit_one()
     })
 }
 
@@ -54,7 +54,7 @@ fn dpifl_defaults_to_10_ms() {
     let rtt = Duration::from_millis(100);
     let setup = Setup {
         rtt,
-        ..Setup::bundling(Options::default())
+        ..Setup::bundling(limit_one())
     };
     setup.run(|wire| wire.sends("1:101 1:201 101:301 201:401"));
 }
@@ -118,7 +118,7 @@ fn bundling_can_wait_for_first_loss() {
         ..Setup::bundling(Options {
             thin: ThinTest::Always,
             wait_for_loss: true,
-            ..Options::default()
+            ..limit_one()
         })
     };
     setup.run(|wire| {
@@ -145,7 +145,7 @@ fn dpifl_can_use_smoothed_rtt() {
                 itt_min: Duration::from_millis(60),
             },
             thin_rtt: rtt,
-            ..Options::default()
+            ..limit_one()
         };
         Setup::bundling(options).run(|wire| {
             for (start, end) in [(1, 101), (101, 201), (201, 301)] {

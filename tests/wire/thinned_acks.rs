@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use pillion_bpf::{Level, LossRule, Options, Outcome, Reaction, ThinTest};
-use pillion_tests::{Setup, Wire};
+use pillion_tests::{Setup, Wire, limit_one};
 
 const RTT: Duration = Duration::from_millis(10);
 
@@ -13,7 +13,7 @@ fn options() -> Options {
         thin: ThinTest::Always,
         max_packets: Some(1),
         loss_rule: LossRule::Dsack,
-        ..Options::default()
+        ..limit_one()
     }
 }
 
@@ -106,7 +106,7 @@ fn allowed_rate_counts_losses_hidden_by_thinned_acks() {
         let setup = Setup {
             rtt: RTT,
             ..Setup::bundling(Options {
-                reaction: Reaction::TfrcSp,
+                reaction: Some(Reaction::TfrcSp),
                 ..options()
             })
         };
@@ -138,8 +138,8 @@ fn allowed_rate_counts_losses_hidden_by_thinned_acks() {
 fn level_counts_losses_hidden_by_thinned_acks() {
     let level = |every: u32| {
         let setup = Setup::bundling(Options {
-            level: Level::Adaptive,
-            reaction: Reaction::None,
+            level: Some(Level::Adaptive),
+            reaction: Some(Reaction::None),
             max_packets: Some(0),
             target: Some("0.02%".parse().expect("a target")),
             ..options()

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pillion_bpf::{LossRule, Options, ThinTest};
-use pillion_tests::{Setup, Wire};
+use pillion_tests::{Setup, Wire, limit_one};
 
 const RTT: Duration = Duration::from_millis(50);
 
@@ -14,7 +14,7 @@ fn setup(loss_rule: LossRule) -> Setup {
         thin: ThinTest::Always,
         max_packets: Some(0),
         loss_rule,
-        ..Options::default()
+        ..limit_one()
     };
     Setup {
         rtt: RTT,

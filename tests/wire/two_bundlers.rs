@@ -6,7 +6,7 @@ use pillion_bpf::Outcome::{
     Bundled, NoHistory, NotThin, NothingOutstanding, Overlap, Retransmission,
 };
 use pillion_bpf::{Options, Rule, ThinTest};
-use pillion_tests::{Bundler, Checksums, Setup, sysctl};
+use pillion_tests::{Bundler, Checksums, Setup, limit_one, sysctl};
 
 fn first(first: Bundler) -> Setup {
     Setup {
@@ -20,7 +20,7 @@ fn options(thin: ThinTest, max_packets: u32) -> Bundler {
         thin,
         max_packets: Some(max_packets),
         max_bytes: 0,
-        ..Options::default()
+        ..limit_one()
     })
 }
 

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use pillion_bpf::{LossRule, Options, Outcome, ThinTest};
-use pillion_tests::{Bundler, Setup, Wire, netstat, sysctl};
+use pillion_tests::{Bundler, Setup, Wire, limit_one, netstat, sysctl};
 
 const RTT: Duration = Duration::from_millis(100);
 
@@ -22,7 +22,7 @@ fn bundling(max_packets: u32, loss_rule: LossRule) -> Setup {
             max_packets: Some(max_packets),
             loss_rule,
             published: true, // no reordering window
-            ..Options::default()
+            ..limit_one()
         })
     }
 }
@@ -216,7 +216,7 @@ fn immediately_undone_reduction_is_recognised_without_sack() {
             loss_rule: LossRule::Ack,
             without_sack: true,
             published: true, // no reordering window
-            ..Options::default()
+            ..limit_one()
         })
     };
     setup.run(|wire| {
@@ -285,7 +285,7 @@ fn plain_segment_keeps_own_outcome_during_doubtful_rto() {
     let options = Options {
         thin: ThinTest::Always,
         loss_rule: LossRule::Dsack,
-        ..Options::default()
+        ..limit_one()
     };
     let unpublished = Setup {
         bundlers: vec![Bundler::with(options)],

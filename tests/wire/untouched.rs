@@ -13,7 +13,7 @@ use pillion_bpf::Outcome::{
     UnparsedIp,
 };
 use pillion_bpf::{Options, ThinTest};
-use pillion_tests::{Ip, Setup, sysctl};
+use pillion_tests::{Ip, Setup, limit_one, sysctl};
 
 #[test]
 fn reset_for_unread_data_is_untouched() {
@@ -277,7 +277,7 @@ fn urgent_data_is_untouched_and_clears_history() {
         Setup::bundling(Options {
             thin: ThinTest::Always,
             max_packets: Some(max_packets),
-            ..Options::default()
+            ..limit_one()
         })
         .run(|wire| {
             wire.sends("1:101");

@@ -13,11 +13,10 @@ use crate::contract::types;
 use crate::units::{self, parse_percent};
 
 /// Reaction to losses that bundles hid from congestion control.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reaction {
     /// Reduce the congestion window, at most once per window of data (LCN 2015, section III.B.1)
-    #[default]
     Cwr,
     /// Reduce the congestion window only if the stream sends more than its fair share, redundant
     /// bytes included (RFC 4828)
@@ -59,11 +58,10 @@ pub enum ThinRtt {
 }
 
 /// Policy for the number of previous segments in a bundle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// Up to --max-packets
-    #[default]
     Fixed,
     /// The fewest that repair the observed loss runs, up to --max-packets and 8
     Adaptive,
@@ -107,9 +105,10 @@ pub struct Options {
     #[arg(long, help_heading = EXPERIMENTAL, hide_short_help = true)]
     pub wait_for_loss: bool,
 
-    /// Number of previous segments in a bundle
-    #[arg(long, value_name = "LEVEL", value_enum, default_value_t)]
-    pub level: Level,
+    /// Number of previous segments in a bundle [default: auto; fixed with --max-packets, --copies
+    /// or --published]
+    #[arg(long, value_name = "LEVEL", value_enum)]
+    pub level: Option<Level>,
 
     /// With --level adaptive: share of segments that may stay unrepaired; with auto: share of
     /// messages that may be late, as in 0.5% [default: 0.1%]
@@ -151,9 +150,9 @@ pub struct Options {
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub copies_when: CopiesWhen,
 
-    /// Reaction to a loss that a bundle hid
-    #[arg(long, value_name = "REACTION", value_enum, default_value_t)]
-    pub reaction: Reaction,
+    /// Reaction to a loss that a bundle hid [default: tfrc-sp; cwr with --published]
+    #[arg(long, value_name = "REACTION", value_enum)]
+    pub reaction: Option<Reaction>,
 
     /// How hidden losses are detected
     #[arg(long, value_name = "RULE", value_enum, default_value_t, help_heading = EXPERIMENTAL, hide_short_help = true)]
@@ -176,10 +175,29 @@ pub struct Options {
     pub published: bool,
 }
 
+impl Options {
+    /// Returns the level in force.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        let is_fixed = self.published || self.max_packets.is_some() || self.copies > 0;
+        self.level
+            .unwrap_or(if is_fixed { Level::Fixed } else { Level::Auto })
+    }
+
+    /// Returns the reaction in force.
+    #[must_use]
+    pub fn reaction(&self) -> Reaction {
+        self.reaction.unwrap_or(match self.published {
+            true => Reaction::Cwr,
+            false => Reaction::TfrcSp,
+        })
+    }
+}
+
 impl From<Options> for types::options {
     fn from(options: Options) -> Self {
         let mut raw = Self {
-            max_packets: options.max_packets.unwrap_or(match options.level {
+            max_packets: options.max_packets.unwrap_or(match options.level() {
                 Level::Fixed => 1,
                 Level::Adaptive | Level::None | Level::Auto => 0,
             }),
@@ -200,21 +218,21 @@ impl From<Options> for types::options {
             ThinRtt::Min => types::thin_rtt::THIN_RTT_MIN,
             ThinRtt::Smoothed => types::thin_rtt::THIN_RTT_SMOOTHED,
         };
-        let level = match options.level {
+        let level = match options.level() {
             Level::Fixed => types::level::LEVEL_FIXED,
             Level::Adaptive => types::level::LEVEL_ADAPTIVE,
             Level::None => types::level::LEVEL_NONE,
             Level::Auto => types::level::LEVEL_AUTO,
         };
         raw.level = level.0 as u8;
-        if matches!(options.level, Level::Adaptive | Level::Auto) {
+        if matches!(options.level(), Level::Adaptive | Level::Auto) {
             raw.target_ppm = options.target.unwrap_or_default().ppm();
         }
-        if options.level == Level::Auto {
+        if options.level() == Level::Auto {
             raw.max_overhead = options.max_overhead.unwrap_or_default().0;
             raw.deadline_ms = options.deadline.map_or(0, |it| it.as_millis() as u16);
         }
-        raw.reaction = match options.reaction {
+        raw.reaction = match options.reaction() {
             Reaction::Cwr => types::reaction::REACT_CWR,
             Reaction::TfrcSp => types::reaction::REACT_TFRC_SP,
             Reaction::None => types::reaction::REACT_NONE,

@@ -80,8 +80,11 @@ fn options(random: &mut impl Rng, loss_rule: LossRule) -> Options {
         ),
         max_packets: Some(choose(random, &[0, 1, 1, 1, 2, 5])),
         max_bytes: choose(random, &[0, 0, 0, 450, 1000]),
-        level: choose(random, &[Level::Fixed, Level::Fixed, Level::Adaptive]),
-        reaction: choose(
+        level: Some(choose(
+            random,
+            &[Level::Fixed, Level::Fixed, Level::Adaptive],
+        )),
+        reaction: Some(choose(
             random,
             &[
                 Reaction::Cwr,
@@ -89,7 +92,7 @@ fn options(random: &mut impl Rng, loss_rule: LossRule) -> Options {
                 Reaction::TfrcSp,
                 Reaction::None,
             ],
-        ),
+        )),
         loss_rule,
         published: random.random_bool(0.2),
         ..Options::default()

@@ -308,7 +308,7 @@ fn application_can_lower_but_not_raise_limits() {
     let rule_options = Options {
         max_packets: Some(2),
         max_bytes: 400,
-        reaction: Reaction::TfrcSp,
+        reaction: Some(Reaction::TfrcSp),
         ..unlimited()
     };
     under(Bundler::with(rule_options)).run(|wire| {
@@ -339,7 +339,7 @@ fn application_can_lower_but_not_raise_limits() {
 #[test]
 fn changed_reaction_does_not_reset_tfrc_measurement() {
     let rule_options = Options {
-        reaction: Reaction::TfrcSp,
+        reaction: Some(Reaction::TfrcSp),
         loss_rule: LossRule::Dsack,
         ..unlimited()
     };
@@ -365,7 +365,7 @@ fn changed_reaction_does_not_reset_tfrc_measurement() {
 /// mode.
 fn allowed_after_losses(mode: i32) -> u32 {
     let rule_options = Options {
-        reaction: Reaction::TfrcSp,
+        reaction: Some(Reaction::TfrcSp),
         loss_rule: LossRule::Dsack,
         ..unlimited()
     };
@@ -412,7 +412,7 @@ fn losses_under_other_reaction_count_individually() {
 fn application_cannot_override_cautious_rule() {
     let rule_options = Options {
         wait_for_loss: true,
-        level: Level::Adaptive,
+        level: Some(Level::Adaptive),
         ..unlimited()
     };
     let all = pillion::WAIT_FOR_LOSS | pillion::REACT_CWR | pillion::ADAPTIVE;
@@ -465,12 +465,12 @@ fn hidden_losses_in_flight_count_after_switch_off() {
 #[test]
 fn switched_off_connection_follows_rule_changes() {
     let no_reaction = Options {
-        reaction: Reaction::None,
+        reaction: Some(Reaction::None),
         loss_rule: LossRule::Dsack,
         ..unlimited()
     };
     let strict = Options {
-        reaction: Reaction::Cwr,
+        reaction: Some(Reaction::Cwr),
         ..no_reaction
     };
     for off in [false, true] {

@@ -62,7 +62,7 @@ flattened!(Bundling);
 /// # Errors
 /// [`BadInput`] that names `--unsafe`.
 pub fn refuse_unsafe(options: &Options, allowed: bool) -> Result<(), BadInput> {
-    match options.reaction {
+    match options.reaction() {
         Reaction::None if !allowed => {
             Err("--reaction none takes streams out of congestion control; \
                  add --unsafe if you want that"
@@ -86,25 +86,25 @@ pub struct UnusedOption {
 #[must_use]
 pub fn unused_option(options: &Options) -> Option<UnusedOption> {
     let unused = |name, needs, value| Some(UnusedOption { name, needs, value });
-    if options.target.is_some() && !matches!(options.level, Level::Adaptive | Level::Auto) {
-        return unused("target", "level", "adaptive");
+    if options.target.is_some() && !matches!(options.level(), Level::Adaptive | Level::Auto) {
+        return unused("target", "level", "auto");
     }
-    if options.deadline.is_some() && options.level != Level::Auto {
+    if options.deadline.is_some() && options.level() != Level::Auto {
         return unused("deadline", "level", "auto");
     }
-    if options.max_overhead.is_some() && options.level != Level::Auto {
+    if options.max_overhead.is_some() && options.level() != Level::Auto {
         return unused("max-overhead", "level", "auto");
     }
-    if options.copies != 0 && options.level == Level::Auto {
+    if options.copies != 0 && options.level() == Level::Auto {
         return unused("copies", "level", "fixed");
     }
-    if options.max_packets.is_some() && options.level == Level::None {
+    if options.max_packets.is_some() && options.level() == Level::None {
         return unused("max-packets", "level", "fixed");
     }
     if options.copies_when != CopiesWhen::Always && options.copies == 0 {
         return unused("copies-when", "copies", "1");
     }
-    if options.level == Level::None && options.copies == 0 {
+    if options.level() == Level::None && options.copies == 0 {
         return unused("level", "copies", "1");
     }
     None

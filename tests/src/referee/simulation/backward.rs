@@ -206,7 +206,7 @@ impl Simulation {
                 .filter(|at| at.range.1 > self.reacted_until && !at.refuted && is_due(at))
                 .count();
             let is_certain = !self.is_uncertain && !self.options.bundle_retransmissions;
-            if unanswered > 0 && is_certain && self.options.reaction == Reaction::Cwr {
+            if unanswered > 0 && is_certain && self.options.reaction() == Reaction::Cwr {
                 self.fail(&format!("no reaction to {unanswered} losses"));
             }
             return;
@@ -225,7 +225,7 @@ impl Simulation {
         if new == 0 && !self.is_uncertain && !self.options.bundle_retransmissions {
             self.fail("a reaction without a loss since the last one");
         }
-        if self.options.reaction == Reaction::None {
+        if self.options.reaction() == Reaction::None {
             self.fail("a reaction despite Reaction::None");
         }
         if state < TCP_CA_CWR {

@@ -35,6 +35,8 @@ const VALUES: &[(&str, &str)] = &[
     ("log-totals", "\"1h\""),
     ("metrics", "\"unix:/run/pillion/metrics\""),
     ("stats", "\"/var/lib/pillion/stats.json\""),
+    ("level", "\"auto\""),
+    ("reaction", "\"tfrc-sp\""),
     ("target", "\"0.1%\""),
     ("deadline", "\"20ms\""),
     ("max-overhead", "4"),
@@ -251,8 +253,6 @@ mod tests {
         let lines: Vec<String> = example().lines().map(bare).collect();
         // This host may lack cgroup v2.
         let text = lines.join("\n").replace("cgroup = \"/\"\n", "");
-        // `target`, `deadline` and `max-overhead` require it.
-        let text = text.replace("level = \"fixed\"", "level = \"auto\"");
         assert_eq!(loads(&text), 1);
         for key in keys::<Rule>().into_iter().chain(keys::<OutputConfig>()) {
             let start = format!("{key} = ");

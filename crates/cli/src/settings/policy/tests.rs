@@ -67,7 +67,7 @@ fn example_of_the_docs_has_its_described_rules() {
     assert_eq!((names.len(), labels.len()), (2, 1));
     assert_eq!(orders.remote_ports, [9000..=9009]);
     assert_eq!(orders.peers, ["192.0.2.17/32".parse().unwrap()]);
-    assert_eq!(options(orders).level, Level::Adaptive);
+    assert_eq!(options(orders).level, Some(Level::Adaptive));
     assert_eq!(options(orders).target.map(Target::ppm), Some(5_000));
     assert!(options(orders).without_sack && options(orders).bundle_retransmissions);
     let ms = |ms| Some(Duration::from_millis(ms));
@@ -421,10 +421,10 @@ fn file_configures_log_metrics_and_stats() {
 }
 
 #[test]
-fn target_without_adaptive_level_is_a_mistake() {
+fn target_at_fixed_level_is_a_mistake() {
     assert_eq!(
-        mistakes("[[rule]]\ntarget = \"1%\"\n"),
-        ["2:10: `target` needs level = \"adaptive\"; set that as well, or remove it"]
+        mistakes("[[rule]]\ntarget = \"1%\"\nmax-packets = 1\n"),
+        ["2:10: `target` needs level = \"auto\"; set that as well, or remove it"]
     );
     let in_defaults = "[defaults]\ntarget = \"1%\"\n[[rule]]\nlevel = \"adaptive\"\n[[rule]]\n";
     assert_eq!(read_text(in_defaults).unwrap().len(), 2);
@@ -432,12 +432,12 @@ fn target_without_adaptive_level_is_a_mistake() {
 
 #[test]
 fn target_in_defaults_that_no_rule_uses_is_a_mistake() {
-    let unused = ["2:10: `target` needs level = \"adaptive\"; set that as well, or remove it"];
+    let unused = ["2:10: `target` needs level = \"auto\"; set that as well, or remove it"];
     for rules in [
         "[[rule]]\n",
         "[[rule]]\nmode = \"never\"\n[[rule]]\nmode = \"on-request\"\n",
     ] {
-        let text = format!("[defaults]\ntarget = \"1%\"\n{rules}");
+        let text = format!("[defaults]\ntarget = \"1%\"\nlevel = \"fixed\"\n{rules}");
         assert_eq!(mistakes(text), unused, "{rules}");
     }
     assert_eq!(

@@ -167,7 +167,7 @@ mod tests {
         };
         assert!(published.published && !pillion.published);
         assert_eq!(
-            [published, pillion].map(|it| (it.max_packets, it.max_bytes, it.reaction)),
+            [published, pillion].map(|it| (it.max_packets, it.max_bytes, it.reaction())),
             [(Some(1), 0, Reaction::Cwr), (Some(0), 500, Reaction::None)]
         );
         let [plain, published, pillion] = plans;

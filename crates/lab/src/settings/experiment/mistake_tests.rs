@@ -22,9 +22,12 @@ fn mistake_has_position_and_remedy() {
             "3:10: `1`; expected true, false, or options",
         ),
         ("bundle = { thin = \"x\" }\n", "3:19: `x`; expected dpifl"),
-        ("bundle = { target = \"5%\" }\n", "3:21: `target` "),
         (
-            "[defaults]\nbundle = { target = \"5%\" }\n",
+            "bundle = { target = \"5%\", copies = 1 }\n",
+            "3:21: `target` ",
+        ),
+        (
+            "[defaults]\nbundle = { target = \"5%\", copies = 1 }\n",
             "4:21: `target` ",
         ),
         (
