@@ -20,9 +20,6 @@ use super::progress_display::ProgressDisplay;
 /// experiments/demo.toml in the live engine. Prints the comparison and writes a report.
 #[derive(clap::Args)]
 pub struct Args {
-    #[command(flatten)]
-    demo: experiment::DemoOptions,
-
     /// Write the report to FILE
     #[arg(long, value_name = "FILE", default_value = "pillion-demo.html")]
     html: PathBuf,
@@ -30,6 +27,10 @@ pub struct Args {
     /// Print the numbers as JSON instead of the table
     #[arg(long)]
     json: bool,
+
+    // Last, because the headings of its options hold for those that follow.
+    #[command(flatten)]
+    demo: experiment::DemoOptions,
 }
 
 impl Args {
