@@ -1,98 +1,94 @@
-//! Measures two traces of 1.1 million packets each, from file to results. Also runs tcptrace and
-//! tshark on one of them, if installed: `cargo bench -p pillion-trace --bench files`.
+//! Measures `pillion-lab analyse` and tcptrace, if installed, on traces of 1.1 million packets each:
+//! `cargo build --release -p pillion-lab`, then `cargo bench -p pillion-trace --bench files`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::hint::black_box;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pillion_trace::measure::{self, Meter};
-use pillion_trace::{Analysis, input, pair};
+use pillion_trace::input;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-const PACKETS: usize = 1_100_000;
 /// Argument that requests writing the traces.
 const WRITE: &str = "write";
 /// Number of rounds; the best counts.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let files: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
-    match &files[..] {
-        [word, here, there] if word == Path::new(WRITE) => Ok(write_traces(PACKETS, here, there)?),
-        [here, there] if here.exists() => measure_pair(here, there),
-        [here] if here.exists() => one(here),
-        _ => compare(),
+    let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    match &arguments[..] {
+        [word, workload, here, there] if word == Path::new(WRITE) => {
+            let named = |it: &&Workload| Path::new(it.name) == workload;
+            let workload = WORKLOADS.iter().find(named).ok_or("unknown workload")?;
+            Ok(workload.write(here, there)?)
+        }
+        _ => WORKLOADS.iter().try_for_each(compare),
     }
 }
 
-/// Runs one round in its own process, because memory is measured per process.
-fn measure_pair(here: &Path, there: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let (here, there) = (input::open(here)?, input::open(there)?);
-    let meter = Meter::new(measure::MeterOptions::default());
-    let (meter, summary) = pair::analyse(here, there, &pair::PairOptions::default(), meter);
-    black_box(meter.finish_pair(&summary.clock));
-    Ok(())
-}
-
-fn one(trace: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let mut analysis = Analysis::new(Meter::new(measure::MeterOptions::default()));
-    for packet in input::open(trace)? {
-        analysis.packet(&packet);
-    }
-    black_box(analysis.finish().finish());
-    Ok(())
-}
-
-fn compare() -> Result<(), Box<dyn std::error::Error>> {
+fn compare(workload: &Workload) -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let [here, there] = ["here", "there"].map(|name| folder.path().join(name));
     // The kernel's peak memory of a process includes that of its parent at the fork, so this
     // process must stay small.
     let own = std::env::current_exe()?;
-    ResourceUsage::measure(Command::new(&own).arg(WRITE).args([&here, &there]))?;
+    let write = [Path::new(WRITE), Path::new(workload.name)];
+    ResourceUsage::measure(Command::new(&own).args(write).args([&here, &there]))?;
     let count = |trace: &Path| -> io::Result<usize> {
         Ok(input::open(trace).map_err(io::Error::other)?.count())
     };
     let (sent, all) = (count(&here)?, count(&here)? + count(&there)?);
-    let (one, measure_pair) = ([here.as_path()], [here.as_path(), there.as_path()]);
-    println!("| program | traces | million packets/s | per CPU second | peak memory, MB |");
-    println!("|---|---|---|---|---|");
-    row("pillion", Command::new(&own).args(one), 1, sent);
-    row("pillion", Command::new(&own).args(measure_pair), 2, all);
-    row(
-        "tcptrace -l -r",
-        Command::new("tcptrace").args(["-l", "-r"]).args(one),
-        1,
-        sent,
-    );
-    let tshark = ["-q", "-z", "conv,tcp", "-r"];
-    row(
-        "tshark -q -z conv,tcp",
-        Command::new("tshark").args(tshark).args(one),
-        1,
-        sent,
-    );
+    println!("{}:", workload.name);
+    println!("| program | traces | s | million packets/s | per CPU second | peak memory, MB |");
+    println!("|---|---|---|---|---|---|");
+    let lab = own.ancestors().nth(2).unwrap_or(&own).join("pillion-lab");
+    let lab = &*lab.to_string_lossy();
+    let (analyse, analyse_both) = ([lab, "analyse"], [lab, "analyse", "--receiver"]);
+    let mut rows: Vec<_> = [
+        (&analyse[..], 1),
+        (&analyse_both, 2),
+        (&["tcptrace", "-n", "-l"], 1),
+        (&["tcptrace", "-n", "-l"], 2),
+    ]
+    .map(|(words, traces)| {
+        let mut command = Command::new(words[0]);
+        let files = [&there, &here].into_iter().skip(2 - traces);
+        command.args(&words[1..]).args(files);
+        (words, traces, command, Vec::new())
+    })
+    .into();
+    // In turns, because the machine's speed changes with time.
+    for _ in 0..ROUNDS {
+        for (.., command, rounds) in &mut rows {
+            rounds.extend(ResourceUsage::measure(command));
+        }
+    }
+    for (words, traces, _, rounds) in rows {
+        let packets = if traces == 1 { sent } else { all };
+        row(
+            &words.join(" ").replace(lab, "pillion-lab"),
+            traces,
+            packets,
+            &rounds,
+        );
+    }
     Ok(())
 }
 
-fn row(name: &str, command: &mut Command, traces: usize, packets: usize) {
-    let rounds: Vec<ResourceUsage> = (0..ROUNDS)
-        .map_while(|_| ResourceUsage::measure(command).ok())
-        .collect();
+fn row(name: &str, traces: usize, packets: usize, rounds: &[ResourceUsage]) {
     let fastest = |of: fn(&ResourceUsage) -> Duration| rounds.iter().map(of).min();
     let (Some(time), Some(cpu)) = (fastest(|cost| cost.time), fastest(|cost| cost.cpu)) else {
-        println!("| {name} | {traces} | is not installed | | |");
+        println!("| {name} | {traces} | is not installed | | | |");
         return;
     };
     let rate = |time: Duration| packets as f64 / time.as_secs_f64() / 1e6;
     let peak = rounds.iter().map(|cost| cost.memory_kb).max().unwrap_or(0);
     println!(
-        "| {name} | {traces} | {:.2} | {:.2} | {:.0} |",
+        "| {name} | {traces} | {:.3} | {:.2} | {:.2} | {:.0} |",
+        time.as_secs_f64(),
         rate(time),
         rate(cpu),
         peak as f64 / 1e3
@@ -135,13 +131,44 @@ const MS: u64 = 1_000_000;
 const ONE_WAY: u64 = 20 * MS;
 /// Time from a loss to its retransmission.
 const REPAIR: u64 = 100 * MS;
-const THIN: u16 = 20;
-const GREEDY: u16 = 5;
 /// Payload of a segment.
 const SEGMENT: u32 = 1448;
 const MESSAGE: u32 = 120;
+/// Time from one message of a thin stream to the next.
+const ITT: u64 = 30 * MS;
+
+/// Streams of about 1.1 million packets with their ACKs.
+struct Workload {
+    name: &'static str,
+    /// Streams that send a message each [`ITT`].
+    thin: u16,
+    /// Whether each message is sent again with the next.
+    bundled: bool,
+    /// Streams that send a segment each millisecond.
+    greedy: u16,
+    /// Messages of each thin stream.
+    messages: u64,
+}
+
+const WORKLOADS: [Workload; 2] = [
+    Workload {
+        name: "400 thin bundled streams",
+        thin: 400,
+        bundled: true,
+        greedy: 0,
+        messages: 1350,
+    },
+    Workload {
+        name: "20 thin and 5 greedy streams",
+        thin: 20,
+        bundled: false,
+        greedy: 5,
+        messages: 3728,
+    },
+];
 
 /// One packet at its sender: the fields that differ between packets.
+#[derive(Clone, Copy)]
 struct Packet {
     at_ns: u64,
     stream: u16,
@@ -152,77 +179,89 @@ struct Packet {
     sack: Option<(u32, u32)>,
 }
 
-/// Writes about this many packets to each of two files.
-fn write_traces(packets: usize, here: &Path, there: &Path) -> io::Result<()> {
-    let mut random = Pcg64::seed_from_u64(1);
-    // In 30 ms a thin stream sends one packet and receives one, a greedy one 30 and about 21.
-    let ticks = packets as u64 / (2 * u64::from(THIN) + 51 * u64::from(GREEDY));
-    let mut all = Vec::new();
-    for stream in 0..THIN + GREEDY {
-        let (every, size) = match stream {
-            0..THIN => (30 * MS, MESSAGE),
-            _ => (MS, SEGMENT),
-        };
-        let segments = ticks * 30 * MS / every;
-        all.extend(conversation(stream, segments, every, size, &mut random));
+impl Workload {
+    /// Writes the packets that each end sees to a file.
+    fn write(&self, here: &Path, there: &Path) -> io::Result<()> {
+        let mut random = Pcg64::seed_from_u64(1);
+        let mut all = Vec::new();
+        for stream in 0..self.thin + self.greedy {
+            let (every, size) = match stream < self.thin {
+                true => (ITT, MESSAGE),
+                false => (MS, SEGMENT),
+            };
+            let segments = self.messages * ITT / every;
+            let bundled = self.bundled && stream < self.thin;
+            all.extend(conversation(
+                stream,
+                segments,
+                every,
+                size,
+                bundled,
+                &mut random,
+            ));
+        }
+        trace(&mut all, true, here)?;
+        trace(&mut all, false, there)
     }
-    trace(&mut all, true, here)?;
-    trace(&mut all, false, there)
 }
 
-/// One stream: data at regular times, each loss retransmitted once, and one ACK per arrival.
+/// One stream: data at regular times, each unrepaired loss retransmitted once, and one ACK per
+/// arrival.
 fn conversation(
     stream: u16,
     segments: u64,
     every: u64,
     payload: u32,
+    bundled: bool,
     random: &mut Pcg64,
 ) -> Vec<Packet> {
     let mut packets = Vec::new();
-    let mut arrivals = BTreeMap::new();
+    let lost: Vec<bool> = (0..=segments).map(|_| random.random_ratio(1, 50)).collect();
     for segment in 0..segments {
-        let at_ns = segment * every + u64::from(stream) * 1000;
-        let lost = random.random_ratio(1, 50);
-        let seq = segment as u32 * payload;
-        let first = Packet {
-            at_ns,
+        let previous = u64::from(bundled && segment > 0);
+        let at = segment as usize;
+        let packet = Packet {
+            at_ns: segment * every + u64::from(stream) * 1000,
             stream,
             data: true,
-            lost,
-            seq,
-            payload,
+            lost: lost[at],
+            seq: (segment - previous) as u32 * payload,
+            payload: (1 + previous as u32) * payload,
             sack: None,
         };
-        if lost {
-            let at_ns = at_ns + REPAIR + MS / 2;
-            arrivals.insert(at_ns + ONE_WAY, seq);
+        packets.push(packet);
+        if lost[at] && (!bundled || lost[at + 1]) {
             packets.push(Packet {
-                at_ns,
+                at_ns: packet.at_ns + REPAIR + MS / 2,
                 lost: false,
-                ..first
+                ..packet
             });
-        } else {
-            arrivals.insert(at_ns + ONE_WAY, seq);
         }
-        packets.push(first);
     }
+    let arrived = packets.iter().filter(|packet| !packet.lost);
+    let arrivals: BTreeMap<_, _> = arrived.map(|it| (it.at_ns + ONE_WAY, *it)).collect();
     let (mut next, mut early, mut waiting) = (0, BTreeMap::new(), false);
-    for (at_ns, seq) in arrivals {
-        early.insert(seq, seq + payload);
-        while let Some(end) = early.remove(&next) {
-            next = end;
+    for (at_ns, packet) in arrivals {
+        let end = packet.seq + packet.payload;
+        early.insert(packet.seq, end);
+        while let Some((seq, end)) = early.pop_first() {
+            if seq > next {
+                early.insert(seq, end);
+                break;
+            }
+            next = end.max(next);
         }
         // A greedy stream acknowledges every second segment that arrives in order.
         waiting = early.is_empty() && payload == SEGMENT && !waiting;
         if !waiting {
             packets.push(Packet {
                 at_ns,
-                stream,
                 data: false,
                 lost: false,
                 seq: next,
                 payload: 0,
-                sack: early.contains_key(&seq).then_some((seq, seq + payload)),
+                sack: early.contains_key(&packet.seq).then_some((packet.seq, end)),
+                ..packet
             });
         }
     }

@@ -1,3 +1,5 @@
+use std::thread;
+
 use crate::connection::{
     CaptureContext, Connection, ConnectionTable, DETECTION_PACKETS, DoubledLinks, RepeatDetector,
 };
@@ -5,8 +7,28 @@ use crate::event::{Direction, Side};
 use crate::observer::Observer;
 use crate::observer::Period;
 use crate::observer::PeriodFilter;
-use crate::packet::Packet;
-use crate::packet::fingerprint;
+use crate::packet::{self, Packet};
+use crate::source::{FingerprintedPacket, PacketSource, read};
+
+/// Analyses the packets of one trace, in the order of its file. Another thread reads it.
+pub fn analyse<O: Observer>(
+    packets: impl Iterator<Item = Packet> + Send,
+    period: Period,
+    observer: O,
+) -> O {
+    thread::scope(|scope| {
+        let (sink, mut source) = PacketSource::new();
+        scope.spawn(move || read(packets, &sink));
+        let mut analysis = Analysis::with_period(observer, period);
+        source.fill();
+        while let Some(entry) = source.first() {
+            analysis.entry(entry);
+            source.advance();
+            source.fill();
+        }
+        analysis.finish()
+    })
+}
 
 /// The analysis of one trace.
 ///
@@ -22,7 +44,7 @@ pub struct Analysis<O> {
     until_ns: i64,
     superseded: Vec<Connection>,
     /// The first packets, stored until they show which links have every packet twice.
-    lead: Option<Vec<Packet>>,
+    lead: Option<Vec<FingerprintedPacket>>,
     repeats: RepeatDetector,
 }
 
@@ -48,10 +70,15 @@ impl<O: Observer> Analysis<O> {
     /// Processes the next packet.
     #[inline]
     pub fn packet(&mut self, packet: &Packet) {
+        self.entry(&FingerprintedPacket::new(*packet));
+    }
+
+    #[inline]
+    fn entry(&mut self, entry: &FingerprintedPacket) {
         match &mut self.lead {
-            None => self.process(packet),
+            None => self.process(entry),
             Some(lead) => {
-                lead.push(*packet);
+                lead.push(*entry);
                 if lead.len() == DETECTION_PACKETS {
                     self.start();
                 }
@@ -63,23 +90,28 @@ impl<O: Observer> Analysis<O> {
     #[cold]
     fn start(&mut self) {
         if let Some(lead) = self.lead.take() {
-            let start_ns = lead.first().map_or(0, |first| first.at_ns);
+            let start_ns = lead.first().map_or(0, |first| first.packet.at_ns);
             self.observer.start_at(self.period.from_ns(start_ns));
             self.until_ns = self.period.until_ns(start_ns);
-            self.repeats = RepeatDetector::new(DoubledLinks::new(lead.iter()));
-            for packet in &lead {
-                self.process(packet);
+            self.repeats = RepeatDetector::new(DoubledLinks::new(lead.iter().map(|it| &it.packet)));
+            for entry in &lead {
+                self.process(entry);
             }
         }
     }
 
-    fn process(&mut self, packet: &Packet) {
+    fn process(&mut self, entry: &FingerprintedPacket) {
+        let FingerprintedPacket {
+            packet,
+            fingerprint,
+            flow_hash,
+        } = entry;
         if packet.at_ns >= self.until_ns {
             return;
         }
-        match self.table.current(Side::Sender, packet) {
-            Some((slot, direction)) => self.process_in(slot, direction, packet),
-            None => self.find_or_open(packet),
+        match self.table.current(Side::Sender, packet, *flow_hash) {
+            Some((slot, direction)) => self.process_in(slot, direction, packet, *fingerprint),
+            None => self.find_or_open(packet, *fingerprint),
         }
         while let Some(connection) = self.table.take_expired(packet.at_ns) {
             finish_connection(connection, &mut self.observer);
@@ -88,7 +120,7 @@ impl<O: Observer> Analysis<O> {
 
     /// Processes a packet that may open a connection.
     #[inline(never)]
-    fn find_or_open(&mut self, packet: &Packet) {
+    fn find_or_open(&mut self, packet: &Packet, fingerprint: u64) {
         let found = self
             .table
             .find(Side::Sender, packet, packet.at_ns, &mut self.superseded);
@@ -97,19 +129,21 @@ impl<O: Observer> Analysis<O> {
         }
         if let Some(found) = found {
             if let Some((earlier, direction)) = found.earlier {
-                self.process_in(found.slot, direction, &earlier);
+                let fingerprint = packet::fingerprint(&earlier);
+                self.process_in(found.slot, direction, &earlier, fingerprint);
             }
-            self.process_in(found.slot, found.direction, packet);
+            self.process_in(found.slot, found.direction, packet, fingerprint);
         }
     }
 
     #[inline]
-    fn process_in(&mut self, slot: usize, direction: Direction, packet: &Packet) {
+    fn process_in(&mut self, slot: usize, direction: Direction, packet: &Packet, fingerprint: u64) {
         if let Some(connection) = self.table.get_mut(slot)
             && process_packet(
                 connection,
                 direction,
                 packet,
+                fingerprint,
                 &mut self.repeats,
                 &mut self.observer,
             )
@@ -139,6 +173,7 @@ fn process_packet<O: Observer>(
     connection: &mut Connection,
     direction: Direction,
     packet: &Packet,
+    fingerprint: u64,
     repeats: &mut RepeatDetector,
     observer: &mut PeriodFilter<O>,
 ) -> bool {
@@ -150,7 +185,7 @@ fn process_packet<O: Observer>(
             .counts
             .packets,
     };
-    if repeats.is_repeat(packet, fingerprint(packet), &context) {
+    if repeats.is_repeat(packet, fingerprint, &context) {
         let counts = &mut connection.half_connection_mut(direction).counts;
         counts.repeated_packets += 1;
         return false;

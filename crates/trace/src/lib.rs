@@ -1,6 +1,6 @@
 //! Packet traces of TCP connections, taken at one end or at both.
 //!
-//! [`input`] reads them. [`Analysis`] processes the [`Packet`]s of one trace and reports to an
+//! [`input`] reads them. [`analyse`] processes the [`Packet`]s of one trace and reports to an
 //! [`Observer`]: each packet sent, each ACK, each [`Range`] of bytes with its copies, each
 //! [`Connection`]. [`pair::analyse`] does the same with two traces and also reports each packet's
 //! disposition. [`measure::Meter`] is the observer that measures all of it.
@@ -23,6 +23,7 @@ mod property;
 mod ranges;
 #[cfg(test)]
 mod script;
+mod source;
 
 pub use connection::{
     Connection, ConnectionOutcome, DirectionCounts, HalfConnection, Handshake, Start,
@@ -31,7 +32,7 @@ pub use event::{
     Arrival, ArrivedPacket, Class, ClockOffset, DeliveryStats, Direction, Disposition,
     PathDirection, ReceivedAck, SentPacket, Side,
 };
-pub use flows::Analysis;
+pub use flows::{Analysis, analyse};
 pub use observer::{Observer, Period, TimePoint};
 pub use packet::{Endpoint, Flags, Packet, SackBlocks, Timestamps};
 pub use ranges::{CopyKind, Delivery, FirstArrival, Range, ReadTime, SentCopy};

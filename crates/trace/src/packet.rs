@@ -264,6 +264,19 @@ pub(crate) fn fingerprint(packet: &Packet) -> u64 {
     hasher.finish() | 1
 }
 
+/// A hash of addresses and ports, equal for both directions of a connection.
+#[inline]
+pub(crate) fn flow_hash(packet: &Packet) -> u32 {
+    const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+    let number = |end: &Endpoint| {
+        let address = u128::from_ne_bytes(end.address);
+        let halves = (address >> 64) as u64 ^ (address as u64).rotate_left(32);
+        (halves ^ u64::from(end.port)).wrapping_mul(MIX)
+    };
+    let both = number(&packet.from).wrapping_add(number(&packet.to));
+    (both.wrapping_mul(MIX) >> 32) as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,10 +24,13 @@ pub struct ConnectionFilter {
 }
 
 impl ConnectionFilter {
+    #[inline]
     fn matches(&self, connection: &Connection) -> bool {
-        if self.addresses.is_empty() && self.ports.is_empty() && self.connections.is_empty() {
-            return true;
-        }
+        self.addresses.is_empty() && self.ports.is_empty() && self.connections.is_empty()
+            || self.contains(connection)
+    }
+
+    fn contains(&self, connection: &Connection) -> bool {
         let matches_end = |end: Endpoint| {
             let network = |network: &IpNet| end.is_in(network);
             let port = |ports: &RangeInclusive<u16>| ports.contains(&end.port);

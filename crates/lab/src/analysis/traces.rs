@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use pillion_stats::report::number::count;
 use pillion_trace::input::{self, Input, InputCounts, InputError, Overlap, Progress, Warning};
 use pillion_trace::pair::{self, PairOptions, PairSummary};
-use pillion_trace::{Analysis, Endpoint, Observer, Packet, Period};
+use pillion_trace::{Endpoint, Observer, Period, analyse};
 use thiserror::Error;
 
 /// Opened traces: the sender's, and optionally the receiver's.
@@ -22,8 +22,6 @@ pub struct Trace {
     pub name: String,
     /// The trace's packets, counts and warnings.
     pub input: Input,
-    /// The time of the first TCP packet, in nanoseconds since 1970.
-    start_ns: Option<i64>,
 }
 
 /// The result of reading traces.
@@ -45,18 +43,14 @@ impl Trace {
             [first, ..] => format!("{} to {}", first.display(), file_name(files.last())),
             [] => String::new(),
         };
-        Ok(Self {
-            name,
-            input,
-            start_ns: None,
-        })
+        Ok(Self { name, input })
     }
 
     /// Returns the time of the first TCP packet, in nanoseconds since 1970; 0 if the trace has
     /// none.
     #[must_use]
     pub fn start_ns(&self) -> i64 {
-        self.start_ns.unwrap_or_default()
+        self.input.start_ns().unwrap_or_default()
     }
 
     /// Returns the file's name without its folder.
@@ -75,16 +69,6 @@ impl Trace {
     fn damage(&self) -> Option<&Warning> {
         let mut warnings = self.input.warnings().iter();
         warnings.find(|warning| warning.problem.is_damage())
-    }
-}
-
-impl Iterator for Trace {
-    type Item = Packet;
-
-    fn next(&mut self) -> Option<Packet> {
-        let packet = self.input.next()?;
-        self.start_ns.get_or_insert(packet.at_ns);
-        Some(packet)
     }
 }
 
@@ -152,16 +136,13 @@ impl Traces {
     pub fn observe<O: Observer>(mut self, observer: O) -> Observation<O> {
         let (observer, finding) = match &mut self.receiver {
             Some(receiver) => {
-                let sender = &mut self.sender;
+                let (sender, receiver) = (&mut self.sender.input, &mut receiver.input);
                 let (observer, finding) = pair::analyse(sender, receiver, &self.options, observer);
                 (observer, Some(finding))
             }
             None => {
-                let mut analysis = Analysis::with_period(observer, self.options.period);
-                for packet in &mut self.sender {
-                    analysis.packet(&packet);
-                }
-                (analysis.finish(), None)
+                let input = &mut self.sender.input;
+                (analyse(input, self.options.period, observer), None)
             }
         };
         let traces = [Some(self.sender), self.receiver];

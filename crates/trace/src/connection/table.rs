@@ -7,7 +7,7 @@ use super::Connection;
 use super::half::HalfConnection;
 use crate::event::Direction;
 use crate::event::Side;
-use crate::packet::{Endpoint, Packet};
+use crate::packet::{Endpoint, Packet, flow_hash};
 use crate::prefetch;
 
 /// Unfinished connections by addresses and ports.
@@ -90,8 +90,13 @@ impl ConnectionTable {
     /// The slot and direction of a packet, if the last packet with its addresses and ports in this
     /// trace belonged to the same connection.
     #[inline]
-    pub(crate) fn current(&mut self, side: Side, packet: &Packet) -> Option<(usize, Direction)> {
-        let RecentSlot { slot, number } = *self.recent(side, packet);
+    pub(crate) fn current(
+        &mut self,
+        side: Side,
+        packet: &Packet,
+        flow_hash: u32,
+    ) -> Option<(usize, Direction)> {
+        let RecentSlot { slot, number } = *self.recent(side, flow_hash);
         let slot = slot as usize;
         if let Some(Some(connection)) = self.slots.get(slot)
             && connection.number as u32 == number
@@ -100,21 +105,21 @@ impl ConnectionTable {
             let accepts = connection.accepts(side, direction, packet);
             return accepts.then_some((slot, direction));
         }
-        self.look_up(side, packet)
+        self.look_up(side, packet, flow_hash)
     }
 
     /// Prefetches the connection that a packet probably belongs to.
     #[inline]
-    pub(crate) fn prefetch_connection(&self, side: Side, packet: &Packet) {
-        if let Some(connection) = self.probable(side, packet) {
+    pub(crate) fn prefetch_connection(&self, side: Side, flow_hash: u32) {
+        if let Some(connection) = self.probable(side, flow_hash) {
             prefetch(connection);
         }
     }
 
     /// Prefetches the state of that connection, which is in the cache by now.
     #[inline]
-    pub(crate) fn prefetch_state(&self, side: Side, packet: &Packet) {
-        if let Some(connection) = self.probable(side, packet) {
+    pub(crate) fn prefetch_state(&self, side: Side, flow_hash: u32) {
+        if let Some(connection) = self.probable(side, flow_hash) {
             connection
                 .halves
                 .iter()
@@ -124,8 +129,8 @@ impl ConnectionTable {
 
     /// Prefetches the link state of that connection, whose links are in the cache by now.
     #[inline]
-    pub(crate) fn prefetch_links(&self, side: Side, packet: &Packet) {
-        if let Some(connection) = self.probable(side, packet) {
+    pub(crate) fn prefetch_links(&self, side: Side, flow_hash: u32) {
+        if let Some(connection) = self.probable(side, flow_hash) {
             let links = connection
                 .halves
                 .iter()
@@ -136,19 +141,19 @@ impl ConnectionTable {
 
     /// The connection that a packet probably belongs to; `None` if all connections stay cached.
     #[inline]
-    fn probable(&self, side: Side, packet: &Packet) -> Option<&Connection> {
+    fn probable(&self, side: Side, flow_hash: u32) -> Option<&Connection> {
         if self.slots.len() <= CACHED_CONNECTIONS {
             return None;
         }
         let recent = &self.recent[side as usize];
-        let slot = recent[symmetric_hash(packet) & (recent.len() - 1)].slot;
+        let slot = recent[flow_hash as usize & (recent.len() - 1)].slot;
         self.slots.get(slot as usize)?.as_deref()
     }
 
     #[inline]
-    fn recent(&mut self, side: Side, packet: &Packet) -> &mut RecentSlot {
+    fn recent(&mut self, side: Side, flow_hash: u32) -> &mut RecentSlot {
         let recent = &mut self.recent[side as usize];
-        let index = symmetric_hash(packet) & (recent.len() - 1);
+        let index = flow_hash as usize & (recent.len() - 1);
         &mut recent[index]
     }
 
@@ -163,7 +168,12 @@ impl ConnectionTable {
         }
     }
 
-    fn look_up(&mut self, side: Side, packet: &Packet) -> Option<(usize, Direction)> {
+    fn look_up(
+        &mut self,
+        side: Side,
+        packet: &Packet,
+        flow_hash: u32,
+    ) -> Option<(usize, Direction)> {
         let tuple_connections = self.by_tuple.get(&tuple(packet.from, packet.to))?;
         let slot = *tuple_connections
             .slots
@@ -172,7 +182,7 @@ impl ConnectionTable {
         let number = connection.number;
         let direction = connection.direction_of(packet)?;
         let accepts = connection.accepts(side, direction, packet);
-        *self.recent(side, packet) = RecentSlot::new(slot, number);
+        *self.recent(side, flow_hash) = RecentSlot::new(slot, number);
         accepts.then_some((slot, direction))
     }
 
@@ -186,7 +196,8 @@ impl ConnectionTable {
         now_ns: i64,
         superseded: &mut Vec<Connection>,
     ) -> Option<Lookup> {
-        if let Some((slot, direction)) = self.current(side, packet) {
+        let flow_hash = flow_hash(packet);
+        if let Some((slot, direction)) = self.current(side, packet, flow_hash) {
             return Some(Lookup {
                 slot,
                 direction,
@@ -264,7 +275,7 @@ impl ConnectionTable {
         for current in tuple_connections.current.iter_mut().flatten() {
             *current -= superseded_count;
         }
-        *self.recent(side, packet) = RecentSlot::default();
+        *self.recent(side, flow_hash) = RecentSlot::default();
         self.grow_recent();
         let connection = self.slots.get(slot)?.as_deref()?;
         Some(Lookup {
@@ -344,19 +355,6 @@ impl ConnectionTable {
             .sort_by_key(|slot| slot.as_ref().map(|connection| connection.number));
         self.slots.into_iter().flatten().map(|boxed| *boxed)
     }
-}
-
-/// A hash that is equal for both directions of a connection.
-#[inline]
-fn symmetric_hash(packet: &Packet) -> usize {
-    const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
-    let number = |end: &Endpoint| {
-        let address = u128::from_ne_bytes(end.address);
-        let halves = (address >> 64) as u64 ^ (address as u64).rotate_left(32);
-        (halves ^ u64::from(end.port)).wrapping_mul(MIX)
-    };
-    let both = number(&packet.from).wrapping_add(number(&packet.to));
-    (both.wrapping_mul(MIX) >> 32) as usize
 }
 
 #[inline]

@@ -2,7 +2,7 @@ mod ranges;
 
 use crate::Direction::{Backward, Forward};
 use crate::script::{MS, Record, Script, analyse_both, carry, endpoint};
-use crate::{Analysis, Class, ConnectionOutcome, Start};
+use crate::{Analysis, Class, ConnectionOutcome, Period, Start, analyse};
 
 fn established() -> Script {
     let mut script = Script::new();
@@ -249,6 +249,19 @@ fn conversation(messages: i64) -> Script {
         script.at(at + 40).ack(start + 100);
     }
     script
+}
+
+#[test]
+fn analysis_with_reader_thread_has_equal_events() {
+    let script = conversation(3000);
+    let packets = script.packets.iter().copied();
+    let (read, pushed) = (
+        analyse(packets, Period::default(), Record::default()),
+        script.analyse(),
+    );
+    assert_eq!(read.sent, pushed.sent);
+    assert_eq!(read.ranges, pushed.ranges);
+    assert_eq!(read.only().forward, pushed.only().forward);
 }
 
 /// A capture may miss gigabytes. The connection continues, because the other direction does.

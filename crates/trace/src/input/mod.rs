@@ -57,6 +57,8 @@ pub struct Input {
     progress: Progress,
     /// Earliest and latest packet time.
     span_ns: Option<(i64, i64)>,
+    /// Time of the first returned packet.
+    start_ns: Option<i64>,
     /// Time of the previous packet.
     before_ns: i64,
     /// The file before this one, until its first packet.
@@ -165,6 +167,7 @@ impl Input {
             format,
             progress,
             span_ns: None,
+            start_ns: None,
             before_ns: i64::MIN,
             earlier: None,
             ended: false,
@@ -207,6 +210,12 @@ impl Input {
     #[must_use]
     pub fn span_ns(&self) -> Option<(i64, i64)> {
         self.span_ns
+    }
+
+    /// The time of the first TCP packet, in nanoseconds since 1970.
+    #[must_use]
+    pub fn start_ns(&self) -> Option<i64> {
+        self.start_ns
     }
 
     /// The first two files of the capture whose times overlap; reading ends there.
@@ -283,6 +292,7 @@ impl Iterator for Input {
                             self.counts.tcp += 1;
                             self.counts.options_cut += u64::from(segment.options_cut);
                             self.counts.first_fragments += u64::from(segment.first_fragment);
+                            self.start_ns.get_or_insert(segment.packet.at_ns);
                             return Some(segment.packet);
                         }
                         Err(skip) => self.counts.skipped(skip),

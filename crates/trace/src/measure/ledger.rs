@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
-use std::iter;
+use std::panic::resume_unwind;
+use std::{iter, thread};
 
 use super::batch::{Batch, BatchEntry};
 use super::batch::{ConnectionInfo, FinishedConnection};
@@ -113,6 +114,39 @@ impl Ledger {
         Some(measures.get_or_insert_with(|| Box::new(Measures::new(slice_ns, one_clock))))
     }
 
+    /// The finished connections and their final measures, on two threads.
+    fn finalize(
+        mut self,
+        slice_ns: i64,
+        clock: Option<&Clock>,
+    ) -> impl Iterator<Item = (Box<ConnectionInfo>, [Measures; 2])> {
+        let finalize = |states: Vec<State>| -> Vec<_> {
+            let states = states.into_iter();
+            let states = states.filter_map(|state| Some((state.finished?, state.measures)));
+            states
+                .map(|(info, measures)| {
+                    let empty = || Box::new(Measures::new(slice_ns, false));
+                    let mut measures = measures.map(|it| *it.unwrap_or_else(empty));
+                    let ways = iter::zip(info.ways, &info.lowest);
+                    for (measures, (way, lowest)) in measures.iter_mut().zip(ways) {
+                        if let Some(clock) = clock {
+                            measures.apply_clock(way, clock, lowest);
+                        }
+                        measures.finalize();
+                    }
+                    (info, measures)
+                })
+                .collect()
+        };
+        let others = self.connections.split_off(self.connections.len() / 2);
+        thread::scope(|scope| {
+            let others = scope.spawn(|| finalize(others));
+            let first = finalize(self.connections);
+            let others = others.join().unwrap_or_else(|panic| resume_unwind(panic));
+            first.into_iter().chain(others)
+        })
+    }
+
     /// `start_ns`, `end_ns`: times of the first and last packet. `clock`: only of two traces.
     pub(super) fn results(
         self,
@@ -128,24 +162,11 @@ impl Ledger {
             .collect();
         let mut members: Vec<Vec<usize>> = vec![Vec::new(); groups.len()];
         let mut connections = Vec::new();
-        for state in self.connections {
-            let Some(finished) = state.finished else {
-                continue;
-            };
-            let mut measures = state.measures.map(|measures| match measures {
-                Some(measures) => *measures,
-                None => Measures::new(options.slice_ns, false),
-            });
-            if let Some(clock) = clock {
-                let ways = iter::zip(finished.ways, &finished.lowest);
-                for (measures, (way, lowest)) in measures.iter_mut().zip(ways) {
-                    measures.apply_clock(way, clock, lowest);
-                }
-            }
-            for &group in &finished.groups {
+        for (info, measures) in self.finalize(options.slice_ns, clock) {
+            for &group in &info.groups {
                 members[group].push(connections.len());
             }
-            connections.push(finished.to_results(measures, options, &(start_ns..end_ns)));
+            connections.push(info.to_results(measures, options, &(start_ns..end_ns)));
         }
         let all_indices: Vec<usize> = (0..connections.len()).collect();
         for (group_results, members) in
@@ -153,10 +174,6 @@ impl Ledger {
         {
             let members = members.iter().map(|&index| &connections[index]);
             group_results.aggregate(members, options.streams_by_address);
-        }
-        for connection in &mut connections {
-            connection.main.finalize();
-            connection.back.finalize();
         }
         Results {
             start_ns,

@@ -150,6 +150,10 @@ impl Observer for Meter {
     #[inline]
     fn acked(&mut self, connection: &Connection, acked: &ReceivedAck) {
         let since_ns = self.since_ns(connection.path_direction(acked.direction), acked.at_ns);
+        // Every second packet acknowledges nothing new.
+        if acked.bytes == 0 && acked.rtt_ns.is_none() {
+            return;
+        }
         self.batch.acked.push(BatchEntry {
             number: connection.number,
             since_ns,

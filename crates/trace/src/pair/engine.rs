@@ -1,4 +1,3 @@
-use super::FingerprintedPacket;
 use super::hosts::HostSides;
 use super::hosts::Nat;
 use super::pair_state::PairState;
@@ -10,7 +9,8 @@ use crate::event::ClockOffset;
 use crate::event::{Direction, PathDirection, Side};
 use crate::observer::Observer;
 use crate::observer::PeriodFilter;
-use crate::packet::{self, Packet};
+use crate::packet::{self, Packet, flow_hash};
+use crate::source::FingerprintedPacket;
 
 /// Combines the packets of two traces, which arrive approximately in order of time.
 #[derive(Debug)]
@@ -49,20 +49,20 @@ impl<O: Observer> Engine<O> {
 
     /// First stage of prefetching for a packet.
     #[inline]
-    pub(crate) fn prefetch_connection(&self, side: Side, packet: &Packet) {
-        self.table.prefetch_connection(side, packet);
+    pub(crate) fn prefetch_connection(&self, side: Side, flow_hash: u32) {
+        self.table.prefetch_connection(side, flow_hash);
     }
 
     /// Second stage, for a packet that comes sooner.
     #[inline]
-    pub(crate) fn prefetch_state(&self, side: Side, packet: &Packet) {
-        self.table.prefetch_state(side, packet);
+    pub(crate) fn prefetch_state(&self, side: Side, flow_hash: u32) {
+        self.table.prefetch_state(side, flow_hash);
     }
 
     /// Third stage, for the next packet.
     #[inline]
-    pub(crate) fn prefetch_links(&self, side: Side, packet: &Packet) {
-        self.table.prefetch_links(side, packet);
+    pub(crate) fn prefetch_links(&self, side: Side, flow_hash: u32) {
+        self.table.prefetch_links(side, flow_hash);
     }
 
     pub(crate) fn packet(&mut self, side: Side, entry: &FingerprintedPacket) {
@@ -74,9 +74,9 @@ impl<O: Observer> Engine<O> {
         }
         if side == Side::Receiver && self.nat.translates() {
             let packet = self.nat.translate(&entry.packet);
-            self.process_translated(side, &packet, entry, now_ns);
+            self.process_translated(side, &packet, flow_hash(&packet), entry, now_ns);
         } else {
-            self.process_translated(side, &entry.packet, entry, now_ns);
+            self.process_translated(side, &entry.packet, entry.flow_hash, entry, now_ns);
         }
         while let Some(connection) = self.table.take_expired(now_ns) {
             finish_connection(connection, &mut self.pair_state, &mut self.observer);
@@ -89,10 +89,11 @@ impl<O: Observer> Engine<O> {
         &mut self,
         side: Side,
         packet: &Packet,
+        flow_hash: u32,
         entry: &FingerprintedPacket,
         now_ns: i64,
     ) {
-        match self.table.current(side, packet) {
+        match self.table.current(side, packet, flow_hash) {
             Some((slot, direction)) if !packet.flags.syn => {
                 self.process(slot, direction, side, packet, entry.fingerprint, now_ns);
             }

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use foldhash::fast::RandomState;
 
-use super::FingerprintedPacket;
 use crate::connection::Connection;
 use crate::packet::{Endpoint, Packet};
+use crate::source::FingerprintedPacket;
 
 /// Translates addresses and ports of the receiver's trace to those of the sender's.
 #[derive(Debug, Default)]
@@ -219,6 +219,7 @@ fn common_directions(
     for FingerprintedPacket {
         packet,
         fingerprint,
+        ..
     } in sender
     {
         known
@@ -234,6 +235,7 @@ fn common_directions(
     for FingerprintedPacket {
         packet,
         fingerprint,
+        ..
     } in receiver
     {
         // A fingerprint that was sent twice is ambiguous; one that arrives twice counts once.

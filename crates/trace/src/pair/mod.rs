@@ -13,14 +13,13 @@ mod pair_state;
 mod view;
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::{mem, thread};
+use std::thread;
 
 use crate::connection::DoubledLinks;
 use crate::event::Side;
 use crate::observer::{Observer, Period, PeriodFilter};
-use crate::packet::{Endpoint, Packet, fingerprint};
-use crate::prefetch;
+use crate::packet::{Endpoint, Packet};
+use crate::source::{PacketSource, read};
 use engine::Engine;
 use hosts::{LEAD_PACKETS, LeadPackets, Nat};
 use pair_state::PairState;
@@ -132,13 +131,13 @@ fn merge<O: Observer>(
             engine.pair_state.mark_ended(side.other());
         }
         if let Some(upcoming) = source.peek(PREFETCH_CONNECTION) {
-            engine.prefetch_connection(side, upcoming);
+            engine.prefetch_connection(side, upcoming.flow_hash);
         }
         if let Some(upcoming) = source.peek(PREFETCH_STATE) {
-            engine.prefetch_state(side, upcoming);
+            engine.prefetch_state(side, upcoming.flow_hash);
         }
         if let Some(next) = source.peek(PREFETCH_LINKS) {
-            engine.prefetch_links(side, next);
+            engine.prefetch_links(side, next.flow_hash);
         }
         if let Some(first) = source.first()
             && engine.pair_state.by_senders_clock(side, first.packet.at_ns) < until_ns
@@ -158,134 +157,4 @@ fn merge<O: Observer>(
 fn bytes(&(there, here): &(IpAddr, IpAddr)) -> ([u8; 16], [u8; 16]) {
     let bytes = |address| Endpoint::from(SocketAddr::new(address, 0)).address;
     (bytes(there), bytes(here))
-}
-
-/// A packet and its fingerprint. The two readers compute it, because only one thread merges.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FingerprintedPacket {
-    pub(crate) packet: Packet,
-    pub(crate) fingerprint: u64,
-}
-
-/// The packets of one trace, received from its reader in batches.
-#[derive(Debug)]
-pub(crate) struct PacketSource {
-    from: Receiver<Vec<FingerprintedPacket>>,
-    /// Returns used batches to the reader.
-    return_batches: Sender<Vec<FingerprintedPacket>>,
-    batch: Vec<FingerprintedPacket>,
-    next: usize,
-}
-
-/// The reader's end of a [`PacketSource`].
-#[derive(Debug)]
-pub(crate) struct PacketSink {
-    to: SyncSender<Vec<FingerprintedPacket>>,
-    /// Returned batches, for reuse.
-    returned_batches: Receiver<Vec<FingerprintedPacket>>,
-}
-
-/// Packets per batch: enough that waking the other thread is cheap.
-const BATCH: usize = 2048;
-
-/// Maximum number of waiting batches per reader.
-const BATCHES: usize = 4;
-
-/// Distance in packets at which a packet is prefetched from the reader's core. Without it, the
-/// merging thread waits for another core's cache with each packet.
-const PREFETCH_PACKETS: usize = 8;
-
-impl PacketSource {
-    /// An empty source, and the sink for its reader.
-    pub(crate) fn new() -> (PacketSink, Self) {
-        let (to, from) = sync_channel(BATCHES);
-        let (return_batches, returned_batches) = channel();
-        let source = Self {
-            from,
-            return_batches,
-            batch: Vec::new(),
-            next: 0,
-        };
-        (
-            PacketSink {
-                to,
-                returned_batches,
-            },
-            source,
-        )
-    }
-
-    /// Waits for this many packets, or for the end of the trace.
-    pub(crate) fn wait_for(&mut self, packets: usize) {
-        self.batch.reserve(packets + BATCH);
-        while self.batch.len() < packets
-            && let Ok(mut more) = self.from.recv()
-        {
-            self.batch.append(&mut more);
-            self.recycle(more);
-        }
-    }
-
-    fn recycle(&self, batch: Vec<FingerprintedPacket>) {
-        // Fails once the reader has finished.
-        let _ = self.return_batches.send(batch);
-    }
-
-    /// The first packets, after [`wait_for`](Self::wait_for).
-    pub(crate) fn lead(&self) -> &[FingerprintedPacket] {
-        &self.batch
-    }
-
-    /// Makes the next packet available to [`first`](Self::first), if there is one.
-    #[inline]
-    pub(crate) fn fill(&mut self) {
-        while self.next >= self.batch.len()
-            && let Ok(batch) = self.from.recv()
-        {
-            let returned_batches = mem::replace(&mut self.batch, batch);
-            self.recycle(returned_batches);
-            self.next = 0;
-        }
-    }
-
-    #[inline]
-    pub(crate) fn first(&self) -> Option<&FingerprintedPacket> {
-        self.batch.get(self.next)
-    }
-
-    /// The packet this far after the first, if already received.
-    #[inline]
-    pub(crate) fn peek(&self, packets: usize) -> Option<&Packet> {
-        let peek = self.batch.get(self.next + packets);
-        peek.map(|entry| &entry.packet)
-    }
-
-    #[inline]
-    pub(crate) fn advance(&mut self) {
-        self.next += 1;
-        if let Some(upcoming) = self.batch.get(self.next + PREFETCH_PACKETS) {
-            prefetch(upcoming);
-        }
-    }
-}
-
-/// Sends all packets, until the receiver is dropped.
-pub(crate) fn read(mut packets: impl Iterator<Item = Packet>, sink: &PacketSink) {
-    loop {
-        let mut batch = sink.returned_batches.try_recv().unwrap_or_default();
-        batch.clear();
-        batch.reserve(BATCH);
-        while batch.len() < BATCH
-            && let Some(packet) = packets.next()
-        {
-            let fingerprint = fingerprint(&packet);
-            batch.push(FingerprintedPacket {
-                packet,
-                fingerprint,
-            });
-        }
-        if batch.is_empty() || sink.to.send(batch).is_err() {
-            return;
-        }
-    }
 }

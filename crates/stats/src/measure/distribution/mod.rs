@@ -243,7 +243,10 @@ impl NonEmpty {
     #[inline]
     fn record(&mut self, value: u64) {
         self.moments.record(value);
-        self.store(value, 1);
+        match &mut self.values {
+            Values::All(all) if all.len() < MAX_EXACT => all.push(value),
+            _ => self.store(value, 1),
+        }
     }
 
     fn shift(&mut self, by: i64) {
@@ -296,9 +299,10 @@ impl NonEmpty {
     fn add(&mut self, other: &Self) {
         self.unsampled += other.unsampled;
         self.moments.add(&other.moments);
-        match &other.values {
-            Values::All(all) => all.iter().for_each(|value| self.store(value, 1)),
-            Values::Histogram(histogram) => {
+        match (&mut self.values, &other.values) {
+            (Values::Histogram(own), Values::All(all)) => all.for_each(|value| own.add(value, 1)),
+            (_, Values::All(all)) => all.for_each(|value| self.store(value, 1)),
+            (_, Values::Histogram(histogram)) => {
                 self.round();
                 for (value, times) in histogram.iter() {
                     self.store(value, times);

@@ -111,6 +111,14 @@ impl ExactValues {
         }
     }
 
+    /// Passes each value, faster than [`iter`](Self::iter).
+    pub(super) fn for_each(&self, report: impl FnMut(u64)) {
+        match self {
+            Self::Narrow(values) => values.iter().copied().map(u64::from).for_each(report),
+            Self::Wide(values) => values.iter().copied().for_each(report),
+        }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = u64> {
         (0..self.len()).map_while(|index| self.get(index))
     }
