@@ -13,10 +13,12 @@ from definitions import Packet
 # several IP headers.
 FIELDS = (
     "frame.number frame.time_epoch frame.len frame.protocols frame.interface_id sll.pkttype "
-    "sll.ifindex ip.src ip.dst ip.cur_rt ip.id ip.len ip.hdr_len ip.flags.mf ipv6.src ipv6.dst "
-    "ipv6.plen ipv6.fraghdr.more tcp.stream tcp.srcport tcp.dstport tcp.seq_raw tcp.ack_raw "
-    "tcp.len tcp.hdr_len tcp.flags tcp.window_size_value tcp.options.sack_le tcp.options.sack_re "
-    "tcp.options.timestamp.tsval tcp.options.timestamp.tsecr tcp.options.sack.dsack"
+    "sll.ifindex ip.src ip.dst ip.id ip.len ip.hdr_len ip.flags.mf ipv6.src ipv6.dst ipv6.plen "
+    "ipv6.fraghdr.more ipv6.routing.segleft ipv6.routing.src.addr "
+    "ipv6.routing.mipv6.home_address ipv6.routing.srh.addr pppoe.payload_length tcp.stream "
+    "tcp.srcport tcp.dstport tcp.seq_raw tcp.ack_raw tcp.len tcp.hdr_len tcp.flags "
+    "tcp.window_size_value tcp.options.sack_le tcp.options.sack_re tcp.options.timestamp.tsval "
+    "tcp.options.timestamp.tsecr tcp.options.sack.dsack"
 ).split()
 MARKS = (
     "retransmission fast_retransmission spurious_retransmission out_of_order duplicate_ack "
@@ -87,7 +89,7 @@ def parse_packet(row, marks):
         number=int(row["frame.number"]),
         at=float(row["frame.time_epoch"] or 0),
         source=(address_of(outer("src")), number("tcp.srcport")),
-        target=(address_of(last["ip.cur_rt"] or outer("dst")), number("tcp.dstport")),
+        target=(address_of(last_destination(row) or outer("dst")), number("tcp.dstport")),
         stream=number("tcp.stream"),
         seq=number("tcp.seq_raw"),
         ack=number("tcp.ack_raw"),
@@ -101,13 +103,15 @@ def parse_packet(row, marks):
         marks={mark for mark, value in zip(MARKS, marks) if value},
     )
     packet.tshark_length = packet.length
-    packet.tshark_target = (address_of(outer("dst")), packet.target[1])
     if row["tcp.options.sack.dsack"]:
         packet.marks.add("dsack")
     header = number("tcp.hdr_len")
     fragment = last["ip.flags.mf"] == "1" or last["ipv6.fraghdr.more"] == "1"
     # The payload by the IP header. A length of 0 says nothing.
     total = int(outer("len") or 0) if network == "ip" else number("ipv6.plen")
+    if "pppoes" in before and network == "ip":
+        # Without the protocol's number. Some routers count padding in the IP length.
+        total = min(total, number("pppoe.payload_length") - 2)
     if network == "ip" and total:
         packet.length = total - int(outer("hdr_len") or 0) - header
     elif network == "ipv6" and total and fragment:
@@ -136,6 +140,16 @@ def parse_packet(row, marks):
     elif not all(layer in LAYERS or EXTENSIONS.fullmatch(layer) for layer in before):
         packet.skip = "other link"
     return packet
+
+
+def last_destination(row):
+    """The last address of an IPv6 routing header that has segments left."""
+    if row["ipv6.routing.segleft"] in ("", "0"):
+        return ""
+    # A segment list starts with the last one.
+    segments = row["ipv6.routing.srh.addr"].split(",")
+    route = row["ipv6.routing.src.addr"].split(",")
+    return segments[0] or route[-1] or row["ipv6.routing.mipv6.home_address"]
 
 
 def address_of(text):

@@ -164,11 +164,70 @@ fn ip_options_and_extensions_count_as_headers() {
     assert_eq!((packet.header_len, packet.payload_len), (60 + 64, 5));
 }
 
+/// RFC 791, section 3.1: the route ends at its last address, or at the header's once travelled.
+#[test]
+fn last_address_of_source_route_is_destination() {
+    let hop = [203, 0, 113, 1];
+    let last = [203, 0, 113, 9];
+    for (kind, pointer, padded, to) in [
+        (131, 4, false, "203.0.113.9:80"),
+        (137, 8, true, "203.0.113.9:80"),
+        (137, 12, false, "192.0.2.2:80"),
+        (7, 4, false, "192.0.2.2:80"),
+    ] {
+        let route = [&[kind, 11, pointer][..], &hop, &last].concat();
+        let options = match padded {
+            // No operation, and a record of the route without room.
+            true => [&[1, 7, 3, 4, 1][..], &route].concat(),
+            false => [&route[..], &[0]].concat(),
+        };
+        let packet = only(228, &ipv4_with(TCP, 0, &options, &tcp(b"hello")));
+        assert_eq!(packet.to.to_string(), to, "{kind} {pointer}");
+        assert_eq!(packet.payload_len, 5);
+    }
+    let truncated = [131, 11, 4, 203, 0, 113, 1, 0];
+    let packet = only(228, &ipv4_with(TCP, 0, &truncated, &tcp(b"hello")));
+    assert_eq!(packet.to.to_string(), "192.0.2.2:80");
+}
+
+#[test]
+fn last_address_of_routing_header_is_destination() {
+    let address = |host| [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host];
+    for (kind, left, to) in [
+        (0, 2, "[2001:db8::9]:80"),
+        (2, 1, "[2001:db8::9]:80"),
+        (4, 1, "[2001:db8::8]:80"),
+        (4, 0, "[2001:db8::2]:80"),
+        (3, 2, "[2001:db8::2]:80"),
+    ] {
+        let header = [
+            &[TCP, 4, kind, left, 0, 0, 0, 0][..],
+            &address(8),
+            &address(9),
+        ]
+        .concat();
+        let packet = only(229, &ipv6_with(43, &[header, tcp(b"hello")].concat()));
+        assert_eq!(packet.to.to_string(), to, "{kind} {left}");
+        assert_eq!((packet.header_len, packet.payload_len), (100, 5));
+    }
+}
+
 #[test]
 fn padding_and_check_sequences_are_not_payload() {
+    let pppoe = |packet: &[u8]| {
+        let session = [0x11, 0, 0, 7, 0, packet.len() as u8 + 2, 0, 0x21];
+        ethernet(0x8864, &[&session, packet].concat())
+    };
+    // Some routers count the padding.
+    let (mut no_length, mut padded_length) = (ipv4(&tcp(b"")), ipv4(&tcp(b"")));
+    no_length[2..4].fill(0);
+    padded_length[3] += 6;
     for packet in [
         ethernet(IPV4, &ipv4(&tcp(b""))),
         ethernet(IPV6, &ipv6(&tcp(b""))),
+        pppoe(&ipv4(&tcp(b""))),
+        pppoe(&no_length),
+        pppoe(&padded_length),
     ] {
         let padded = [&packet[..], &[0; 6]].concat();
         let seen = only(ETHERNET, &padded);

@@ -96,6 +96,9 @@ struct FrameSlice<'a> {
     pub bytes: &'a [u8],
     /// At least the length of `bytes`.
     pub len: u32,
+    /// Whether a header has this length, so that no inner header can exceed it. The length of a
+    /// frame is rewritten by programs that truncate it.
+    is_limited: bool,
 }
 
 impl<'a> FrameSlice<'a> {
@@ -105,6 +108,7 @@ impl<'a> FrameSlice<'a> {
         Self {
             bytes,
             len: len.max(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
+            is_limited: false,
         }
     }
 
@@ -114,7 +118,7 @@ impl<'a> FrameSlice<'a> {
         match self.bytes.split_first_chunk() {
             Some((head, bytes)) => {
                 let len = self.len - N as u32;
-                Ok((head, Self { bytes, len }))
+                Ok((head, Self { bytes, len, ..self }))
             }
             None => Err(self.short_of(N as u32)),
         }
@@ -127,6 +131,7 @@ impl<'a> FrameSlice<'a> {
             Some(bytes) => Ok(Self {
                 bytes,
                 len: self.len - len,
+                ..self
             }),
             None => Err(self.short_of(len)),
         }
@@ -136,9 +141,14 @@ impl<'a> FrameSlice<'a> {
     /// check sequence.
     #[inline]
     pub fn limit(self, len: u32) -> Self {
+        let len = match self.is_limited {
+            true => len.min(self.len),
+            false => len,
+        };
         Self {
             bytes: self.bytes.get(..len as usize).unwrap_or(self.bytes),
             len,
+            is_limited: true,
         }
     }
 

@@ -6,10 +6,12 @@ use crate::{Flags, SackBlocks, Timestamps};
 
 const TCP: u8 = 6;
 const V6_HEADER: u32 = 40;
+const ROUTING: u8 = 43;
 
 /// An IP packet that contains TCP.
 pub(super) struct IpPacket<'a> {
     pub from: [u8; 16],
+    /// The last destination of a source route.
     pub to: [u8; 16],
     pub id: Option<u16>,
     /// Options or extension headers included.
@@ -42,14 +44,39 @@ pub(super) fn v4(packet: FrameSlice) -> Result<IpPacket, SkipReason> {
         total => packet.limit(total),
     };
     let &[.., a0, a1, a2, a3, b0, b1, b2, b3] = header;
+    let to = match packet.bytes.get(20..header_len as usize) {
+        Some([]) | None => None,
+        Some(options) => last_of_route(options),
+    };
     Ok(IpPacket {
         from: mapped([a0, a1, a2, a3]),
-        to: mapped([b0, b1, b2, b3]),
+        to: mapped(to.unwrap_or([b0, b1, b2, b3])),
         id: Some(u16::from_be_bytes([i0, i1])),
         header_len,
         first_fragment: fragment & 0x2000 != 0,
         payload: packet.skip(header_len)?,
     })
+}
+
+/// The last address of a source route that the packet has not yet travelled (RFC 791, section 3.1).
+#[cold]
+fn last_of_route(mut options: &[u8]) -> Option<[u8; 4]> {
+    const NO_OPERATION: u8 = 1;
+    const LOOSE_ROUTE: u8 = 131;
+    const STRICT_ROUTE: u8 = 137;
+    loop {
+        options = match options {
+            [NO_OPERATION, rest @ ..] => rest,
+            [LOOSE_ROUTE | STRICT_ROUTE, len, pointer, ..] => {
+                let route = options.get(3..usize::from(*len))?;
+                return (pointer <= len)
+                    .then(|| route.last_chunk().copied())
+                    .flatten();
+            }
+            [1..=255, len @ 2..=255, ..] => options.get(usize::from(*len)..)?,
+            _ => return None,
+        }
+    }
 }
 
 /// `::ffff:a.b.c.d`, built as a number because sixteen single bytes would be copied one by one.
@@ -74,10 +101,11 @@ pub(super) fn v6(packet: FrameSlice) -> Result<IpPacket, SkipReason> {
         len => rest.limit(len),
     };
     let before = rest.len;
-    let (first_fragment, payload) = extensions(protocol, rest)?;
+    let mut to = *to;
+    let (first_fragment, payload) = extensions(protocol, rest, &mut to)?;
     Ok(IpPacket {
         from: ipv6_address(*from),
-        to: ipv6_address(*to),
+        to: ipv6_address(to),
         id: None,
         header_len: V6_HEADER + (before - payload.len),
         first_fragment,
@@ -85,17 +113,38 @@ pub(super) fn v6(packet: FrameSlice) -> Result<IpPacket, SkipReason> {
     })
 }
 
-/// Skips the extension headers. Returns whether more fragments follow, and the payload.
+/// The last destination of a routing header with segments left: the last address (RFC 2460, section
+/// 4.4; RFC 6275, section 6.4), or the first one of a segment list (RFC 8754, section 2).
+#[cold]
+fn last_of_routing_header(header: &[u8]) -> Option<[u8; 16]> {
+    match *header {
+        [_, _, 0 | 2, 1..=255, _, _, _, _, ref addresses @ ..] => addresses.last_chunk().copied(),
+        [_, _, 4, 1..=255, _, _, _, _, ref segments @ ..] => segments.first_chunk().copied(),
+        _ => None,
+    }
+}
+
+/// Skips the extension headers. Returns whether more fragments follow, and the payload. Sets `to` to
+/// the last destination of a routing header.
 #[inline]
-fn extensions(mut protocol: u8, mut rest: FrameSlice) -> Result<(bool, FrameSlice), SkipReason> {
+fn extensions<'a>(
+    mut protocol: u8,
+    mut rest: FrameSlice<'a>,
+    to: &mut [u8; 16],
+) -> Result<(bool, FrameSlice<'a>), SkipReason> {
     let mut first_fragment = false;
     loop {
         match protocol {
             TCP => return Ok((first_fragment, rest)),
-            // Hop-by-hop, routing, destination options, mobility, host identity, shim6.
-            0 | 43 | 60 | 135 | 139 | 140 => {
+            // Hop-by-hop, destination options, mobility, host identity, shim6.
+            0 | ROUTING | 60 | 135 | 139 | 140 => {
                 let ([next, len], _) = rest.split::<2>()?;
+                let header = rest.bytes;
                 rest = rest.skip((u32::from(*len) + 1) * 8)?;
+                if protocol == ROUTING {
+                    let header = &header[..header.len() - rest.bytes.len()];
+                    *to = last_of_routing_header(header).unwrap_or(*to);
+                }
                 protocol = *next;
             }
             // Authentication, whose length has another unit (RFC 4302).
