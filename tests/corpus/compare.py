@@ -122,7 +122,7 @@ def compare(packets, analysis, rows):
                 packet.skip = ""
         defined, wrong = apply_definitions(group, found[pair], totals)
         for measure, difference in wrong:
-            kind = known[measure, pair] = kinds.mismatch(measure, group, packets)
+            kind = known[measure, pair] = kinds.mismatch(group, packets)
             result.append(Difference(measure, "definitions", kind, pair, difference))
         for measure in MEASURES:
             for packet in group:

@@ -40,7 +40,6 @@ class Packet:
     dsack: bool = False
     facts: set = field(default_factory=set)
     tshark_length: int = 0
-    tshark_target: tuple = ()  # the last address of a source route
     payload: int = 0  # bytes that count as sent
 
     def reset(self):
@@ -247,8 +246,6 @@ class Connection:
             packet.facts.add("after RST")
         if start < max(half.next, shown):
             packet.facts.add("below")
-        if start < half.acked:
-            packet.facts.add("acked")
         if before:
             packet.facts.add("before")
         if start >= 1 << 32:
@@ -334,16 +331,16 @@ class Connection:
             left = half.position(position, left)
             blocks.append((left, half.position(left, right)))
         for index, (left, right) in enumerate(blocks):
-            if half.fin is not None and left <= half.fin < right:
-                packet.facts.add("SACK of FIN")
-                news |= not half.fin_sacked
-                half.fin_sacked = True
-                right = min(right, half.fin)
             if right <= left or right > half.next + MAX_WINDOW:
                 continue
             # RFC 2883, section 4: below the ACK, or inside of the second block.
             inside = len(blocks) > 1 and blocks[1][0] <= left and right <= blocks[1][1]
-            if index == 0 and (right <= acked or inside):
+            duplicate = index == 0 and (right <= position or inside)
+            if half.fin is not None and left <= half.fin < right:
+                news |= not half.fin_sacked
+                half.fin_sacked = True
+                right = half.fin
+            if duplicate:
                 packet.dsack = True
                 continue
             start = max(left, acked)

@@ -9,12 +9,8 @@ SET_BACK = 1.0  # seconds; pillion warns
 RETRANSMISSION = {"retransmission", "fast_retransmission", "spurious_retransmission"}
 
 
-def mismatch(measure, group, packets):
+def mismatch(group, packets):
     """Kind of a difference between pillion's result and the definitions."""
-    if measure == "retransmitted packets" and any(
-        {"acked", "unseen"} <= packet.facts and packet.kind == "new" for packet in group
-    ):
-        return "acknowledged, then seen"
     addresses = {end[0] for packet in group for end in (packet.source, packet.target)}
     for packet in packets:
         if packet.skip in ("malformed IP", "before segmentation") and (
@@ -34,13 +30,12 @@ def of_packet(measure, packet):
         return "captured twice"
     if packet.kind == "stray":
         return "stray"
-    rule = {
+    rules = {
         "payload bytes": payload,
         "retransmitted packets": retransmission,
         "duplicate ACKs": duplicate_ack,
-        "DSACKs": dsack,
-    }[measure]
-    return rule(packet)
+    }
+    return rules[measure](packet) if measure in rules else ""
 
 
 def payload(packet):
@@ -92,12 +87,6 @@ def duplicate_ack(packet):
     return ""
 
 
-def dsack(packet):
-    if "dsack" in packet.marks and "SACK of FIN" in packet.facts:
-        return "DSACK of FIN"
-    return ""
-
-
 def of_connections(group, defined):
     """Kind, difference and packet of each connection that only one program starts."""
     starts = {c.packets[0].number for c in defined if c.packets}
@@ -118,8 +107,6 @@ def of_connections(group, defined):
     for number in streams - starts:
         p = next(p for p in group if p.number == number)
         kind = "ports reused" if p.flags & SYN else ""
-        if p.target != p.tshark_target:
-            kind = "source route"
         result.append((kind, -1, number))
     return result
 
@@ -158,8 +145,6 @@ def of_tcptrace(measure, sent):
         parts["before the trace"] = count(unseen)
         parts["after RST"] = count(lambda p: p.kind == "retransmitted" and "after RST" in p.facts)
     else:
-        of_fin = lambda p: {"SACK of FIN", "dsack"} <= p.facts | p.marks and not p.dsack
-        parts["DSACK of FIN"] = -count(of_fin)
         parts["captured twice"] = -count(lambda p: p.kind == "copy" and "dsack" in p.marks)
     return parts
 
@@ -177,7 +162,7 @@ def of_tcptrace_reading(measure, difference, sent, group, everything):
     other = sum("other boundaries" in packet.facts for packet in sent)
     if measure == "retransmitted packets" and 0 < difference <= other:
         return "other boundaries"
-    return mismatch("", sent, everything)
+    return mismatch(sent, everything)
 
 
 def of_tcptrace_connections(group, everything, pair, theirs):

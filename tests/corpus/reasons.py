@@ -59,11 +59,6 @@ KINDS = {
         "tshark counts them",
         "pillion",
     ),
-    "DSACK of FIN": (
-        "the block is below the ACK, and covers only the FIN; pillion counts DSACKs of "
-        "payload",
-        "tshark and tcptrace (RFC 2883, section 4)",
-    ),
     "captured twice": (
         "equal packets within 1 ms, IP identification included; pillion counts one",
         "pillion, unless the network duplicated them",
@@ -122,19 +117,9 @@ KINDS = {
         "the TCP header is truncated or longer than the packet; the others read a part of it",
         "pillion (RFC 9293, section 3.1)",
     ),
-    "acknowledged, then seen": (
-        "bytes that the trace shows first after their ACK; pillion counts them as new, or"
-        " as retransmitted once later bytes were acknowledged",
-        "not pillion: it should count them alike",
-    ),
     "malformed IP": (
         "tshark stops at an IP option of impossible length; pillion skips options",
         "neither; a host discards the packet",
-    ),
-    "source route": (
-        "tshark takes the last address of a source route as destination (RFC 791, section"
-        " 3.1), pillion that of the IP header",
-        "tshark",
     ),
     "new initial number": (
         "a SYN with another initial sequence number opens a connection (RFC 9293, section"

@@ -149,7 +149,7 @@ pub struct ReceivedAck {
     /// A duplicate ACK by RFC 5681, section 2. With SACK blocks, RFC 6675, section 2 applies: it
     /// must report bytes, or the FIN, for the first time.
     pub duplicate: bool,
-    /// Bytes that it reports as received twice (RFC 2883), by position.
+    /// Bytes that it reports as received twice (RFC 2883), by position; none if it reports a FIN.
     pub dsack: Option<(i64, i64)>,
     /// Time since the transmission of the last packet that it acknowledged, in nanoseconds. Only if
     /// that packet was sent once and not bundled.

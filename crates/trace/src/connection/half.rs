@@ -100,7 +100,7 @@ pub struct DirectionCounts {
     pub pure_acks: u64,
     /// Duplicate ACKs (RFC 5681, section 2) for data of the other direction.
     pub duplicate_acks: u64,
-    /// Packets with a DSACK (RFC 2883) for data of the other direction.
+    /// Packets with a DSACK (RFC 2883) for data or the FIN of the other direction.
     pub dsacks: u64,
     /// Packets with SYN.
     pub syns: u64,
@@ -198,7 +198,7 @@ impl HalfConnection {
     /// Counts the retransmission that a DSACK reports.
     #[cold]
     pub(super) fn received_twice(&mut self, (left, right): (i64, i64)) {
-        let contains = |&(start, end): &(i64, i64)| start <= left && right <= end;
+        let contains = |&(start, end): &(i64, i64)| start <= left && left < right && right <= end;
         if let Some(index) = self.retransmissions.iter().position(contains) {
             self.retransmissions.remove(index);
             self.counts.spurious_retransmissions += 1;

@@ -196,19 +196,18 @@ impl Connection {
         half.counts.missing_bytes += advance.unseen.unsigned_abs();
         let mut blocks = [(0, 0); 4];
         let wire = packet.sack.as_slice();
-        // Blocks may cover the FIN's sequence number, which is not a byte.
         let end = half.fin.unwrap_or(i64::MAX);
         let mut covers_fin = false;
         for (block, &(left, right)) in blocks.iter_mut().zip(wire) {
             let left = numbering.position(position, left);
             let right = numbering.position(left, right);
             covers_fin |= (left..right).contains(&end);
-            *block = (left, right.min(end));
+            *block = (left, right);
         }
         let reports_fin = covers_fin && !half.fin_sacked;
         half.fin_sacked |= covers_fin;
         let blocks = blocks.get(..wire.len()).unwrap_or_default();
-        let sacked = tracker.apply_sack(payload, blocks, packet.at_ns);
+        let sacked = tracker.apply_sack(position, blocks, end, packet.at_ns);
         let bare = packet.payload_len == 0 && !packet.flags.syn && !packet.flags.fin;
         let has_news = match wire {
             [] => same_window,

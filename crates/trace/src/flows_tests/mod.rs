@@ -427,6 +427,34 @@ fn sack_block_below_ack_is_dsack() {
     assert_eq!(record.only().backward.duplicate_acks, 0);
 }
 
+/// RFC 2883, section 4: the reported sequence number may be that of a FIN.
+#[test]
+fn dsack_of_only_a_fin_is_counted() {
+    let mut script = established();
+    script.at(10).data(1, 101).data(1, 101);
+    script.last().flags.fin = true;
+    script
+        .at(60)
+        .ack(102)
+        .at(210)
+        .packet(Forward, 101, 0)
+        .flags
+        .fin = true;
+    script.at(260).sack(102, &[(101, 102)]);
+    let record = script.analyse();
+    assert_eq!(record.acked.last().unwrap().dsack, Some((101, 101)));
+    assert_eq!(record.only().backward.dsacks, 1);
+    let counts = record.only().forward;
+    // The DSACK does not report the retransmitted bytes.
+    assert_eq!(
+        (
+            counts.retransmitted_packets,
+            counts.spurious_retransmissions
+        ),
+        (1, 0)
+    );
+}
+
 #[test]
 fn retransmitted_segment_gives_no_rtt_sample() {
     let mut script = established();

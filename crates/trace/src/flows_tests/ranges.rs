@@ -385,6 +385,32 @@ fn segment_recorded_after_its_ack_is_new() {
     assert_eq!((counts.missing_bytes, counts.stale_bytes), (0, 0));
 }
 
+/// Whether or not later bytes were acknowledged in between, and whatever the boundaries.
+#[test]
+fn bytes_captured_after_their_ack_are_new_once() {
+    for acked in [201, 401] {
+        let mut script = established();
+        script.at(10).data(1, 101).data(201, 301).data(301, 401);
+        script.at(60).ack(acked);
+        script.at(70).data(101, 201).at(80).data(101, 201);
+        script.at(90).data(151, 201).at(130).ack(401);
+        let counts = script.analyse().only().forward;
+        assert_eq!(
+            (counts.new_packets, counts.retransmitted_packets),
+            (4, 2),
+            "{acked}"
+        );
+        assert_eq!((counts.new_bytes, counts.stale_bytes), (400, 150));
+        assert_eq!(counts.missing_bytes, 0);
+    }
+    let mut script = established();
+    script.at(10).data(1, 101).at(60).ack(501);
+    script.at(70).data(301, 401).at(80).data(201, 451);
+    let counts = script.analyse().only().forward;
+    assert_eq!((counts.new_bytes, counts.stale_bytes), (350, 100));
+    assert_eq!(counts.missing_bytes, 150);
+}
+
 #[test]
 fn acked_bytes_not_in_trace_are_missing_bytes() {
     let mut script = established();

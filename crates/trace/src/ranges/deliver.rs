@@ -64,6 +64,7 @@ impl Tracker {
 
     /// Inserts a range that arrived, but whose transmission is not in the trace.
     fn insert_unsent(&mut self, index: usize, start: i64, end: i64) {
+        self.take_acked_gaps(start, end);
         self.ranges.insert(
             index,
             Range {

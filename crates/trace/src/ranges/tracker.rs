@@ -27,9 +27,11 @@ pub(crate) struct Tracker {
     /// Bytes that SACK covered and no range contains, because their transmission is not in the
     /// trace: disjoint, in order.
     sacked_gaps: Vec<(i64, i64)>,
+    /// Bytes that were acknowledged and no range contains: disjoint, in order.
+    acked_gaps: Vec<(i64, i64)>,
 }
 
-/// Maximum number of stored gaps that SACK covered.
+/// Maximum number of stored gaps of each kind.
 const MAX_GAPS: usize = 256;
 
 /// The bytes of a packet by history.
@@ -41,7 +43,7 @@ pub(crate) struct PlacedBytes {
     pub(crate) redundant: i64,
     /// Finished, or from before the trace.
     pub(crate) stale: i64,
-    /// Never sent before, but acknowledged earlier in the trace: new, but in no range.
+    /// Never sent before in the trace, but acknowledged: new, but in no range.
     pub(crate) already_acked: i64,
     /// The maximum number of earlier copies of a redundant byte.
     pub(crate) earlier_copies: usize,
@@ -84,6 +86,7 @@ impl Tracker {
             in_order: has_receiver.then_some(FIRST),
             blocks: [(0, 0); 4],
             sacked_gaps: Vec::new(),
+            acked_gaps: Vec::new(),
         }
     }
 
@@ -186,7 +189,7 @@ impl Tracker {
 
     fn sent_again(&mut self, start: i64, end: i64, at_ns: i64, packet: u64) -> PlacedBytes {
         let mut placed = PlacedBytes {
-            stale: (self.floor.min(end) - start).max(0),
+            already_acked: self.take_acked_gaps(start, end),
             advanced: end > self.next,
             ..PlacedBytes::default()
         };
@@ -205,9 +208,7 @@ impl Tracker {
             let gap_end = self.ranges.get(index).map_or(end, |range| range.start);
             if gap_end > at {
                 if at < self.acked {
-                    let stop = gap_end.min(end).min(self.acked);
-                    placed.already_acked += stop - at;
-                    at = stop;
+                    at = gap_end.min(end).min(self.acked);
                     continue;
                 }
                 let stop = gap_end.min(end);
@@ -242,7 +243,22 @@ impl Tracker {
             }
             index += 1;
         }
+        placed.stale = end - start - placed.new - placed.redundant - placed.already_acked;
         placed
+    }
+
+    /// Removes bytes from the acknowledged gaps, and returns how many were in them.
+    pub(super) fn take_acked_gaps(&mut self, start: i64, end: i64) -> i64 {
+        let gaps = &mut self.acked_gaps;
+        let first = gaps.partition_point(|gap| gap.1 <= start);
+        let last = gaps.partition_point(|gap| gap.0 < end);
+        let (Some(head), Some(tail)) = (gaps.get(first), gaps[..last].last()) else {
+            return 0;
+        };
+        let rest = [(head.0, start), (end, tail.1)];
+        let rest = rest.into_iter().filter(|gap| gap.0 < gap.1);
+        let taken = gaps.splice(first..last, rest);
+        taken.map(|gap| gap.1.min(end) - gap.0.max(start)).sum()
     }
 
     /// Inserts bytes that no range contains.
@@ -361,7 +377,7 @@ pub(crate) struct AckEffect {
 pub(crate) struct SackEffect {
     /// Bytes covered for the first time.
     pub(crate) bytes: i64,
-    /// Bytes received twice, according to the first block (RFC 2883).
+    /// Bytes received twice, according to the first block (RFC 2883); empty for a FIN.
     pub(crate) duplicate: Option<(i64, i64)>,
 }
 
@@ -380,7 +396,9 @@ impl Tracker {
             bytes: ack - self.acked,
             ..AckEffect::default()
         };
-        let (mut covered, mut retransmitted) = (0, false);
+        // Bytes from before the trace are not missing in it.
+        let mut at = self.acked.max(FIRST);
+        let mut retransmitted = false;
         let mut index = self.index_of(self.acked);
         while let Some(range) = self.ranges.get(index)
             && range.start < ack
@@ -389,7 +407,8 @@ impl Tracker {
                 self.cut(index, ack);
             }
             let range = &mut self.ranges[index];
-            covered += range.end - range.start.max(self.acked);
+            advance.unseen += add_gap(&mut self.acked_gaps, at, range.start);
+            at = range.end;
             range.acked_ns = Some(at_ns);
             self.in_flight = self.in_flight.saturating_sub(u32::from(range.ends_packet));
             retransmitted |= range.was_retransmitted();
@@ -399,9 +418,7 @@ impl Tracker {
             };
             index += 1;
         }
-        // Bytes from before the trace are not missing in it.
-        let before_trace = (FIRST.min(ack) - self.acked).max(0);
-        advance.unseen = advance.bytes - covered - before_trace;
+        advance.unseen += add_gap(&mut self.acked_gaps, at, ack);
         self.acked = ack;
         self.next = self.next.max(ack);
         self.sacked_gaps.retain(|&(_, end)| end > ack);
@@ -409,16 +426,22 @@ impl Tracker {
     }
 
     /// Applies the blocks of a SACK option, as positions, of an ACK with this acknowledgement
-    /// position.
+    /// position. `end`: after the last byte of the stream, if a FIN shows it.
     #[inline]
-    pub(crate) fn apply_sack(&mut self, ack: i64, blocks: &[(i64, i64)], at_ns: i64) -> SackEffect {
+    pub(crate) fn apply_sack(
+        &mut self,
+        ack: i64,
+        blocks: &[(i64, i64)],
+        end: i64,
+        at_ns: i64,
+    ) -> SackEffect {
         if blocks.is_empty() {
             return SackEffect::default();
         }
-        self.cover(ack, blocks, at_ns)
+        self.cover(ack, blocks, end, at_ns)
     }
 
-    fn cover(&mut self, ack: i64, blocks: &[(i64, i64)], at_ns: i64) -> SackEffect {
+    fn cover(&mut self, ack: i64, blocks: &[(i64, i64)], end: i64, at_ns: i64) -> SackEffect {
         let mut sacked = SackEffect::default();
         let mut seen = [(0, 0); 4];
         for (index, &(left, right)) in blocks.iter().enumerate() {
@@ -428,7 +451,10 @@ impl Tracker {
             if right <= left || right > self.next.saturating_add(MAX_WINDOW) {
                 continue;
             }
-            if index == 0 && (right <= ack || inside_second) {
+            let is_duplicate = index == 0 && (right <= ack || inside_second);
+            // A block may cover the FIN's sequence number, which is not a byte.
+            let right = right.min(end);
+            if is_duplicate {
                 sacked.duplicate = Some((left, right));
                 continue;
             }
@@ -453,7 +479,7 @@ impl Tracker {
         while at < right {
             let gap_end = self.ranges.get(index).map_or(right, |range| range.start);
             if gap_end > at {
-                bytes += self.mark_gap(at, gap_end.min(right));
+                bytes += add_gap(&mut self.sacked_gaps, at, gap_end.min(right));
                 at = gap_end;
                 continue;
             }
@@ -468,22 +494,30 @@ impl Tracker {
         }
         bytes
     }
+}
 
-    /// Records that SACK covered bytes that no range contains. Returns how many for the first time.
-    fn mark_gap(&mut self, left: i64, right: i64) -> i64 {
-        let gaps = &mut self.sacked_gaps;
-        let first = gaps.partition_point(|&(_, end)| end < left);
-        let last = gaps.partition_point(|&(start, _)| start <= right);
-        let known = gaps.drain(first..last);
-        let (mut merged, mut bytes) = ((left, right), right - left);
-        for (start, end) in known {
-            bytes -= (end.min(right) - start.max(left)).max(0);
-            merged = (merged.0.min(start), merged.1.max(end));
-        }
-        gaps.insert(first, merged);
-        if gaps.len() > MAX_GAPS {
-            gaps.remove(0);
-        }
-        bytes
+/// Adds bytes that no range contains to the gaps of one kind. Returns how many are new there.
+#[inline]
+fn add_gap(gaps: &mut Vec<(i64, i64)>, left: i64, right: i64) -> i64 {
+    if left < right {
+        merge_gap(gaps, left, right)
+    } else {
+        0
     }
+}
+
+fn merge_gap(gaps: &mut Vec<(i64, i64)>, left: i64, right: i64) -> i64 {
+    let first = gaps.partition_point(|&(_, end)| end < left);
+    let last = gaps.partition_point(|&(start, _)| start <= right);
+    let known = gaps.drain(first..last);
+    let (mut merged, mut bytes) = ((left, right), right - left);
+    for (start, end) in known {
+        bytes -= (end.min(right) - start.max(left)).max(0);
+        merged = (merged.0.min(start), merged.1.max(end));
+    }
+    gaps.insert(first, merged);
+    if gaps.len() > MAX_GAPS {
+        gaps.remove(0);
+    }
+    bytes
 }
