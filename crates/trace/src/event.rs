@@ -234,8 +234,8 @@ impl Disposition {
     }
 }
 
-/// Delivery of one direction's packets between the two traces. Copies that a trace shows twice are
-/// excluded.
+/// Delivery of one direction's packets between the two traces. A packet with copies counts once: it
+/// is lost if none of them arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct DeliveryStats {
     /// Packets that arrived.
@@ -250,8 +250,10 @@ pub struct DeliveryStats {
     pub lost_bytes: u64,
     /// Packets of unknown disposition.
     pub unknown_packets: u64,
-    /// Additional copies that arrived.
+    /// Repetitions that arrived and were not sent.
     pub duplicated_packets: u64,
+    /// Repetitions of packets that arrived, if the sender sent copies.
+    pub delivered_copies: u64,
     /// Arrived packets that were not sent in this form: joined or split on the path, or missing in
     /// the sender's trace.
     pub unmatched_packets: u64,
@@ -338,6 +340,7 @@ impl AddAssign for DeliveryStats {
         self.lost_bytes += other.lost_bytes;
         self.unknown_packets += other.unknown_packets;
         self.duplicated_packets += other.duplicated_packets;
+        self.delivered_copies += other.delivered_copies;
         self.unmatched_packets += other.unmatched_packets;
         self.delivered_bytes += other.delivered_bytes;
         self.unseen_bytes += other.unseen_bytes;

@@ -185,9 +185,9 @@ fn process_packet<O: Observer>(
             .counts
             .packets,
     };
-    if repeats.is_repeat(packet, fingerprint, &context) {
-        let counts = &mut connection.half_connection_mut(direction).counts;
-        counts.repeated_packets += 1;
+    if let Some(repeat) = repeats.find(packet, fingerprint, &context) {
+        let half = connection.half_connection_mut(direction);
+        half.repeated(packet, repeat);
         return false;
     }
     connection.observe_time(packet.at_ns, observer.start_ns());
@@ -219,5 +219,6 @@ fn finish_connection<O: Observer>(mut connection: Connection, observer: &mut Per
         }
     }
     connection.count_strays();
+    connection.classify_repeats();
     observer.finished(&connection);
 }

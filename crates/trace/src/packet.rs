@@ -53,6 +53,21 @@ impl Packet {
     pub(crate) fn has_ip_id(&self) -> bool {
         self.ip_id.is_some_and(|id| id != 0)
     }
+
+    /// Whether its first SACK block reports a duplicate: it is below the ACK, or within the second
+    /// block (RFC 2883, section 4).
+    pub(crate) fn reports_duplicate(&self) -> bool {
+        let is_before = |one: u32, other: u32| (one.wrapping_sub(other) as i32) <= 0;
+        match (self.sack.as_slice(), self.ack) {
+            ([first, rest @ ..], Some(ack)) => {
+                let is_within = |second: &(u32, u32)| {
+                    is_before(second.0, first.0) && is_before(first.1, second.1)
+                };
+                is_before(first.1, ack) || rest.first().is_some_and(is_within)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Address and port, IPv4 as `::ffff:a.b.c.d`. The same address in an IPv6 header belongs to another

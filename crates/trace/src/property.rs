@@ -110,7 +110,8 @@ fn every_packet_of_random_traces_has_one_disposition() {
                 let ends = delivery_stats.delivered_packets + delivery_stats.lost_packets;
                 let ends = ends + delivery_stats.unknown_packets + delivery_stats.unseen_packets;
                 assert_eq!(ends + counts.stray_packets, counts.packets, "seed {seed}");
-                dispositions += counts.packets + counts.repeated_packets;
+                dispositions += counts.packets + counts.repeated_packets + counts.copied_packets;
+                dispositions += delivery_stats.delivered_copies;
                 arrived += delivery_stats.delivered_packets + delivery_stats.duplicated_packets;
                 arrived += delivery_stats.unmatched_packets;
             }
@@ -134,11 +135,12 @@ fn every_byte_of_random_packets_has_one_class() {
         for connection in &order.record.connections {
             for counts in [connection.forward, connection.backward] {
                 let kinds = counts.new_bytes + counts.bundled_bytes + counts.retransmitted_bytes;
+                let kinds = kinds + counts.copied_bytes;
                 assert_eq!(kinds, counts.payload_bytes, "seed {seed}");
                 let kinds =
                     counts.new_packets + counts.bundled_packets + counts.retransmitted_packets;
                 assert_eq!(kinds, counts.data_packets, "seed {seed}");
-                counted += counts.packets + counts.repeated_packets;
+                counted += counts.packets + counts.repeated_packets + counts.copied_packets;
             }
         }
         assert_eq!(counted, packets, "seed {seed}");

@@ -167,6 +167,27 @@ pub(crate) fn established() -> Script {
     script
 }
 
+/// Messages of 100 bytes, each sent again at once. The receiver reports the copies of some as
+/// duplicates.
+pub(crate) fn copied_messages(count: i64, reports: impl Fn(i64) -> bool) -> Script {
+    let mut script = established();
+    for message in 0..count {
+        let (at, start) = (200 + message * 200, message * 100 + 1);
+        script.at(at).data(start, start + 100);
+        let copy = *script.last();
+        script.packets.push(Packet {
+            number: copy.number + 1,
+            at_ns: copy.at_ns + 20_000,
+            ..copy
+        });
+        script.at(at + 151).ack(start + 100);
+        if reports(message) {
+            script.sack(start + 100, &[(start, start + 100)]);
+        }
+    }
+    script
+}
+
 /// 100 bytes, acknowledged after 150 ms, then FIN.
 pub(crate) fn one_message() -> Script {
     let mut script = established();

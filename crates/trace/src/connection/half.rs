@@ -6,6 +6,7 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
+use super::repeats::Repeats;
 use crate::event::{Class, DeliveryStats, SentPacket};
 use crate::link::Link;
 use crate::link::hull::Hull;
@@ -33,6 +34,8 @@ pub struct HalfConnection {
     pub(crate) tracker: Option<Tracker>,
     /// The bytes of the last retransmissions that a DSACK may report.
     retransmissions: VecDeque<(i64, i64)>,
+    /// Packets that the trace at their sender shows again at once.
+    pub(super) repeats: Repeats,
     /// The last window that this direction's sender advertised, unscaled.
     pub(crate) window: Option<u16>,
     /// The last probe of the peer's closed window whose byte may have been accepted.
@@ -63,17 +66,17 @@ const MAX_SYNS: usize = 4;
 /// unless named otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct DirectionCounts {
-    /// All packets, except copies that the trace shows twice.
+    /// All packets, except copies and packets that the trace shows twice.
     pub packets: u64,
-    /// The size of all packets on the wire with link headers, in bytes.
+    /// The size of all packets on the wire with link headers, copies included, in bytes.
     pub wire_bytes: u64,
-    /// The IP and TCP headers of all packets, in bytes.
+    /// The IP and TCP headers of all packets, copies included, in bytes.
     pub header_bytes: u64,
     /// Packets with payload, except keep-alives and window probes. Each is new, bundled or
     /// retransmitted.
     pub data_packets: u64,
-    /// The payload of data packets and of accepted window probes: the sum of new, bundled and
-    /// retransmitted bytes.
+    /// The payload of data packets, copies and accepted window probes: the sum of new, bundled,
+    /// retransmitted and copied bytes.
     pub payload_bytes: u64,
     /// Packets with only new bytes.
     pub new_packets: u64,
@@ -81,12 +84,17 @@ pub struct DirectionCounts {
     pub bundled_packets: u64,
     /// Packets without a new byte.
     pub retransmitted_packets: u64,
+    /// Copies: packets sent again at once, unchanged, that the receiver reports as received twice
+    /// (RFC 2883). In no other count of packets.
+    pub copied_packets: u64,
     /// Bytes sent for the first time, in any packet.
     pub new_bytes: u64,
     /// Bytes sent before, in packets with new bytes.
     pub bundled_bytes: u64,
     /// Bytes sent before, in packets without new bytes.
     pub retransmitted_bytes: u64,
+    /// Bytes in copies.
+    pub copied_bytes: u64,
     /// Bundled and retransmitted bytes that the sender knew to be delivered, or that were first
     /// sent before the trace started.
     pub stale_bytes: u64,
@@ -145,6 +153,7 @@ impl HalfConnection {
             other_syns: Vec::new(),
             tracker: None,
             retransmissions: VecDeque::new(),
+            repeats: Repeats::default(),
             window: None,
             pending_probe: None,
             fin: None,
@@ -195,13 +204,15 @@ impl HalfConnection {
         }
     }
 
-    /// Counts the retransmission that a DSACK reports.
+    /// Counts the retransmission that a DSACK reports, or the copy.
     #[cold]
     pub(super) fn received_twice(&mut self, (left, right): (i64, i64)) {
         let contains = |&(start, end): &(i64, i64)| start <= left && left < right && right <= end;
         if let Some(index) = self.retransmissions.iter().position(contains) {
             self.retransmissions.remove(index);
             self.counts.spurious_retransmissions += 1;
+        } else {
+            self.repeats.received_twice((left, right));
         }
     }
 
@@ -289,9 +300,11 @@ impl AddAssign for DirectionCounts {
         self.new_packets += other.new_packets;
         self.bundled_packets += other.bundled_packets;
         self.retransmitted_packets += other.retransmitted_packets;
+        self.copied_packets += other.copied_packets;
         self.new_bytes += other.new_bytes;
         self.bundled_bytes += other.bundled_bytes;
         self.retransmitted_bytes += other.retransmitted_bytes;
+        self.copied_bytes += other.copied_bytes;
         self.stale_bytes += other.stale_bytes;
         self.missing_bytes += other.missing_bytes;
         self.keep_alives += other.keep_alives;

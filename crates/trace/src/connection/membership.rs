@@ -177,8 +177,8 @@ fn is_same_connection(stored: &Packet, packet: &Packet) -> bool {
 /// a packet on each device that it passes, and a mirror port on each port.
 ///
 /// Two copies on one interface are one packet where it was sent, because no retransmission follows
-/// so soon. Where it arrived, they are two: a path that duplicates packets does so only to some.
-/// Exceptions are links that show every packet twice.
+/// so soon, unless it was sent twice. Where it arrived, they are two: a path that duplicates packets
+/// does so only to some. Exceptions are links that show every packet twice.
 #[derive(Debug)]
 pub(crate) struct RepeatDetector {
     /// The last packets by hash. Together they exceed what any link carries in the relevant time,
@@ -195,6 +195,15 @@ struct RecentPackets {
     fingerprints: [u64; 8],
     seen: [RecentPacket; 8],
     next: usize,
+}
+
+/// A packet that a trace shows a second time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// It was captured twice.
+    Captured,
+    /// It was captured or sent twice. The receiver's reports decide.
+    PerhapsSent,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -235,31 +244,39 @@ impl RepeatDetector {
         }
     }
 
-    /// Whether the trace shows a packet with this fingerprint a second time.
+    /// The repeat, if the trace shows a packet with this fingerprint a second time.
     #[inline]
-    pub(crate) fn is_repeat(
+    pub(crate) fn find(
         &mut self,
         packet: &Packet,
         fingerprint: u64,
         context: &CaptureContext,
-    ) -> bool {
+    ) -> Option<Repeat> {
         let identified = packet.has_ip_id();
         let ambiguous = !identified && is_pure_ack(packet);
         if ambiguous && !self.doubled.contains(packet) {
             // Equal ACKs without identification are normal: duplicate ACKs.
-            return false;
+            return None;
         }
         let stream = 2 * context.stream.0 + context.stream.1 as u64;
         let fingerprint = fingerprint ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let index = (fingerprint >> 32) as usize % BUCKETS;
         let received = context.received as u32;
         let doubled = &self.doubled;
-        self.buckets[index].is_repeat(packet, fingerprint, received, |earlier| {
+        let earlier = self.buckets[index].find(packet, fingerprint, received, |earlier| {
             earlier.interface != packet.interface
                 || context.at_sender
                     && packet.at_ns.abs_diff(earlier.at_ns) <= SAME_PACKET_STRICT_NS
                     && (identified || received == earlier.received)
                 || doubled.contains(packet)
+        })?;
+        let perhaps_sent = earlier.interface == packet.interface
+            && context.at_sender
+            && packet.payload_len > 0
+            && !doubled.contains(packet);
+        Some(match perhaps_sent {
+            true => Repeat::PerhapsSent,
+            false => Repeat::Captured,
         })
     }
 }
@@ -269,15 +286,16 @@ fn is_pure_ack(packet: &Packet) -> bool {
 }
 
 impl RecentPackets {
-    /// Whether an equal packet was seen shortly before, and is the same by `is_same`.
+    /// An equal packet that was seen shortly before, and is the same by `is_same`. If there is none,
+    /// stores this one.
     #[inline]
-    fn is_repeat(
+    fn find(
         &mut self,
         packet: &Packet,
         fingerprint: u64,
         received: u32,
         is_same: impl Fn(&RecentPacket) -> bool,
-    ) -> bool {
+    ) -> Option<RecentPacket> {
         let limit = if packet.has_ip_id() {
             SAME_PACKET_NS
         } else {
@@ -285,13 +303,16 @@ impl RecentPackets {
         };
         // There is rarely a match, so a branchless check is faster.
         let known = |found, &other| found | (other == fingerprint);
-        let seen = self.fingerprints.iter().fold(false, known)
-            && iter::zip(&self.fingerprints, &self.seen).any(|(&other, earlier)| {
-                other == fingerprint
-                    && packet.at_ns.abs_diff(earlier.at_ns) <= limit
-                    && is_same(earlier)
-            });
-        if !seen {
+        let is_known = self.fingerprints.iter().fold(false, known);
+        let mut equal = iter::zip(&self.fingerprints, &self.seen)
+            .filter(|_| is_known)
+            .filter(|(other, _)| **other == fingerprint)
+            .map(|(_, earlier)| earlier);
+        let is_same = |earlier: &&RecentPacket| {
+            packet.at_ns.abs_diff(earlier.at_ns) <= limit && is_same(earlier)
+        };
+        let seen = equal.find(is_same).copied();
+        if seen.is_none() {
             let index = self.next % self.fingerprints.len();
             self.fingerprints[index] = fingerprint;
             self.seen[index] = RecentPacket {
@@ -317,29 +338,67 @@ pub(crate) struct DoubledLinks {
 /// A link with fewer packets is not known to be doubled.
 const MIN_LINK_PACKETS: u32 = 10;
 
+#[derive(Debug, Clone, Copy, Default)]
+struct LinkCounts {
+    /// Packets without and with payload.
+    packets: [u32; 2],
+    /// Those that repeat a packet.
+    repeats: [u32; 2],
+    /// ACKs that report a duplicate (RFC 2883).
+    reports: u32,
+}
+
+impl LinkCounts {
+    fn count(&mut self, is_repeat: bool, has_payload: bool) {
+        self.packets[usize::from(has_payload)] += 1;
+        self.repeats[usize::from(has_payload)] += u32::from(is_repeat);
+    }
+
+    fn sum(self, other: &Self) -> Self {
+        let sum = |of: fn(&Self) -> [u32; 2]| [0, 1].map(|it| of(&self)[it] + of(other)[it]);
+        Self {
+            packets: sum(|it| it.packets),
+            repeats: sum(|it| it.repeats),
+            reports: self.reports + other.reports,
+        }
+    }
+
+    /// Whether the capture shows every packet twice: also those without payload, and the receiver
+    /// reports few of them.
+    fn is_doubled(&self) -> bool {
+        // Half of the packets are repeats, except those missing in the trace.
+        let are_repeated = |packets: u32, repeats: u32| repeats * 20 >= packets * 9;
+        let packets = self.packets[0] + self.packets[1];
+        let repeats = self.repeats[0] + self.repeats[1];
+        packets >= MIN_LINK_PACKETS
+            && are_repeated(packets, repeats)
+            && are_repeated(self.packets[0], self.repeats[0])
+            && self.reports * 4 < repeats
+    }
+}
+
 impl DoubledLinks {
     /// Finds them among a trace's first packets.
     pub(crate) fn new<'a>(lead: impl Iterator<Item = &'a Packet>) -> Self {
         let mut recent = vec![RecentPackets::default(); BUCKETS];
-        let mut links: HashMap<_, (u32, u32), RandomState> = HashMap::default();
+        let mut links: HashMap<_, LinkCounts, RandomState> = HashMap::default();
         for packet in lead {
             let fingerprint = fingerprint(packet);
             let bucket = &mut recent[(fingerprint >> 32) as usize % BUCKETS];
-            let is_repeat = bucket.is_repeat(packet, fingerprint, 0, |_| true);
-            let link = links.entry((packet.from.address, packet.to.address));
-            let (packets, repeats) = link.or_default();
-            *packets += 1;
-            *repeats += u32::from(is_repeat);
+            let is_repeat = bucket.find(packet, fingerprint, 0, |_| true).is_some();
+            let (from, to) = (packet.from.address, packet.to.address);
+            let link = links.entry((from, to)).or_default();
+            link.count(is_repeat, packet.payload_len > 0);
+            if packet.reports_duplicate() {
+                links.entry((to, from)).or_default().reports += 1;
+            }
         }
-        // Half of the packets are copies, except those missing in the trace.
-        let is_doubled =
-            |packets: u32, repeats: u32| packets >= MIN_LINK_PACKETS && repeats * 20 >= packets * 9;
-        let sum = |of: fn(&(u32, u32)) -> u32| links.values().map(of).sum();
+        let all = links.values().fold(LinkCounts::default(), LinkCounts::sum);
         Self {
-            all: is_doubled(sum(|it| it.0), sum(|it| it.1)),
+            all: all.is_doubled(),
             some: links
                 .into_iter()
-                .filter(|(_, (packets, repeats))| is_doubled(*packets, *repeats))
+                .filter(|(_, link)| link.is_doubled())
                 .map(|(link, _)| link)
                 .collect(),
         }

@@ -3,6 +3,7 @@
 mod half;
 mod membership;
 mod observe;
+mod repeats;
 mod table;
 
 use serde::Serialize;
@@ -116,8 +117,16 @@ impl Connection {
     fn reset_counts(&mut self) {
         for half in &mut self.halves {
             half.counts = DirectionCounts::default();
+            half.repeats.reset_counts();
         }
         self.strays = [None, None];
+    }
+
+    /// Decides at its end whether packets that the trace shows again were copies.
+    pub(crate) fn classify_repeats(&mut self) {
+        self.halves
+            .iter_mut()
+            .for_each(HalfConnection::classify_repeats);
     }
 
     /// The direction with more new bytes so far.

@@ -3,7 +3,7 @@
 use super::{classes, established};
 use crate::Direction::{Backward, Forward};
 use crate::packet::Packet;
-use crate::script::{MS, Script};
+use crate::script::{MS, Script, copied_messages};
 use crate::{Class, CopyKind};
 
 #[test]
@@ -215,6 +215,35 @@ fn fast_copy_on_one_interface_counts_once() {
             expected,
             "{id:?} {later_ns}"
         );
+    }
+}
+
+/// A capture that shows packets twice causes no reports of duplicates.
+#[test]
+fn reported_repeats_are_copies() {
+    const MESSAGES: u64 = 30;
+    for (percent, copies) in [(100, true), (30, true), (10, false), (0, false)] {
+        for (ids, first) in [(true, 0), (false, 0), (true, 3), (false, 3)] {
+            let mut script = copied_messages(MESSAGES as i64, |it| it % 10 * 10 < percent);
+            script.packets.drain(..first);
+            for packet in &mut script.packets {
+                packet.ip_id = packet.ip_id.filter(|_| ids);
+            }
+            let counts = script.analyse().only().forward;
+            let expected = if copies { [MESSAGES, 0] } else { [0, MESSAGES] };
+            assert_eq!(
+                [counts.copied_packets, counts.repeated_packets],
+                expected,
+                "{percent} {ids} {first}"
+            );
+            let copied_bytes = expected[0] * 100;
+            assert_eq!(counts.copied_bytes, copied_bytes);
+            assert_eq!(counts.payload_bytes, MESSAGES * 100 + copied_bytes);
+            assert_eq!(
+                (counts.data_packets, counts.retransmitted_packets),
+                (MESSAGES, 0)
+            );
+        }
     }
 }
 

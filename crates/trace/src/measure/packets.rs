@@ -18,7 +18,7 @@ pub struct Volume {
     /// Retransmitted packets by n, the number of earlier transmissions of their bytes; the last
     /// entry counts all larger n. Packets with unknown earlier copies are excluded.
     pub nth_retransmissions: [u64; NTH],
-    /// Bytes sent again, bundled or retransmitted, as a share of all payload, from 0 to 1: the
+    /// Bytes sent again, bundled, retransmitted or copied, as a share of all payload, from 0 to 1: the
     /// redundancy of the LCN 2015 paper, table 3.
     pub redundant_share: Option<f64>,
     /// Bundled bytes as a share of all payload, from 0 to 1.
@@ -51,7 +51,7 @@ impl Volume {
 
     pub(super) fn finalize(&mut self) {
         let counts = &self.counts;
-        let redundant = counts.bundled_bytes + counts.retransmitted_bytes;
+        let redundant = counts.bundled_bytes + counts.retransmitted_bytes + counts.copied_bytes;
         self.redundant_share = share(redundant, counts.payload_bytes);
         self.bundled_share = share(counts.bundled_bytes, counts.payload_bytes);
         self.estimated_loss_share = share(counts.retransmitted_packets, counts.data_packets);

@@ -166,9 +166,9 @@ impl<O: Observer> Engine<O> {
                 .counts
                 .packets,
         };
-        if self.repeats[side as usize].is_repeat(packet, fingerprint, &context) {
+        if let Some(repeat) = self.repeats[side as usize].find(packet, fingerprint, &context) {
             let half = connection.half_connection_mut(direction);
-            half.counts.repeated_packets += 1;
+            half.repeated(packet, repeat);
             if at_sender {
                 connection.link_mut(direction).departs_again(fingerprint);
             }
@@ -232,5 +232,6 @@ fn finish_connection<O: Observer>(
         view.connection.link_mut(direction).delivery_stats.end_run();
     }
     connection.count_strays();
+    connection.classify_repeats();
     observer.finished(&connection);
 }

@@ -132,9 +132,15 @@ impl<O: Observer> ConnectionView<'_, O> {
                     let delivery_stats = &mut self.connection.link_mut(direction).delivery_stats;
                     delivery_stats.duplicated_packets += u64::from(counts);
                 }
-                ResolvedEvent::Arrival(_, Identity::Repeat) => {
-                    let half = self.connection.half_connection_mut(direction);
-                    half.counts.repeated_packets += 1;
+                ResolvedEvent::Arrival(pending, Identity::Repeat) => {
+                    let counts =
+                        self.observer
+                            .has_arrived(self.connection, direction, pending.at_ns);
+                    if counts {
+                        self.connection
+                            .half_connection_mut(direction)
+                            .repeat_arrived();
+                    }
                 }
                 ResolvedEvent::Arrival(pending, Identity::Unknown) => {
                     self.delivered_unmatched(direction, &pending);

@@ -10,7 +10,7 @@ use crate::event::{Arrival, Disposition};
 use crate::packet::Packet;
 use crate::pair::{self, PairOptions};
 use crate::script::{
-    MS, Record, Script, analyse_both, carry, endpoint, established, one_message,
+    MS, Record, Script, analyse_both, carry, copied_messages, endpoint, established, one_message,
     repaired_by_a_bundle,
 };
 use crate::{Class, ReadTime, Side};
@@ -218,6 +218,25 @@ fn link_captured_twice_duplicates_nothing() {
         let lost = stats.map(|stats| (stats.lost_packets, stats.duplicated_packets));
         assert_eq!(lost, [(0, 0), (1, 0)]);
         assert_eq!(record.only().forward.retransmitted_packets, 0);
+    }
+}
+
+/// The packet counts as delivered by whichever arrives first.
+#[test]
+fn copies_arrive_or_get_lost_unlike_captured_duplicates() {
+    for ids in [true, false] {
+        let mut script = copied_messages(20, |message| message > 1);
+        for packet in &mut script.packets {
+            packet.ip_id = packet.ip_id.filter(|_| ids);
+        }
+        // The packet of the first message, and the copy of the second.
+        let (here, there) = carry(&script, ONE_WAY, AHEAD, &[4, 8]);
+        let record = analyse_both(&here, &there).0;
+        let (counts, stats) = (record.only().forward, record.only().delivery_stats[0]);
+        assert_eq!((counts.copied_packets, counts.repeated_packets), (20, 0));
+        assert_eq!((stats.delivered_copies, stats.duplicated_packets), (18, 0));
+        assert_eq!((stats.lost_packets, stats.unmatched_packets), (0, 0));
+        assert_eq!((stats.delivered_packets, stats.delivered_bytes), (22, 2000));
     }
 }
 

@@ -75,6 +75,7 @@ impl Rows<'_> {
         self.count("retransmitted", |all| {
             all.main.sent.counts.retransmitted_packets
         });
+        self.count_if_any("copies", |all| all.main.sent.counts.copied_packets);
         self.count_if_any("retransmitted needlessly", |all| {
             all.main.sent.counts.spurious_retransmissions
         });
