@@ -214,12 +214,11 @@ struct RecentPacket {
     received: u32,
 }
 
-/// Two devices of one host show a packet within this time. A retransmission takes longer and has
-/// another IP identification.
+/// Two devices of one host show a packet within this time, and a copy follows. A retransmission
+/// takes longer and has another IP identification.
 const SAME_PACKET_NS: u64 = 1_000_000;
 
-/// The same without IP identification, or on one interface. No timeout and no thin stream is this
-/// fast.
+/// The same without IP identification. No timeout and no thin stream is this fast.
 const SAME_PACKET_STRICT_NS: u64 = 100_000;
 
 /// Number of first packets that decide which links show all packets twice.
@@ -265,9 +264,7 @@ impl RepeatDetector {
         let doubled = &self.doubled;
         let earlier = self.buckets[index].find(packet, fingerprint, received, |earlier| {
             earlier.interface != packet.interface
-                || context.at_sender
-                    && packet.at_ns.abs_diff(earlier.at_ns) <= SAME_PACKET_STRICT_NS
-                    && (identified || received == earlier.received)
+                || context.at_sender && (identified || received == earlier.received)
                 || doubled.contains(packet)
         })?;
         let perhaps_sent = earlier.interface == packet.interface

@@ -194,7 +194,8 @@ fn fast_copy_on_one_interface_counts_once() {
         (Some(0), 100_000, false, 1),
         (None, 100_000, false, 1),
         (None, 100_000, true, 0),
-        (Some(7), 100_001, false, 0),
+        (Some(7), 1_000_000, true, 1),
+        (Some(7), 1_000_001, false, 0),
         (None, 100_001, false, 0),
     ] {
         let mut script = established();
