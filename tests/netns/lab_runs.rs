@@ -146,6 +146,42 @@ fn traces_queue_path_and_records_of_run_agree() {
 }
 
 #[test]
+fn analysis_counts_copies_as_programs_do() {
+    needs_root!();
+    let folder = tempfile::tempdir().unwrap();
+    let run = r#"
+duration = 2
+[path]
+rtt = 40
+loss = 3
+[group.thin]
+streams = 4
+itt = "20ms:2ms"
+size = 120
+bundle = { level = "none", copies = 1 }
+[measure]
+queue = false
+"#;
+    let run_folder = run_experiment(folder.path(), run);
+    let counted = &read_json(&run_folder.join("bundling.json"))[0];
+    let trace = |name: &str| run_folder.join(name).display().to_string();
+    let (sender, receiver) = (trace("sender.pcap"), trace("receiver.pcap"));
+    let output = lab(&["analyse", &sender, "--receiver", &receiver, "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let analysed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let main = &analysed["all"]["main"];
+    let copies = main["sent"]["copied_packets"].as_u64().unwrap();
+    assert!(copies > 200, "{copies}");
+    assert_eq!(counted["copies"], copies);
+    assert_eq!(main["sent"]["repeated_packets"], 0);
+    let delivered = main["loss"]["delivered_copies"].as_u64().unwrap();
+    assert!(
+        (copies * 8 / 10..copies).contains(&delivered),
+        "{delivered} of {copies}"
+    );
+}
+
+#[test]
 fn missing_kernel_mechanism_is_reported_with_remedy() {
     needs_root!();
     if Path::new("/proc/sys/net/ipv4/tcp_rto_restart").exists() {
