@@ -54,17 +54,15 @@ pub fn demo_table(demo: &Demo) -> Table {
         Some(ratio),
         true,
     ));
-    let counters: [(&str, fn(&Counters) -> u64); 2] = [
-        ("hidden losses", |it| it.hidden_losses),
-        ("window reductions for them", |it| it.reactions),
-    ];
-    for (name, counter) in counters {
-        let counted = groups.map(|group| {
+    let counted = |name: &str, counter: fn(&Counters) -> u64| {
+        let counts = groups.map(|group| {
             let counters = group.bundler.as_ref().map(|it| &it.totals.counters);
             counters.map_or_else(String::new, |it| number::count(counter(it)))
         });
-        table.row(row(name, counted, None, false));
-    }
+        row(name, counts, None, false)
+    };
+    table.row(counted("hidden losses", |it| it.hidden_losses));
+    table.row(counted("window reductions for them", |it| it.reactions));
     table
 }
 
