@@ -129,8 +129,8 @@ pub struct Options {
     #[arg(long, value_name = "FACTOR")]
     pub max_overhead: Option<Overhead>,
 
-    /// Maximum number of previous segments in a bundle; 0: no limit [default: 1, as recommended by
-    /// LCN 2015, section VI; 0 with --level adaptive]
+    /// Maximum number of previous segments in a bundle; 0: no limit [default: 1 with --level fixed,
+    /// as recommended by LCN 2015, section VI; otherwise 0]
     #[arg(long, value_name = "N", value_parser = parse_packets)]
     #[serde(deserialize_with = "packets")]
     pub max_packets: Option<u32>,
