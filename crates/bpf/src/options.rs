@@ -105,8 +105,7 @@ pub struct Options {
     #[arg(long, help_heading = EXPERIMENTAL, hide_short_help = true)]
     pub wait_for_loss: bool,
 
-    /// Number of previous segments in a bundle [default: auto; fixed with --max-packets, --copies
-    /// or --published]
+    /// Number of previous segments in a bundle [default: auto; fixed with --max-packets or --copies]
     #[arg(long, value_name = "LEVEL", value_enum)]
     pub level: Option<Level>,
 
@@ -150,7 +149,7 @@ pub struct Options {
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub copies_when: CopiesWhen,
 
-    /// Reaction to a loss that a bundle hid [default: tfrc-sp; cwr with --published]
+    /// Reaction to a loss that a bundle hid [default: tfrc-sp]
     #[arg(long, value_name = "REACTION", value_enum)]
     pub reaction: Option<Reaction>,
 
@@ -168,9 +167,10 @@ pub struct Options {
     #[arg(long, help_heading = EXPERIMENTAL, hide_short_help = true)]
     pub bundle_retransmissions: bool,
 
-    /// Bundle as the papers do, without pillion's guards: bundles of any size leave before the path
-    /// is known to carry them. For experiments: a path that drops large packets can stop such a
-    /// stream. All other options still apply
+    /// Bundle as the papers do, by default with --level fixed and --reaction cwr, and without
+    /// pillion's guards: bundles of any size leave before the path is known to carry them. For
+    /// experiments: a path that drops large packets can stop such a stream. All other options still
+    /// apply
     #[arg(long, help_heading = EXPERIMENTAL, hide_short_help = true)]
     pub published: bool,
 }
