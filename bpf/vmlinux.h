@@ -521,6 +521,7 @@ struct tcp_sock {
 		__u64 mstamp;
 		__u32 rtt_us;
 	} rack;
+	__u8 nonagle : 4;
 	__u8 repair : 1;
 	__u8 frto : 1;
 	__u8 bpf_sock_ops_cb_flags;

@@ -165,8 +165,9 @@ fn loss_is_repairable_by_following_bundle() {
         );
         assert_eq!(observation.losses.uncovered, 0);
         let losses = observation.losses;
-        assert!(losses.time_saved_us > 0 && losses.time_saved_us <= losses.copies_time_saved_us);
-        assert!(losses.copies_time_saved_us <= observation.latency_us);
+        assert!(losses.time_saved_byte_us > 0);
+        assert!(losses.time_saved_byte_us <= losses.copies_time_saved_byte_us);
+        assert!(losses.copies_time_saved_byte_us <= 100 * observation.latency_us);
         let again = observation.retransmitted;
         assert_eq!(again.fast + again.after_timeout + again.probes, 1);
     });
@@ -191,13 +192,13 @@ fn loss_without_following_segment_is_not_repairable() {
         assert_eq!(
             (
                 observation.losses.repairable,
-                observation.losses.time_saved_us
+                observation.losses.time_saved_byte_us
             ),
             (0, 0)
         );
         // A copy sent one RTT later would have delivered it before the timeout.
         assert!(
-            observation.losses.copies_time_saved_us > 200_000,
+            observation.losses.copies_time_saved_byte_us > 100 * 200_000,
             "{observation:?}"
         );
     });

@@ -233,7 +233,7 @@ static __always_inline void on_ack(struct flow *flow, const struct bpf_sock *sk,
 	}
 	sample_rtt(flow, sk, btp, tp);
 	if (observation)
-		observe_ack(observation, flow, btp, ack);
+		observe_ack(observation, flow, btp, tp, ack);
 	WRITE_ONCE(ingress->last_ack_unread, ack->has_invalid_options);
 	if (ingress->epoch != epoch) {
 		ingress->largest_bundle = 0;

@@ -6,14 +6,15 @@
  *
  * The first suppressed bundle with a lost segment would have repaired it, if
  * its own packet was acknowledged without retransmission. The repair would have
- * arrived a smoothed RTT after it was sent, and later segments would have
- * waited no longer. docs/guides/advise.md lists the limits.
+ * arrived an RTT after it was sent: that of the last segment in a SACK, because
+ * receivers do not delay these. Later data, also unsent, would have waited no
+ * longer. docs/evidence/advice-model.md lists the limits.
  */
 #ifndef PILLION_LATENCY_H
 #define PILLION_LATENCY_H
 
 #include "../rx/ack.h"
-#include "observation.h"
+#include "unsent.h"
 
 #define RCV_SHUTDOWN  1
 #define SEND_SHUTDOWN 2
@@ -24,7 +25,8 @@ struct measured_range {
 	__u32 end_slot; /* the slot after the last one */
 	__u32 now_us;
 	__u32 rtt_min_us; /* 0: unknown */
-	__u32 srtt_us;
+	__u32 rtt_us; /* of the last segment that a SACK reported */
+	__u32 len; /* of the current slot */
 
 	/* The result that bundles would have had. */
 	__u32 blocked_us; /* earliest time of the next acknowledgement */
@@ -37,6 +39,11 @@ static __always_inline __u32 sent_at(const struct observation *observation,
 				     __u32 at)
 {
 	return READ_ONCE(observation->sent_us[at & (RECORD_SLOTS - 1)]);
+}
+
+static __always_inline __u32 slot_len(struct record *record, __u32 at)
+{
+	return first_byte(slot(record, at + 1)) - first_byte(slot(record, at));
 }
 
 /* A global function, so that the verifier checks its branches once. */
@@ -77,6 +84,7 @@ __noinline int add_latency(struct observation *observation,
 		return 0;
 	waited_us = latency_us - acked->rtt_min_us;
 	observation->waited_us += waited_us;
+	observation->waited_byte_us += (__u64)waited_us * acked->len;
 	if (waited_us <= grace_us)
 		return 0;
 	observation->late++;
@@ -130,7 +138,7 @@ __noinline int add_loss(struct observation *observation, struct record *record,
 		     RETRANSMITTED)) {
 		add_repairable(observation, acked->next_slot);
 		acked->is_repaired = 1;
-		repaired_us = sent_us + acked->srtt_us;
+		repaired_us = sent_us + acked->rtt_us;
 	}
 	if (!acked->has_loss || after(repaired_us, acked->blocked_us))
 		acked->blocked_us = repaired_us;
@@ -145,13 +153,14 @@ __noinline int add_time_saved(struct observation *observation,
 
 	if (!observation || !acked || !acked->has_loss)
 		return 0;
-	bundled_us = sent_us + acked->srtt_us;
+	bundled_us = sent_us + acked->rtt_us;
 	if (before(bundled_us, acked->now_us))
-		observation->losses.copies_time_saved_us +=
-			acked->now_us - bundled_us;
+		observation->losses.copies_time_saved_byte_us +=
+			(__u64)(acked->now_us - bundled_us) * acked->len;
 	bundled_us = later(bundled_us, acked->blocked_us);
 	if (acked->is_repaired && before(bundled_us, acked->now_us))
-		observation->losses.time_saved_us += acked->now_us - bundled_us;
+		observation->losses.time_saved_byte_us +=
+			(__u64)(acked->now_us - bundled_us) * acked->len;
 	return 0;
 }
 
@@ -168,6 +177,7 @@ __noinline int measure_slot(struct observation *observation,
 		~(1ULL << acked->next_slot % 64);
 	if (!sent_us)
 		return 0;
+	acked->len = slot_len(record, acked->next_slot);
 	add_latency(observation, acked, acked->now_us - sent_us);
 	if (READ_ONCE(slot(record, acked->next_slot)->flags) & RETRANSMITTED)
 		add_loss(observation, record, acked);
@@ -256,10 +266,35 @@ static __always_inline void note_min_rtt(struct observation *observation,
 		observation->rtt_min_us = rtt_us;
 }
 
+/*
+ * Adds the waits in the socket that a repair would have ended: those after it,
+ * if they are spread evenly over time.
+ */
+__noinline int add_unsent_saved(struct observation *observation,
+				const struct measured_range *acked)
+{
+	__u32 blocked_us, saved_us;
+	__u64 byte_us;
+
+	if (!observation || !acked)
+		return 0;
+	byte_us = observation->blocked_byte_us;
+	observation->blocked_byte_us = 0;
+	if (!acked->is_repaired || !before(acked->blocked_us, acked->now_us))
+		return 0;
+	saved_us = acked->now_us - acked->blocked_us;
+	blocked_us = acked->now_us - observation->blocked_since_us;
+	if (saved_us < blocked_us)
+		byte_us = byte_us / blocked_us * saved_us;
+	observation->losses.time_saved_byte_us += byte_us;
+	return 0;
+}
+
 /* Measures the segments that an ACK acknowledges, before TCP does. */
 static __always_inline void observe_ack(struct observation *observation,
 					struct flow *flow,
 					struct bpf_tcp_sock *btp,
+					const struct tcp_sock *tp,
 					const struct ack *ack)
 {
 	struct record *record = &flow->egress.record;
@@ -269,6 +304,7 @@ static __always_inline void observe_ack(struct observation *observation,
 	struct measured_range acked = {};
 
 	note_min_rtt(observation, btp->rtt_min);
+	unsent_at_ack(observation, btp, tp);
 	if (ack->duplicate)
 		observe_report(observation, record, next, ack);
 	if (!after(ack->ack, una))
@@ -277,22 +313,26 @@ static __always_inline void observe_ack(struct observation *observation,
 				      after(ack->ack, end) ? end : ack->ack);
 	if (!start_measuring(observation, record, next, una, &acked))
 		return;
-	acked.srtt_us = btp->srtt_us >> 3;
+	acked.rtt_us = tp->rack.rtt_us;
 	measure_acked(observation, record, &acked);
+	add_unsent_saved(observation, &acked);
 	observation->measured = acked.end_slot;
 	WRITE_ONCE(observation->timer, 0);
 }
 
 /* Measures unacknowledged segments when the connection ends. */
 __noinline int measure_unacked(struct observation *observation,
+			       struct record *record,
 			       struct measured_range *acked)
 {
-	if (!observation || !acked)
+	if (!observation || !record || !acked)
 		return 0;
 	for (__u32 i = 0;
 	     i < RECORD_SLOTS && acked->next_slot != acked->end_slot; i++) {
-		__u32 sent_us = sent_at(observation, acked->next_slot++);
+		__u32 sent_us = sent_at(observation, acked->next_slot);
 		__u32 waited_us = acked->now_us - sent_us;
+
+		acked->len = slot_len(record, acked->next_slot++);
 
 		if (sent_us && waited_us > acked->rtt_min_us)
 			add_latency(observation, acked, waited_us);
@@ -333,7 +373,7 @@ static __always_inline void observe_end(struct observation *observation,
 		return;
 	una = highest_ack(flow, tp->snd_una, first_byte(slot(record, next)));
 	if (start_measuring(observation, record, next, una, &acked))
-		measure_unacked(observation, &acked);
+		measure_unacked(observation, record, &acked);
 	observation->measured = next;
 	observation->counters = flow->counters;
 	unlock(&flow->ingress.busy);

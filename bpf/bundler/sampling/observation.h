@@ -54,10 +54,10 @@ struct losses {
 	__u32 repairable; /* their suppressed bundle would have arrived */
 	__u32 spurious_repairable; /* spurious and repairable */
 	__u32 uncovered; /* no later segment could have bundled them */
-	/* time saved, including that of delayed later segments */
-	__u64 time_saved_us;
+	/* time saved, including that of delayed and unsent later data */
+	__u64 time_saved_byte_us;
 	/* time saved by a copy of each segment, if no copy were lost */
-	__u64 copies_time_saved_us;
+	__u64 copies_time_saved_byte_us;
 };
 
 struct observation {
@@ -78,6 +78,16 @@ struct observation {
 	/* distance in slots to the bundle that would have had it; 0: none */
 	__u8 covering_bundle[RECORD_SLOTS];
 
+	/* Written on both sides (unsent.h). */
+	__u32 unsent; /* bytes in the socket after the last packet or ACK */
+	__u32 unsent_at_us; /* when that was; 0: never */
+	__u32 written_at_us; /* when data was sent without waiting */
+	__u32 written; /* its bytes */
+	__u64 unsent_byte_us; /* waits in the socket, sum over all bytes */
+	__u64 nagle_byte_us; /* part of it, for Nagle's algorithm */
+	__u64 blocked_byte_us; /* part of it, since data was acknowledged */
+	__u32 blocked_since_us; /* when this part started */
+
 	/* Written on the ingress side. */
 	__u32 measured; /* the next slot to measure */
 	__u32 rtt_min_us; /* minimum so far; 0: no sample */
@@ -88,6 +98,7 @@ struct observation {
 	__u64 segments; /* acknowledged, with a known sending time */
 	__u64 latency_us; /* latencies, sum over all segments */
 	__u64 waited_us; /* beyond the minimum RTT, sum over all segments */
+	__u64 waited_byte_us; /* the same, each byte on its own */
 	__u64 late_us; /* beyond minimum RTT and grace_us, sum over late ones */
 	__u32 late; /* number of segments beyond minimum RTT and grace_us */
 	__u32 stalls; /* number of segments with latency beyond stall_us */

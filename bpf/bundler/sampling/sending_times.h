@@ -4,7 +4,7 @@
 #define PILLION_SENDING_TIMES_H
 
 #include "../tcp_state.h"
-#include "observation.h"
+#include "unsent.h"
 #include "../segment.h"
 
 /* Stores the sending time of a new segment, if the record has it. */
@@ -58,10 +58,13 @@ observe_segment(struct observation *observation, struct flow *flow,
 		struct bpf_tcp_sock *btp, struct tcp_sock *tp,
 		const struct segment *seg, __u32 retransmissions, __u32 packets)
 {
-	if (seg->seq == btp->snd_nxt)
+	if (seg->seq == btp->snd_nxt) {
+		unsent_at_segment(observation, seg->len,
+				  tp->write_seq - seg->seq - seg->len);
 		observe_new(observation, &flow->egress.record, seg);
-	else if (btp->total_retrans != retransmissions)
+	} else if (btp->total_retrans != retransmissions) {
 		observe_retransmission(observation, btp, tp, packets);
+	}
 }
 
 #endif /* PILLION_SENDING_TIMES_H */

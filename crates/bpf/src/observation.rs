@@ -105,6 +105,12 @@ pub struct Observation {
     pub latency_us: u64,
     /// Sum of what these segments waited beyond the least RTT, in microseconds.
     pub waited_us: u64,
+    /// As `waited_us`, in microseconds times bytes.
+    pub waited_byte_us: u64,
+    /// Time that bytes waited in the socket before they were sent, in microseconds times bytes.
+    pub unsent_byte_us: u64,
+    /// Part of `unsent_byte_us` that Nagle's algorithm caused.
+    pub nagle_byte_us: u64,
     /// Sum of what these segments waited beyond the least RTT and the grace, in microseconds.
     pub late_us: u64,
     /// Segments that waited beyond the least RTT and the grace.
@@ -156,11 +162,11 @@ pub struct Losses {
     pub repairable: u32,
     /// Retransmitted segments that would have been in no bundle.
     pub uncovered: u32,
-    /// Time by which bundles would have advanced acknowledgements, including delayed later
-    /// segments, in microseconds.
-    pub time_saved_us: u64,
-    /// As `time_saved_us`, with a copy of each segment instead of bundles, if no copy is lost.
-    pub copies_time_saved_us: u64,
+    /// Time by which bundles would have advanced the delivery of bytes, including delayed and
+    /// unsent later ones, in microseconds times bytes.
+    pub time_saved_byte_us: u64,
+    /// As `time_saved_byte_us`, with a copy of each segment instead of bundles, if no copy is lost.
+    pub copies_time_saved_byte_us: u64,
 }
 
 /// Segments by the logarithm of their ACK latency.
@@ -291,6 +297,9 @@ fn parse(cookie: u64, inode: Option<u64>, has_ended: bool, value: &[u8]) -> Opti
         segments: raw.segments,
         latency_us: raw.latency_us,
         waited_us: raw.waited_us,
+        waited_byte_us: raw.waited_byte_us,
+        unsent_byte_us: raw.unsent_byte_us,
+        nagle_byte_us: raw.nagle_byte_us,
         late_us: raw.late_us,
         late: raw.late,
         stalls: raw.stalls,
@@ -308,8 +317,8 @@ fn parse(cookie: u64, inode: Option<u64>, has_ended: bool, value: &[u8]) -> Opti
                 .repairable
                 .saturating_sub(raw.losses.spurious_repairable),
             uncovered: raw.losses.uncovered,
-            time_saved_us: raw.losses.time_saved_us,
-            copies_time_saved_us: raw.losses.copies_time_saved_us,
+            time_saved_byte_us: raw.losses.time_saved_byte_us,
+            copies_time_saved_byte_us: raw.losses.copies_time_saved_byte_us,
         },
         suppressed: raw.suppressed,
         suppressed_bytes: raw.suppressed_bytes,

@@ -43,6 +43,8 @@ fn advice_reflects_losses_and_bundles_nothing() {
     assert!(0.02 < low && low < high && high < 0.1, "{advice:#}");
     assert!(interval(&advice["repairable"]).0 > 0.6, "{advice:#}");
     assert!(interval(&advice["time_saved_ms"]).0 > 0.0, "{advice:#}");
+    // After losses, the congestion window delays data in the socket.
+    assert!(advice["unsent_byte_us"].as_u64() > Some(0), "{advice:#}");
 
     let stats = read_json(&stats);
     assert_eq!(stats["redundant_bytes"], 0);
@@ -279,8 +281,9 @@ impl Scenario {
         ]
         .concat();
         let mean_wait_ms = |of: &Value| {
-            let [waited, segments] = ["waited_us", "segments"].map(|it| of[it].as_f64().unwrap());
-            waited / segments / 1e3
+            let sums = ["waited_byte_us", "unsent_byte_us", "new_bytes"];
+            let [waited, unsent, bytes] = sums.map(|it| of[it].as_f64().unwrap());
+            (waited + unsent) / bytes / 1e3
         };
         thread::scope(|scope| {
             let bundled = scope.spawn(|| self.observe(2, &trial, seconds));

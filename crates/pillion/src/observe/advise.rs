@@ -274,7 +274,7 @@ fn recommendation(advice: &Advice) -> String {
     let losses = all.lost.saturating_sub(all.spurious);
     match advice.kind {
         AdviceKind::Bundle => format!(
-            "bundle it: bundles would have repaired {} of {losses} losses; a segment would have \
+            "bundle it: bundles would have repaired {} of {losses} losses; a message would have \
              waited {} ms less on average, for {} more bytes{}",
             estimate(advice.repairable, Unit::Share),
             estimate(advice.time_saved_ms, Unit::Milliseconds),
@@ -328,7 +328,7 @@ fn recommendation(advice: &Advice) -> String {
 
 /// Returns the savings of copies as a clause, for comparison. pillion does not send copies.
 fn copies_clause(advice: &Advice) -> String {
-    if advice.summary.copies_time_saved_us == 0 {
+    if advice.summary.copies_time_saved_byte_us == 0 {
         return String::new();
     }
     format!(
@@ -379,8 +379,8 @@ fn model_table(advice: &[Advice]) -> Table {
             Column::left("process and service"),
             Column::right("lost"),
             Column::right("repairable"),
-            Column::right("saved").unit("ms per segment"),
-            Column::right("saved by copies, at most").unit("ms per segment"),
+            Column::right("saved").unit("ms per message"),
+            Column::right("saved by copies, at most").unit("ms per message"),
             Column::right("bytes added"),
         ],
     );

@@ -29,7 +29,7 @@ pub fn rules_file(
         .iter()
         .filter(|it| it.kind == AdviceKind::Bundle)
         .collect();
-    worthwhile.sort_by(|a, b| total_saved_ms(b).total_cmp(&total_saved_ms(a)));
+    worthwhile.sort_by_key(|it| std::cmp::Reverse(it.summary.time_saved_byte_us));
     let left_out = drop_excess(&mut worthwhile, bundling, &conditions.rule);
     worthwhile.sort_by_key(|it| it.service);
     if worthwhile.is_empty() {
@@ -56,12 +56,6 @@ pub fn rules_file(
         rules: named.collect(),
     };
     Ok(Some(file.to_toml()?))
-}
-
-/// Returns the total waiting time that bundles would have saved, in milliseconds.
-fn total_saved_ms(advice: &Advice) -> f64 {
-    let each = advice.time_saved_ms.map_or(0.0, |saved| saved.value);
-    each * advice.summary.segments as f64
 }
 
 /// Drops the advice beyond the maximum number of rows, and returns how many were dropped.
@@ -244,7 +238,7 @@ mod tests {
         let of = |peer: u8| ObservedConnection {
             peer: std::net::Ipv4Addr::new(192, 0, 2, peer).into(),
             summary: Summary {
-                time_saved_us: peer.into(),
+                time_saved_byte_us: peer.into(),
                 ..observed(Service::Local(7777), 45).summary
             },
             ..observed(Service::Local(7777), 45)

@@ -129,16 +129,17 @@ fn needed_share(all: &Summary) -> f64 {
     share(losses(all), all.lost).unwrap_or(0.0)
 }
 
-/// Returns the average waiting time saved per segment in milliseconds, from the sum of all
-/// segments.
-fn mean_saved_ms(time_saved_us: u64, all: &Summary) -> Option<f64> {
-    share(time_saved_us, all.segments).map(|us| us * needed_share(all) / 1e3)
+/// Returns the average of a sum over all bytes in milliseconds. For messages of one size it is the
+/// average of a message.
+fn mean_ms(byte_us: u64, all: &Summary) -> Option<f64> {
+    share(byte_us, all.new_bytes).map(|us| us / 1e3)
 }
 
 const LOSS: Formula = |all| share(losses(all), all.segments);
 const REPAIRABLE: Formula = |all| share(all.repairable_segments, losses(all));
-const TIME_SAVED_MS: Formula = |all| mean_saved_ms(all.time_saved_us, all);
-const COPIES_TIME_SAVED_MS: Formula = |all| mean_saved_ms(all.copies_time_saved_us, all);
+const TIME_SAVED_MS: Formula = |all| mean_ms(all.time_saved_byte_us, all);
+const COPIES_TIME_SAVED_MS: Formula =
+    |all| Some(mean_ms(all.copies_time_saved_byte_us, all)? * needed_share(all));
 const ADDED: Formula = |all| share(all.suppressed_bytes, all.new_bytes);
 
 /// Returns the advice on these units, without the name of the group. With fewer than `min_units`
@@ -232,8 +233,9 @@ mod tests {
                 suppressed_segments: 900,
                 lost,
                 repairable_segments: repairable,
-                time_saved_us: 200_000 * repairable,
-                copies_time_saved_us: 200_000 * lost,
+                new_bytes: 100_000,
+                time_saved_byte_us: 100 * 200_000 * repairable,
+                copies_time_saved_byte_us: 100 * 200_000 * lost,
                 ..Summary::default()
             },
         }
@@ -304,7 +306,8 @@ mod tests {
         let advice = &advise(&[connection.clone()], false)[0];
         assert_eq!(advice.kind, AdviceKind::TooFewLosses);
         assert!((advice.repairable.unwrap().value - 4.0 / 5.0).abs() < 1e-9);
-        assert!((advice.time_saved_ms.unwrap().value - 200.0 * 4.0 / 1000.0 / 4.0).abs() < 1e-9);
+        // A retransmission that saves no time adds none to the sum.
+        assert!((advice.time_saved_ms.unwrap().value - 200.0 * 4.0 / 1000.0).abs() < 1e-9);
         let copies = advice.copies_time_saved_ms.unwrap().value;
         assert!((copies - 200.0 * 20.0 / 1000.0 / 4.0).abs() < 1e-9);
     }

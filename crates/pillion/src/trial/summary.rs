@@ -68,10 +68,16 @@ summary! {
     repairable_segments = |observation| observation.losses.repairable.into(),
     /// Lost segments that no bundle would have contained, part of `lost`.
     uncovered = |observation| observation.losses.uncovered.into(),
-    /// Time by which bundles would have had segments acknowledged earlier, in microseconds.
-    time_saved_us = |observation| observation.losses.time_saved_us,
-    /// The same for a copy of each segment, if no copy were lost, in microseconds.
-    copies_time_saved_us = |observation| observation.losses.copies_time_saved_us,
+    /// Time by which bundles would have delivered bytes earlier, in microseconds times bytes.
+    time_saved_byte_us = |observation| observation.losses.time_saved_byte_us,
+    /// The same for a copy of each segment, if no copy were lost.
+    copies_time_saved_byte_us = |observation| observation.losses.copies_time_saved_byte_us,
+    /// Waits of bytes beyond the minimum RTT, in microseconds times bytes.
+    waited_byte_us = |observation| observation.waited_byte_us,
+    /// Waits of bytes in the socket before they were sent, in microseconds times bytes.
+    unsent_byte_us = |observation| observation.unsent_byte_us,
+    /// Part of `unsent_byte_us` that Nagle's algorithm caused.
+    nagle_byte_us = |observation| observation.nagle_byte_us,
     /// Segments whose bundle was suppressed.
     suppressed_segments = |observation| observation.suppressed.into(),
     /// Bytes of the suppressed bundles.

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Data that waits in the socket for its first transmission: for the congestion
+ * window, for Nagle's algorithm (RFC 896), or for pacing.
+ *
+ * No program runs when the application writes. The bytes in the socket are
+ * known at each packet and ACK, and count as written evenly between these.
+ */
+#ifndef PILLION_UNSENT_H
+#define PILLION_UNSENT_H
+
+#include "../tcp_state.h"
+#include "observation.h"
+
+/* The values of tcp_sock.nonagle. */
+#define TCP_NAGLE_OFF 1
+
+/*
+ * Returns the mean wait of the bytes in the socket since the last packet or
+ * ACK. If there were none, a write came after that, and at regular intervals
+ * after the last write that was sent at once.
+ */
+static __always_inline __u64 mean_wait_us(const struct observation *observation,
+					  __u32 elapsed_us, __u32 unsent)
+{
+	__u64 since_write_us, regular_us;
+
+	since_write_us = (__u32)now_us() - observation->written_at_us;
+	regular_us = since_write_us * unsent /
+		     (2ULL * unsent + observation->written);
+	return regular_us < elapsed_us / 2 ? regular_us : elapsed_us / 2;
+}
+
+/* Adds the wait since the last packet or ACK. */
+__noinline int add_unsent(struct observation *observation, __u32 unsent,
+			  __u32 for_nagle)
+{
+	__u32 elapsed_us, since_us, before;
+	__u64 byte_us;
+
+	if (!observation || !unsent)
+		return 0;
+	since_us = READ_ONCE(observation->unsent_at_us);
+	before = READ_ONCE(observation->unsent);
+	elapsed_us = (__u32)now_us() - since_us;
+	/* The other side may have stored a later time. */
+	if (!since_us || elapsed_us >> 31)
+		return 0;
+	if (before)
+		byte_us = ((__u64)before + unsent) * elapsed_us / 2;
+	else
+		byte_us =
+			mean_wait_us(observation, elapsed_us, unsent) * unsent;
+	observation->unsent_byte_us += byte_us;
+	if (!observation->blocked_byte_us)
+		observation->blocked_since_us = since_us;
+	observation->blocked_byte_us += byte_us;
+	if (for_nagle)
+		observation->nagle_byte_us += byte_us;
+	return 0;
+}
+
+static __always_inline void note_unsent(struct observation *observation,
+					__u32 unsent)
+{
+	WRITE_ONCE(observation->unsent, unsent);
+	WRITE_ONCE(observation->unsent_at_us, (__u32)now_us() | 1);
+}
+
+/* Handles a new segment, after which `unsent` bytes remain. */
+__noinline int unsent_at_segment(struct observation *observation, __u32 len,
+				 __u32 unsent)
+{
+	if (!observation)
+		return 0;
+	/* Otherwise, the write that sent it did not wait. */
+	if (READ_ONCE(observation->unsent)) {
+		add_unsent(observation, unsent + len, 0);
+	} else if (!unsent) {
+		observation->written_at_us = now_us();
+		observation->written = len;
+	}
+	note_unsent(observation, unsent);
+	return 0;
+}
+
+/* Handles an ACK, before TCP does. */
+static __always_inline void unsent_at_ack(struct observation *observation,
+					  const struct bpf_tcp_sock *btp,
+					  const struct tcp_sock *tp)
+{
+	__u32 unsent = tp->write_seq - btp->snd_nxt, in_flight;
+
+	in_flight = btp->packets_out - (btp->sacked_out + btp->lost_out) +
+		    btp->retrans_out;
+	if (unsent)
+		add_unsent(observation, unsent,
+			   unsent < btp->mss_cache &&
+				   in_flight < btp->snd_cwnd &&
+				   !(BPF_CORE_READ_BITFIELD(tp, nonagle) &
+				     TCP_NAGLE_OFF));
+	note_unsent(observation, unsent);
+}
+
+#endif /* PILLION_UNSENT_H */
