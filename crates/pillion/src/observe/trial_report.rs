@@ -210,6 +210,11 @@ fn cut_short(results: &Results) -> String {
     )
 }
 
+/// Returns the segments that TCP retransmitted, except needlessly.
+fn retransmitted(arm: &ArmResults) -> u64 {
+    arm.summary.lost.saturating_sub(arm.summary.spurious)
+}
+
 /// Returns the verdict in words, with its error rate.
 pub fn verdict(results: &Results, setting: &Setting) -> String {
     let lateness = &results.measures[0];
@@ -233,7 +238,13 @@ pub fn verdict(results: &Results, setting: &Setting) -> String {
         .interim_analyses
         .last()
         .is_some_and(InterimAnalysis::is_cut_clear);
+    let segments = results.plain.summary.segments;
     match results.verdict {
+        Verdict::Undecided if segments > 0 && retransmitted(&results.plain) == 0 => format!(
+            "Nothing to repair: TCP retransmitted none of the {} without bundles, so bundling \
+             cannot help.",
+            counted(segments, "segment")
+        ),
         Verdict::Harms if cut => format!("Bundling harms: {}; {error_note}.", cut_short(results)),
         Verdict::Helps => format!("Bundling helps: {waits}; {error_note}.{note}"),
         Verdict::Harms => format!("Bundling harms: {waits}; {error_note}.{note}"),
@@ -303,6 +314,23 @@ mod tests {
         enough.plain.summary.segments = 4_000;
         let line = progress_line(&enough, &setting());
         assert!(line.contains("no analysis before 20 peers"), "{line}");
+    }
+
+    #[test]
+    fn trial_without_loss_has_nothing_to_repair() {
+        let mut results = results(1);
+        (
+            results.plain.summary.segments,
+            results.plain.summary.lost,
+            results.plain.summary.spurious,
+        ) = (100, 2, 2);
+        let reported = verdict(&results, &setting());
+        assert!(
+            reported.contains("none of the 100 segments without bundles"),
+            "{reported}"
+        );
+        results.plain.summary.lost = 3;
+        assert!(verdict(&results, &setting()).starts_with("Not clear"));
     }
 
     #[test]
