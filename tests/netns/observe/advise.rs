@@ -10,7 +10,9 @@ use pillion_lab::path::{Direction, Loss, PathConfig};
 use pillion_tests::HostPair;
 use serde_json::Value;
 
-use super::{interval, json, path_str, send, send_every, start, stop, stop_unless_finished};
+use super::{
+    interval, json, path_str, send, send_every, send_with, start, stop, stop_unless_finished,
+};
 use crate::common::*;
 
 #[test]
@@ -69,6 +71,18 @@ fn no_losses_give_no_advice() {
     let report = stdout(&stop(advise));
     assert!(report.contains("too few losses (0 in"), "{report}");
     assert!(report.contains("no rules"), "{report}");
+}
+
+#[test]
+fn waits_for_nagle_advise_nodelay() {
+    needs_root!();
+    for (options, reported) in [(&["--nagle"][..], true), (&[], false)] {
+        let pair = clean_pair();
+        let advise = start(&pair, &["advise"]);
+        send_with(&pair, options, "13", 7001, "5", "5");
+        let report = stdout(&stop(advise));
+        assert_eq!(report.contains("--nodelay"), reported, "{report}");
+    }
 }
 
 #[test]

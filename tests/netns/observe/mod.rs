@@ -21,6 +21,18 @@ fn send(pair: &HostPair, port: u16, streams: &str, seconds: &str) {
 
 /// Like [`send`], with another interval between messages in milliseconds.
 fn send_every(pair: &HostPair, itt: &str, port: u16, streams: &str, seconds: &str) {
+    send_with(pair, &[], itt, port, streams, seconds);
+}
+
+/// Like [`send_every`], with options of the sender.
+fn send_with(
+    pair: &HostPair,
+    options: &[&str],
+    itt: &str,
+    port: u16,
+    streams: &str,
+    seconds: &str,
+) {
     let address = format!("10.77.0.2:{port}");
     let receive = [
         "traffic",
@@ -39,7 +51,8 @@ fn send_every(pair: &HostPair, itt: &str, port: u16, streams: &str, seconds: &st
         ["--itt", &format!("{itt}ms")],
         ["--duration", &format!("{seconds}s")],
     ];
-    let mut sender = spawn_quiet(lab_in(&pair.sender.namespace, send.as_flattened()));
+    let send = [send.as_flattened(), options].concat();
+    let mut sender = spawn_quiet(lab_in(&pair.sender.namespace, &send));
     assert!(sender.wait().unwrap().success());
     assert!(receiver.wait().unwrap().success());
 }

@@ -167,7 +167,7 @@ fn print_advice(advice: &[Advice]) -> Result<()> {
     }
     print(&observations_table(advice).to_text())?;
     for it in advice {
-        print_line!("{}: {}", title(it), recommendation(it))?;
+        print_line!("{}: {}", title(it), advice_text(it))?;
     }
     Ok(())
 }
@@ -268,7 +268,12 @@ pub fn title(advice: &Advice) -> String {
     )
 }
 
-/// Returns the advice in words, with its reasons.
+/// Returns the advice in words, TCP options included.
+fn advice_text(advice: &Advice) -> String {
+    recommendation(advice) + &nagle_clause(advice)
+}
+
+/// Returns the advice on bundling in words, with its reasons.
 fn recommendation(advice: &Advice) -> String {
     let all = &advice.summary;
     let losses = all.lost.saturating_sub(all.spurious);
@@ -323,6 +328,21 @@ fn recommendation(advice: &Advice) -> String {
             estimate(advice.repairable, Unit::Share),
             copies_clause(advice),
         ),
+    }
+}
+
+/// Minimum mean wait for Nagle's algorithm to mention, in milliseconds.
+const MIN_NAGLE_MS: f64 = 1.0;
+
+/// Returns the waits for Nagle's algorithm as a clause, with the remedy.
+fn nagle_clause(advice: &Advice) -> String {
+    match advice.nagle_ms {
+        Some(wait) if wait.value >= MIN_NAGLE_MS => format!(
+            "; messages waited {} ms on average for Nagle's algorithm: give `pillion attach` \
+             --nodelay",
+            estimate(advice.nagle_ms, Unit::Milliseconds)
+        ),
+        _ => String::new(),
     }
 }
 
@@ -422,7 +442,7 @@ pub fn page(advice: &[Advice], elapsed: Duration, rules_file: Option<&str>) -> P
         [Column::left("process and service"), Column::left("advice")],
     );
     for it in advice {
-        advice_table.row([title(it), recommendation(it)]);
+        advice_table.row([title(it), advice_text(it)]);
     }
     let worthwhile_count = advice
         .iter()

@@ -84,6 +84,8 @@ pub struct Advice {
     pub time_saved_ms: Option<Estimate>,
     /// Upper bound of the same for a copy of each segment instead of bundles.
     pub copies_time_saved_ms: Option<Estimate>,
+    /// Time that messages waited for Nagle's algorithm, average in milliseconds.
+    pub nagle_ms: Option<Estimate>,
     /// Bytes added by bundles, as a share of the payload.
     pub added: Option<Estimate>,
     /// The advice itself.
@@ -140,6 +142,7 @@ const REPAIRABLE: Formula = |all| share(all.repairable_segments, losses(all));
 const TIME_SAVED_MS: Formula = |all| mean_ms(all.time_saved_byte_us, all);
 const COPIES_TIME_SAVED_MS: Formula =
     |all| Some(mean_ms(all.copies_time_saved_byte_us, all)? * needed_share(all));
+const NAGLE_MS: Formula = |all| mean_ms(all.nagle_byte_us, all);
 const ADDED: Formula = |all| share(all.suppressed_bytes, all.new_bytes);
 
 /// Returns the advice on these units, without the name of the group. With fewer than `min_units`
@@ -159,6 +162,7 @@ pub(crate) fn advice_for(units: &[&Summary], min_units: usize) -> Advice {
         repairable,
         time_saved_ms: sample.estimate(TIME_SAVED_MS),
         copies_time_saved_ms: sample.estimate(COPIES_TIME_SAVED_MS),
+        nagle_ms: sample.estimate(NAGLE_MS),
         added: sample.estimate(ADDED),
         kind: match kind(&summary, repairable) {
             AdviceKind::Bundle | AdviceKind::LittleToRepair if units.len() < min_units => {
