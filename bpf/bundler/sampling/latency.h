@@ -280,6 +280,8 @@ __noinline int add_unsent_saved(struct observation *observation,
 		return 0;
 	byte_us = observation->blocked_byte_us;
 	observation->blocked_byte_us = 0;
+	if (acked->has_loss)
+		observation->losses.copies_time_saved_byte_us += byte_us;
 	if (!acked->is_repaired || !before(acked->blocked_us, acked->now_us))
 		return 0;
 	saved_us = acked->now_us - acked->blocked_us;
