@@ -195,7 +195,7 @@ fn dry_run_prints_plan_and_exits() {
     let (_, options_line) = text.split_once("\nwith ").expect("the bundling options");
     assert!(
         options_line
-            .starts_with("--nodelay --rto-min 62.5ms --thin dpifl:10 --thin-rtt min --level fixed"),
+            .starts_with("--nodelay --rto-min 62.5ms --thin dpifl:10 --thin-rtt min --level auto"),
         "{options_line}"
     );
 }

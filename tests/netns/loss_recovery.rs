@@ -44,6 +44,8 @@ fn hidden_losses_are_found_and_reduce_window() {
         "run",
         "--max-packets",
         "0",
+        "--reaction",
+        "cwr",
         "--stats",
         stats.to_str().unwrap(),
         "--",
@@ -200,7 +202,7 @@ fn run_filtered(filtered: bool, loss: f64) -> (Value, u64) {
     let stats = folder.path().join("stats.json");
     let send =
         "traffic send --to 10.77.0.2:7777 --itt 20ms --size 100 --duration 15s --congestion reno";
-    let sent = pillion_in(sender, &["run", "--stats"])
+    let sent = pillion_in(sender, &["run", "--max-packets", "1", "--stats"])
         .arg(&stats)
         .args(["--", PILLION_LAB])
         .args(send.split(' '))

@@ -192,6 +192,16 @@ impl Options {
             false => Reaction::TfrcSp,
         })
     }
+
+    /// Returns the same options with level and reaction set.
+    #[must_use]
+    pub fn resolved(self) -> Self {
+        Self {
+            level: Some(self.level()),
+            reaction: Some(self.reaction()),
+            ..self
+        }
+    }
 }
 
 impl From<Options> for types::options {

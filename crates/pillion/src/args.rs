@@ -128,7 +128,9 @@ impl BundlingArgs {
 
     /// Formats the options as on the command line, without options that are off.
     pub fn to_command_line(&self) -> Result<String> {
-        let keys = toml::to_string(&self.how)?;
+        let mut how = self.how;
+        how.options = how.options.resolved();
+        let keys = toml::to_string(&how)?;
         let options = keys
             .lines()
             .filter_map(|line| match line.split_once(" = ")? {
