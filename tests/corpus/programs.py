@@ -110,8 +110,10 @@ def parse_packet(row, marks):
     # The payload by the IP header. A length of 0 says nothing.
     total = int(outer("len") or 0) if network == "ip" else number("ipv6.plen")
     if "pppoes" in before and network == "ip":
-        # Without the protocol's number. Some routers count padding in the IP length.
-        total = min(total, number("pppoe.payload_length") - 2)
+        # Without the protocol's number, of one byte if compressed (RFC 1661, section 6.5). Some
+        # routers count padding in the IP length.
+        session = number("pppoe.payload_length")
+        total = min(total, session - (1 if total == session - 1 else 2))
     if network == "ip" and total:
         packet.length = total - int(outer("hdr_len") or 0) - header
     elif network == "ipv6" and total and fragment:
