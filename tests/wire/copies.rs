@@ -301,23 +301,35 @@ fn send_with_rtt(wire: &mut Wire, segments: Range<u32>, rtt: Duration) -> u64 {
     wire.totals().counters.copies - before
 }
 
-#[test]
-fn auto_sends_no_copies_while_packets_wait() {
-    let setup = Setup {
+const SHORT_RTT: Duration = Duration::from_millis(2);
+/// Long enough to show a queue.
+const LONG_RTT: Duration = Duration::from_millis(25);
+
+/// Level `auto` with measurements of the path.
+fn governed_auto() -> Setup {
+    Setup {
         governing: true,
         ..Setup::bundling(auto())
-    };
-    setup.run_on_ip_variants(|wire| {
-        let (short, long) = (Duration::from_millis(2), Duration::from_millis(25));
-        assert_eq!(send_with_rtt(wire, 0..10, short), 10);
-        assert!(!wire.flow().has_queue);
-        // Two windows of 250 ms, because the first one has short RTTs as well.
-        send_with_rtt(wire, 10..40, long);
-        assert!(wire.flow().has_queue);
-        assert_eq!(send_with_rtt(wire, 40..50, long), 0);
+    }
+}
+
+/// Sends 40 segments, after which packets wait on the path.
+fn show_queue(wire: &mut Wire) {
+    assert_eq!(send_with_rtt(wire, 0..10, SHORT_RTT), 10);
+    assert!(!wire.flow().has_queue);
+    // Two windows of 250 ms, because the first one has short RTTs as well.
+    send_with_rtt(wire, 10..40, LONG_RTT);
+    assert!(wire.flow().has_queue);
+}
+
+#[test]
+fn auto_sends_no_copies_while_packets_wait() {
+    governed_auto().run_on_ip_variants(|wire| {
+        show_queue(wire);
+        assert_eq!(send_with_rtt(wire, 40..50, LONG_RTT), 0);
         for window in 0..3 {
             std::thread::sleep(Duration::from_millis(300));
-            send_with_rtt(wire, 50 + window..51 + window, short);
+            send_with_rtt(wire, 50 + window..51 + window, SHORT_RTT);
         }
         assert!(!wire.flow().has_queue);
     });
@@ -326,20 +338,14 @@ fn auto_sends_no_copies_while_packets_wait() {
 /// Losses of a full queue are congestion, even if the stream sends less than TFRC-SP allows.
 #[test]
 fn auto_reacts_while_packets_wait() {
-    let setup = Setup {
-        governing: true,
-        ..Setup::bundling(auto())
-    };
-    setup.run(|wire| {
-        let (short, long) = (Duration::from_millis(2), Duration::from_millis(25));
-        send_with_rtt(wire, 0..10, short);
-        send_with_rtt(wire, 10..40, long);
+    governed_auto().run(|wire| {
+        show_queue(wire);
         // Each second segment is lost, and the next one repairs it.
         for segment in (40..50).step_by(2) {
             let start = 1 + 100 * segment;
             wire.sends(&format!("{start}:{}", start + 100));
             wire.sends(&format!("{start}:{}", start + 200));
-            std::thread::sleep(long);
+            std::thread::sleep(LONG_RTT);
             wire.ack(start + 200);
         }
         wire.sends("5001:5101");

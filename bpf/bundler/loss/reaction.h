@@ -15,7 +15,7 @@
 #define PILLION_REACTION_H
 
 #include "../tcp_state.h"
-#include "../tx/ack_thinning.h"
+#include "../tx/level.h"
 #include "../maps.h"
 #include "../segment.h"
 #include "../tx/sending_rate.h"
@@ -130,13 +130,6 @@ static __always_inline bool stop_copies(struct flow *flow)
 		return false;
 	egress->copies_limited = 1;
 	return true;
-}
-
-/* Returns true if a loss shows congestion to level `auto` (auto.h). */
-static __always_inline bool is_congested(const struct flow *flow)
-{
-	return flow->options.level == LEVEL_AUTO && !flow->options.published &&
-	       READ_ONCE(flow->ingress.has_queue);
 }
 
 /*

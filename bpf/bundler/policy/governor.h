@@ -213,10 +213,10 @@ static __always_inline bool is_queue(const struct flow *flow, __u32 delay_us)
 	__u32 itt_us = (__u32)READ_ONCE(flow->egress.itt) << ITT_UNIT_BITS;
 	__u32 allowed_us = ALLOWED_DELAY_US;
 
+	if (itt_us > MAX_ALLOWED_ITT_US)
+		itt_us = MAX_ALLOWED_ITT_US;
 	if (itt_us > GOVERNOR_WINDOW_US / 4)
-		allowed_us += itt_us < MAX_ALLOWED_ITT_US
-				      ? itt_us / 2
-				      : MAX_ALLOWED_ITT_US / 2;
+		allowed_us += itt_us / 2;
 	return delay_us > allowed_us;
 }
 

@@ -153,7 +153,7 @@ __noinline int choose_redundancy(struct flow *flow, __u32 segments,
 	WRITE_ONCE(ingress->level, choose_level(ingress, target_ppm));
 	in_time = messages_in_time(&flow->options, itt_us, srtt_us);
 	insufficient = are_bundles_insufficient(ingress, in_time, target_ppm);
-	if (ingress->has_queue) {
+	if (is_congested(flow)) {
 		/* Losses of a full queue say nothing about the time after it.
 		 */
 		if (ingress->copies == AUTO_COPIES_ALL)

@@ -12,6 +12,7 @@
 #define PILLION_COPIES_H
 
 #include "../maps.h"
+#include "level.h"
 #include "record.h"
 
 /* Absent from BTF: it is an anonymous enum of the kernel (Linux 5.18). */
@@ -91,8 +92,7 @@ static __always_inline __u32 current_copies(const struct flow *flow,
 	if (flow->options.level == LEVEL_AUTO) {
 		all = READ_ONCE(flow->ingress.copies) == AUTO_COPIES_ALL;
 		copies = READ_ONCE(flow->ingress.copies) != AUTO_COPIES_NONE;
-		if (READ_ONCE(flow->ingress.has_queue) ||
-		    flow->egress.copies_limited ||
+		if (is_congested(flow) || flow->egress.copies_limited ||
 		    (limit && 2 * (2 * seg->len + headers_len(seg)) > limit))
 			copies = 0;
 	}

@@ -128,6 +128,13 @@ static __always_inline void fade(struct ingress *ingress)
 		ingress->runs[k] /= 2;
 }
 
+/* Returns true while level `auto` acts as published (auto.h). */
+static __always_inline bool is_congested(const struct flow *flow)
+{
+	return flow->options.level == LEVEL_AUTO && !flow->options.published &&
+	       READ_ONCE(flow->ingress.has_queue);
+}
+
 /* Maximum previous segments in a bundle; 0: no limit. */
 static __always_inline __u32 allowed_packets(struct flow *flow)
 {
@@ -136,8 +143,7 @@ static __always_inline __u32 allowed_packets(struct flow *flow)
 	if (flow->options.level == LEVEL_FIXED)
 		return limit;
 	level = READ_ONCE(flow->ingress.level);
-	if (flow->options.level == LEVEL_AUTO && level > 1 &&
-	    READ_ONCE(flow->ingress.has_queue))
+	if (level > 1 && is_congested(flow))
 		level = 1;
 	return limit && limit < level ? limit : level;
 }

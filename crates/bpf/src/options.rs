@@ -462,6 +462,38 @@ mod tests {
     use super::*;
 
     #[test]
+    fn level_and_reaction_depend_on_other_options() {
+        let default = Options::default();
+        let in_force = |options: Options| (options.level(), options.reaction());
+        assert_eq!(in_force(default), (Level::Auto, Reaction::TfrcSp));
+        for options in [
+            Options {
+                max_packets: Some(0),
+                ..default
+            },
+            Options {
+                copies: 1,
+                ..default
+            },
+        ] {
+            assert_eq!(in_force(options), (Level::Fixed, Reaction::TfrcSp));
+        }
+        let published = Options {
+            published: true,
+            ..default
+        };
+        assert_eq!(in_force(published), (Level::Fixed, Reaction::Cwr));
+        let raw = types::options::from(published);
+        assert_eq!(raw.max_packets, 1);
+        let chosen = Options {
+            level: Some(Level::Auto),
+            reaction: Some(Reaction::None),
+            ..published
+        };
+        assert_eq!(in_force(chosen), (Level::Auto, Reaction::None));
+    }
+
+    #[test]
     fn target_parses_percent() {
         assert_eq!("0.5%".parse().map(Target::ppm), Ok(5_000));
         assert_eq!("100%".parse().map(Target::ppm), Ok(1_000_000));

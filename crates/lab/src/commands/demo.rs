@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    // Last, because the headings of its options hold for those that follow.
+    // Clap gives the headings of these options to all options that follow, so these are last.
     #[command(flatten)]
     demo: experiment::DemoOptions,
 }

@@ -283,7 +283,7 @@ fn is_pure_ack(packet: &Packet) -> bool {
 }
 
 impl RecentPackets {
-    /// An equal packet that was seen shortly before, and is the same by `is_same`. If there is none,
+    /// Returns an equal packet that was seen shortly before and that `is_same` accepts. Otherwise
     /// stores this one.
     #[inline]
     fn find(
@@ -339,7 +339,7 @@ const MIN_LINK_PACKETS: u32 = 10;
 struct LinkCounts {
     /// Packets without and with payload.
     packets: [u32; 2],
-    /// Those that repeat a packet.
+    /// Packets that repeat another one, without and with payload.
     repeats: [u32; 2],
     /// ACKs that report a duplicate (RFC 2883).
     reports: u32,

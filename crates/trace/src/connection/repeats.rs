@@ -12,9 +12,10 @@ use crate::packet::Packet;
 pub(super) struct Repeats {
     /// Repeated packets that were perhaps sent.
     packets: u64,
-    /// Those that the receiver reported as received twice. A packet that was captured twice is not.
+    /// Repeated packets that the receiver reported as received twice. A packet that was captured
+    /// twice is never reported.
     reported: u64,
-    /// The bytes of the last of them that a DSACK may report.
+    /// Bytes of the last repeated packets, which a DSACK may still report.
     unreported: VecDeque<(i64, i64)>,
     counts: Counts,
 }

@@ -66,8 +66,7 @@ pub struct DemoOptions {
 }
 
 impl DemoOptions {
-    /// Returns the plain run, the one that bundles as published, and the one with pillion's
-    /// bundling. They are otherwise equal.
+    /// Returns three runs that differ only in their bundling: none, as published, and pillion's.
     ///
     /// # Errors
     /// [`BadInput`] with the first invalid value.
