@@ -1,11 +1,16 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pillion_bpf::{Level, LossRule, Mode, Observing, Options, Reaction, Rule, ThinTest};
 
 use crate::tap::{Checksums, Link};
 use crate::{Wire, isolated};
+
+/// Allows one governor at a time. A test finds the newest one by the names of its maps, which are the
+/// same for each, and stops it.
+static GOVERNOR_LOCK: Mutex<()> = Mutex::new(());
 
 /// Configuration of a test connection. The defaults are the simplest case: an active open over
 /// IPv4, MSS 1460, no timestamps, a long RTO, and one bundler without limits that treats every
@@ -135,6 +140,8 @@ impl Setup {
 
     /// Runs a test on a connection in its own network namespace.
     pub fn run(self, test: impl FnOnce(&mut Wire) + Send) {
+        let governor = self.governing.then_some(&GOVERNOR_LOCK);
+        let _lock = governor.map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
         isolated(|| test(&mut Wire::open(self)));
     }
 

@@ -302,8 +302,10 @@ fn send_with_rtt(wire: &mut Wire, segments: Range<u32>, rtt: Duration) -> u64 {
 }
 
 const SHORT_RTT: Duration = Duration::from_millis(2);
-/// Long enough to show a queue.
-const LONG_RTT: Duration = Duration::from_millis(25);
+/// Long enough to show a queue to the stream, but not to the governor, which allows half an ITT in
+/// addition.
+const LONG_RTT: Duration = Duration::from_millis(12);
+const LONG_ITT: Duration = Duration::from_millis(50);
 
 /// Level `auto` with measurements of the path.
 fn governed_auto() -> Setup {
@@ -313,12 +315,15 @@ fn governed_auto() -> Setup {
     }
 }
 
-/// Sends 40 segments, after which packets wait on the path.
+/// Sends 30 segments, after which packets wait on the path.
 fn show_queue(wire: &mut Wire) {
     assert_eq!(send_with_rtt(wire, 0..10, SHORT_RTT), 10);
     assert!(!wire.flow().has_queue);
-    // Two windows of 250 ms, because the first one has short RTTs as well.
-    send_with_rtt(wire, 10..40, LONG_RTT);
+    // More than two windows of 250 ms, because the first one has short RTTs as well.
+    for segment in 10..30 {
+        send_with_rtt(wire, segment..segment + 1, LONG_RTT);
+        std::thread::sleep(LONG_ITT - LONG_RTT);
+    }
     assert!(wire.flow().has_queue);
 }
 
@@ -326,10 +331,10 @@ fn show_queue(wire: &mut Wire) {
 fn auto_sends_no_copies_while_packets_wait() {
     governed_auto().run_on_ip_variants(|wire| {
         show_queue(wire);
-        assert_eq!(send_with_rtt(wire, 40..50, LONG_RTT), 0);
+        assert_eq!(send_with_rtt(wire, 30..40, LONG_RTT), 0);
         for window in 0..3 {
             std::thread::sleep(Duration::from_millis(300));
-            send_with_rtt(wire, 50 + window..51 + window, SHORT_RTT);
+            send_with_rtt(wire, 40 + window..41 + window, SHORT_RTT);
         }
         assert!(!wire.flow().has_queue);
     });
@@ -341,14 +346,14 @@ fn auto_reacts_while_packets_wait() {
     governed_auto().run(|wire| {
         show_queue(wire);
         // Each second segment is lost, and the next one repairs it.
-        for segment in (40..50).step_by(2) {
+        for segment in (30..40).step_by(2) {
             let start = 1 + 100 * segment;
             wire.sends(&format!("{start}:{}", start + 100));
             wire.sends(&format!("{start}:{}", start + 200));
             std::thread::sleep(LONG_RTT);
             wire.ack(start + 200);
         }
-        wire.sends("5001:5101");
+        wire.sends("4001:4101");
         let counters = wire.totals().counters;
         assert_eq!(counters.reactions_suppressed, 0);
         assert!(counters.hidden_losses >= 4, "{}", counters.hidden_losses);

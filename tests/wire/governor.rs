@@ -1,11 +1,10 @@
 //! Tests which segments the governor allows to be bundled.
 
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
-use libbpf_rs::query::MapInfoIter;
+use libbpf_rs::query::{MapInfoIter, ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use pillion_bpf::Outcome::{Bundled, Governed, NothingOutstanding};
 use pillion_bpf::{Options, ThinTest};
@@ -29,14 +28,36 @@ fn with_safeguards() -> Options {
     }
 }
 
-/// Allows one governor at a time, because the kernel gives its map the same name in each test.
-static GOVERNOR_LOCK: Mutex<()> = Mutex::new(());
+/// Returns the IDs of the maps of the governor that started last: measurements, and decisions.
+fn governor_maps() -> (u32, u32) {
+    // Programs without a governor have maps of these names as well, with a single entry.
+    let loads = MapInfoIter::default()
+        .filter(|map| map.name == "pillion_network" && map.max_entries > 1)
+        .map(|map| map.id)
+        .max()
+        .expect("a governor");
+    // Different programs use the two maps; all programs loaded together share their constants.
+    let constants = map_used_with(loads, ".rodata");
+    (loads, map_used_with(constants, "pillion_governo"))
+}
 
-/// Makes updates from user space fail for the map with this name.
-fn freeze(name: &str) -> MapHandle {
-    let maps = MapInfoIter::default().filter(|map| map.name == name);
-    let last = maps.map(|map| map.id).max().expect("a governor");
-    let map = MapHandle::from_map_id(last).expect("its map");
+/// Returns the map with such a name in the programs that use this map.
+fn map_used_with(id: u32, suffix: &str) -> u32 {
+    let with_maps = ProgInfoQueryOptions::default().include_map_ids(true);
+    let used: Vec<_> = ProgInfoIter::with_query_opts(with_maps)
+        .map(|program| program.map_ids)
+        .filter(|maps| maps.contains(&id))
+        .flatten()
+        .collect();
+    MapInfoIter::default()
+        .find(|map| used.contains(&map.id) && map.name.to_string_lossy().ends_with(suffix))
+        .expect("the map")
+        .id
+}
+
+/// Makes updates from user space fail for this map.
+fn freeze(id: u32) -> MapHandle {
+    let map = MapHandle::from_map_id(id).expect("the map");
     // SAFETY: a system call on a descriptor that is valid during the call.
     let frozen = unsafe { libbpf_sys::bpf_map_freeze(map.as_fd().as_raw_fd()) };
     assert_eq!(frozen, 0);
@@ -45,7 +66,7 @@ fn freeze(name: &str) -> MapHandle {
 
 /// Makes the governor's decisions fail.
 fn freeze_decisions() {
-    freeze("pillion_governo");
+    freeze(governor_maps().1);
 }
 
 /// Measurements that the governor has not yet collected (`struct network_load`).
@@ -54,7 +75,7 @@ struct NetworkLoads(MapHandle);
 impl NetworkLoads {
     /// Stops the governor from collecting measurements from now on.
     fn freeze() -> Self {
-        Self(freeze("pillion_network"))
+        Self(freeze(governor_maps().0))
     }
 
     /// Returns the sums over all networks: windows, their length in microseconds, RTTs, packets,
@@ -74,7 +95,6 @@ impl NetworkLoads {
 
 #[test]
 fn every_eighth_segment_is_bundled_without_decisions() {
-    let _lock = GOVERNOR_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     for ip in [Ip::V4, Ip::V6, Ip::Mapped] {
         let setup = Setup {
             ip,
@@ -94,7 +114,6 @@ fn every_eighth_segment_is_bundled_without_decisions() {
 
 #[test]
 fn published_mechanism_is_not_governed() {
-    let _lock = GOVERNOR_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     // `unlimited()` selects the published mechanism.
     governed(unlimited()).run(|wire| {
         let loads = NetworkLoads::freeze();
@@ -115,7 +134,6 @@ fn published_mechanism_is_not_governed() {
 /// Half of all connections have their first sample at an even microsecond.
 #[test]
 fn first_window_of_connection_is_as_long_as_others() {
-    let _lock = GOVERNOR_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     governed(with_safeguards()).run(|wire| {
         let loads = NetworkLoads::freeze();
         for port in 8000..8012 {
@@ -136,7 +154,6 @@ fn first_window_of_connection_is_as_long_as_others() {
 #[test]
 fn reordered_segment_is_not_a_loss() {
     const RTT: Duration = Duration::from_millis(800);
-    let _lock = GOVERNOR_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let setup = Setup {
         rtt: RTT,
         ..governed(with_safeguards())
@@ -163,7 +180,6 @@ fn reordered_segment_is_not_a_loss() {
 
 #[test]
 fn retransmissions_are_governed() {
-    let _lock = GOVERNOR_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let setup = Setup {
         rto_min: Duration::from_secs(1),
         ..governed(Options {
