@@ -68,7 +68,7 @@ fn connections_are_found_with_and_without_storage_iterator() {
                 .collect();
             found
         };
-        let found = list_by(FlowLister::over_sockets());
+        let found = list_by(FlowLister::over_sockets().expect("it is loaded"));
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].counters.of(Bundled), 2);
         assert_eq!(found, list_by(FlowLister::load().expect("it is loaded")));
@@ -77,7 +77,7 @@ fn connections_are_found_with_and_without_storage_iterator() {
         // SAFETY: a system call on two open descriptors; the socket's descriptor refers to another
         // file from here on.
         unsafe { libc::dup2(nothing.as_raw_fd(), wire.socket().as_raw_fd()) };
-        let left = list_by(FlowLister::over_sockets());
+        let left = list_by(FlowLister::over_sockets().expect("it is loaded"));
         assert_eq!(left.len(), 1, "{left:?}");
         assert_eq!((left[0].inode, left[0].cookie), (None, found[0].cookie));
     });

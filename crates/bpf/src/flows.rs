@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::contract::{FlowsSkelBuilder, OpenFlowsSkel, types};
 use crate::host::interruption::without_signals;
 use crate::host::libbpf::LibbpfLog;
-use crate::socket_iter::{self, SocketIter};
+use crate::socket_iter::{self, SocketIter, SocketProgram};
 use crate::{
     Counters, Error, GovernorDecision, LossRule, Namespace, Outcome, TcpOption, TcpOptions,
     TfrcDecision, tcp_options,
@@ -126,29 +126,38 @@ pub enum RequestedBy {
 /// Reads the connections of every running pillion on this host, repeatedly.
 #[derive(Debug)]
 pub struct FlowLister {
-    /// The program that goes through any map's own entries, loaded once; `None` where the kernel
-    /// refuses it, and each map takes programs of its own.
-    storage_program: Option<OwnedFd>,
+    programs: Programs,
+}
+
+#[derive(Debug)]
+enum Programs {
+    /// The program that goes through any map's own entries.
+    Storage(OwnedFd),
+    /// Where the kernel refuses that: the programs over TCP's sockets and over open files.
+    Sockets([SocketProgram; 2]),
 }
 
 impl FlowLister {
     /// # Errors
     /// [`Error::NotPermitted`] without the capabilities, [`Error::Load`].
     pub fn load() -> Result<Self, Error> {
-        let storage_program =
-            socket_iter::is_storage_iterator_supported().then(load_storage_program);
-        Ok(Self {
-            storage_program: storage_program.transpose()?,
-        })
+        match socket_iter::is_storage_iterator_supported() {
+            true => load_storage_program().map(|it| Self {
+                programs: Programs::Storage(it),
+            }),
+            false => Self::over_sockets(),
+        }
     }
 
     /// A lister that reads only connections in the calling thread's network namespace, and those
     /// that processes have open, even if the kernel supports more.
-    #[must_use]
-    pub fn over_sockets() -> Self {
-        Self {
-            storage_program: None,
-        }
+    ///
+    /// # Errors
+    /// As [`FlowLister::load`].
+    pub fn over_sockets() -> Result<Self, Error> {
+        relocate_socket_programs().map(|it| Self {
+            programs: Programs::Sockets(it),
+        })
     }
 
     /// Lists the current connections, also of pillions that started later.
@@ -166,11 +175,14 @@ impl FlowLister {
     }
 
     fn reader(&self, map: BorrowedFd) -> Result<FlowReader, Error> {
-        let iterator = match &self.storage_program {
-            Some(program) => SocketIter::storage(program.as_fd(), map).map_err(failed)?,
-            None => load_socket_programs(map)?,
+        let iterator = match &self.programs {
+            Programs::Storage(program) => SocketIter::storage(program.as_fd(), map),
+            Programs::Sockets([tcp, files]) => tcp.load(map).and_then(|tcp| {
+                let files = files.load(map)?;
+                SocketIter::sockets(tcp.as_fd(), files.as_fd())
+            }),
         };
-        Ok(FlowReader(iterator))
+        Ok(FlowReader(iterator.map_err(failed)?))
     }
 }
 
@@ -221,15 +233,17 @@ fn load_storage_program() -> Result<OwnedFd, Error> {
     program.map_err(|error| Error::system("keep a program", error))
 }
 
-fn load_socket_programs(map: BorrowedFd) -> Result<SocketIter, Error> {
+/// Loads the programs with an empty map, because libbpf relocates them only then.
+fn relocate_socket_programs() -> Result<[SocketProgram; 2], Error> {
     let log = LibbpfLog::capture();
     let mut storage = MaybeUninit::uninit();
-    let mut open = open(&log, &mut storage, false)?;
-    let reused = open.maps.pillion_flows.reuse_fd(map);
-    reused.map_err(|error| log.to_error(&error))?;
+    let open = open(&log, &mut storage, false)?;
     let skel = without_signals(|| open.load()).map_err(|error| log.to_error(&error))?;
-    let by_tcp = skel.progs.pillion_list_by_tcp.as_fd();
-    SocketIter::sockets(by_tcp, skel.progs.pillion_list_by_file.as_fd()).map_err(failed)
+    let programs = &skel.progs;
+    Ok([
+        SocketProgram::new(c"tcp", programs.pillion_list_by_tcp.insns()),
+        SocketProgram::new(c"task_file", programs.pillion_list_by_file.insns()),
+    ])
 }
 
 /// Opens the programs; only the iterators of the chosen kind will be loaded.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -19,6 +19,7 @@ const STORAGE: &CStr = c"bpf_sk_storage_map";
 
 const BPF_ALU64_MOV_K: u8 = 0xb7;
 const BPF_JMP_EXIT: u8 = 0x95;
+const BPF_LD_IMM64: u8 = 0x18;
 
 /// An iterator over the sockets in one map.
 #[derive(Debug)]
@@ -73,8 +74,9 @@ impl SocketIter {
                 }
                 add(run(files))?;
                 let mut seen = HashSet::new();
-                records
-                    .retain(|record: &[u8; LENGTH]| seen.insert(record[..COOKIE_BYTES].to_vec()));
+                records.retain(|record: &[u8; LENGTH]| {
+                    seen.insert(record.first_chunk::<COOKIE_BYTES>().copied())
+                });
             }
         }
         Ok(records)
@@ -98,24 +100,64 @@ fn probe_storage_iterator() -> bool {
         instruction(BPF_ALU64_MOV_K, 0),
         instruction(BPF_JMP_EXIT, 0),
     ];
-    // SAFETY: system calls; what they read outlives them, and the count is that of the instructions.
-    let program = without_signals(|| unsafe {
-        let kind = libbpf_sys::BPF_TRACE_ITER;
-        let mut options = libbpf_sys::bpf_prog_load_opts {
-            sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as _,
-            expected_attach_type: kind,
-            attach_btf_id: libbpf_sys::libbpf_find_vmlinux_btf_id(STORAGE.as_ptr(), kind)
-                .cast_unsigned(),
-            ..Default::default()
+    load_iterator(btf_id(STORAGE), &return_0).is_ok()
+}
+
+/// Iterator program over sockets. Its relocation takes long, because it reads the types of the whole
+/// kernel. So it is relocated once, and then loaded for each map.
+#[derive(Debug)]
+pub(crate) struct SocketProgram {
+    btf_id: u32,
+    instructions: Vec<libbpf_sys::bpf_insn>,
+}
+
+impl SocketProgram {
+    /// The program with these relocated instructions, which use one map. `target` is what it
+    /// iterates over, as in `tcp`.
+    pub(crate) fn new(target: &CStr, instructions: &[libbpf_sys::bpf_insn]) -> Self {
+        Self {
+            btf_id: btf_id(target),
+            instructions: instructions.to_vec(),
+        }
+    }
+
+    /// Loads the program for this map.
+    pub(crate) fn load(&self, map: BorrowedFd) -> io::Result<OwnedFd> {
+        let mut instructions = self.instructions.clone();
+        let is_map = |it: &&mut libbpf_sys::bpf_insn| {
+            it.code == BPF_LD_IMM64 && u32::from(it.src_reg()) == libbpf_sys::BPF_PSEUDO_MAP_FD
         };
+        for instruction in instructions.iter_mut().filter(is_map) {
+            instruction.imm = map.as_raw_fd();
+        }
+        load_iterator(self.btf_id, &instructions)
+    }
+}
+
+/// The id of the kernel's type of an iterator; an invalid one if the kernel does not have it.
+fn btf_id(target: &CStr) -> u32 {
+    let kind = libbpf_sys::BPF_TRACE_ITER;
+    // SAFETY: it reads the name, which outlives the call.
+    unsafe { libbpf_sys::libbpf_find_vmlinux_btf_id(target.as_ptr(), kind) }.cast_unsigned()
+}
+
+fn load_iterator(btf_id: u32, instructions: &[libbpf_sys::bpf_insn]) -> io::Result<OwnedFd> {
+    let mut options = libbpf_sys::bpf_prog_load_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as _,
+        expected_attach_type: libbpf_sys::BPF_TRACE_ITER,
+        attach_btf_id: btf_id,
+        ..Default::default()
+    };
+    // SAFETY: a system call; what it reads outlives it, and the count is that of the instructions.
+    let program = without_signals(|| unsafe {
         libbpf_sys::bpf_prog_load(
             libbpf_sys::BPF_PROG_TYPE_TRACING,
             ptr::null(),
             c"GPL".as_ptr(),
-            return_0.as_ptr(),
-            return_0.len() as _,
+            instructions.as_ptr(),
+            instructions.len() as _,
             &raw mut options,
         )
     });
-    link::owned_fd(program).is_ok()
+    link::owned_fd(program)
 }
