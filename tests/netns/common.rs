@@ -189,7 +189,7 @@ pub fn cgroup_of(pillion: u32) -> Option<PathBuf> {
 /// Waits until a pillion has attached its programs; the cgroup programs come last.
 pub fn await_attached(pid: u32) {
     const CGROUP_LINKS: usize = 5;
-    eventually("the programs are attached", || {
+    within(Duration::from_secs(30), "the programs are attached", || {
         let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter();
         let texts = entries
             .flatten()

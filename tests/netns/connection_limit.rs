@@ -55,7 +55,7 @@ fn stop(mut attach: Child) -> Vec<String> {
 }
 
 /// Opens `count` connections and returns both ends of each.
-fn connect(namespace: &Namespace, count: usize) -> Vec<(TcpStream, TcpStream)> {
+pub fn connect(namespace: &Namespace, count: usize) -> Vec<(TcpStream, TcpStream)> {
     let pairs = namespace.enter(move || {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();

@@ -1,12 +1,12 @@
 //! `pillion top`, with and without a terminal.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use pillion_bpf::host::interruption::{poll, retry};
 use pillion_lab::Namespace;
 
 use crate::common::*;
+use crate::connection_limit::connect;
 use crate::handover::exits_successfully;
 
 nix::ioctl_write_int_bad!(control, libc::TIOCSCTTY);
@@ -89,10 +90,14 @@ fn size(columns: u16, rows: u16) -> Winsize {
 
 impl TerminalSession {
     fn start(namespace: &Namespace, more: &[&str]) -> Self {
-        let pty = openpty(Some(&size(120, 30)), None).unwrap();
-        let before = tcgetattr(&pty.slave).unwrap();
         let mut top = pillion_in(namespace, &["top", "--interval", "100ms"]);
         top.args(more);
+        Self::open(top)
+    }
+
+    fn open(mut top: Command) -> Self {
+        let pty = openpty(Some(&size(120, 30)), None).unwrap();
+        let before = tcgetattr(&pty.slave).unwrap();
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
         top.stdin(end()).stdout(end()).stderr(end());
         // SAFETY: between fork and exec only system calls are made.
@@ -124,6 +129,12 @@ impl TerminalSession {
         terminal.set_size(120, 30);
         terminal.wait_alternate_screen(true);
         terminal
+    }
+
+    /// Returns the CPU time that `top` has used.
+    fn cpu_time(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/schedstat", self.top.id())).unwrap();
+        Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
     }
 
     fn wait_alternate_screen(&self, own: bool) {
@@ -190,6 +201,44 @@ fn top_shows_connections_and_restores_terminal() {
     terminal.press(b"?");
     terminal.wait_shown("time that bundles saved compared to retransmissions");
     terminal.press(b" q");
+    terminal.wait_exit();
+}
+
+/// An optimised build takes a tenth of this.
+#[test]
+fn top_with_2000_connections_uses_little_cpu() {
+    needs_root!();
+    let bundled = BundledConnection::start();
+    let _connections = connect(&bundled.namespace, 2000);
+    let top = pillion_in(&bundled.namespace, &["top", "--interval", "1s"]);
+    let mut terminal = TerminalSession::open(top);
+    terminal.wait_shown("connections");
+    let before = terminal.cpu_time();
+    thread::sleep(Duration::from_secs(5));
+    let share = (terminal.cpu_time() - before).as_secs_f64() / 5.0;
+    println!("{:.1} % of a core", share * 100.0);
+    assert!(share < 0.3, "{share}");
+    terminal.press(b"q");
+    terminal.wait_exit();
+}
+
+#[test]
+fn top_without_utf8_locale_draws_ascii() {
+    needs_root!();
+    let bundled = BundledConnection::start();
+    for (variable, value) in [("LC_ALL", "C"), ("TERM", "dumb")] {
+        let arguments = ["top", "--batch", "--iterations", "1", "--interval", "10ms"];
+        let mut top = pillion_in(&bundled.namespace, &arguments);
+        let output = top.env("LC_ALL", "C.UTF-8").env(variable, value).output();
+        let text = stdout(&output.unwrap());
+        assert!(text.contains(&bundled.local()), "{variable}: {text}");
+        assert!(text.is_ascii(), "{variable}: {text}");
+    }
+    let mut top = pillion_in(&bundled.namespace, &["top"]);
+    top.env("LC_ALL", "C");
+    let mut terminal = TerminalSession::open(top);
+    terminal.wait_shown("^v select   <> sort");
+    terminal.press(b"q");
     terminal.wait_exit();
 }
 

@@ -6,7 +6,7 @@ use std::iter;
 use std::time::Duration;
 
 use pillion_bpf::{Counters, Flow, Outcome, RequestedBy, TcpOptions};
-use pillion_stats::report::{Column, Table, number};
+use pillion_stats::report::{Column, number};
 
 use super::Connection;
 use crate::status::elapsed_since;
@@ -15,7 +15,7 @@ use crate::status::elapsed_since;
 const NAMESPACE: &str = "namespace";
 
 /// Cell of a table, with its sort key.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum Cell {
     Text(String),
     Number { value: f64, text: String },
@@ -40,14 +40,30 @@ impl Cell {
             Self::Text(text) | Self::Number { text, .. } => text,
         }
     }
+}
 
-    pub fn compare(&self, other: &Self) -> Ordering {
+impl Ord for Cell {
+    fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Number { value: a, .. }, Self::Number { value: b, .. }) => a.total_cmp(b),
             _ => self.text().cmp(other.text()),
         }
     }
 }
+
+impl PartialOrd for Cell {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Cell {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Cell {}
 
 /// Column with its cell for a connection and for the totals.
 #[derive(Clone)]
@@ -80,11 +96,10 @@ pub fn columns() -> Vec<FlowColumn> {
     let right = Column::right;
     let left = Column::left;
     vec![
-        FlowColumn::new(left("local"), 0, |it| Cell::Text(it.flow.local.to_string()))
-            .with_total(|_| "total".to_owned()),
+        FlowColumn::new(left("local"), 3, |it| Cell::Text(it.flow.local.to_string())),
         FlowColumn::new(left("peer"), 0, |it| Cell::Text(it.flow.peer.to_string())),
         FlowColumn::new(left(NAMESPACE), 1, |it| Cell::Text(it.namespace.clone())),
-        FlowColumn::new(left("process"), 2, |it| {
+        FlowColumn::new(left("process"), 4, |it| {
             Cell::Text(it.process.clone().unwrap_or_default())
         }),
         FlowColumn::new(left("container or unit"), 8, |it| {
@@ -96,32 +111,32 @@ pub fn columns() -> Vec<FlowColumn> {
         FlowColumn::new(right("in flight"), 10, |it| {
             Cell::count(it.flow.in_flight.into())
         }),
-        FlowColumn::new(right("RTT").unit("ms"), 4, |it| millis(it.flow.srtt_us)),
+        FlowColumn::new(right("RTT").unit("ms"), 5, |it| millis(it.flow.srtt_us)),
         FlowColumn::new(right("min RTT").unit("ms"), 9, |it| {
             millis(it.flow.rtt_min_us)
         }),
-        FlowColumn::new(right("loss"), 3, |it| {
+        FlowColumn::new(right("loss"), 1, |it| {
             Cell::optional(it.flow.loss(), number::percent)
         }),
         FlowColumn::new(right("level"), 8, |it| Cell::count(it.flow.level.into())),
-        FlowColumn::new(right("segments"), 6, |it| {
+        FlowColumn::new(right("segments"), 7, |it| {
             Cell::count(it.flow.counters.segments())
         })
         .with_total(|all| number::count(all.segments())),
-        FlowColumn::new(right("bundled"), 2, |it| {
+        FlowColumn::new(right("bundled"), 4, |it| {
             Cell::count(it.flow.counters.of(Outcome::Bundled))
         })
         .with_total(|all| number::count(all.of(Outcome::Bundled))),
-        FlowColumn::new(right("redundant"), 5, |it| {
+        FlowColumn::new(right("redundant"), 2, |it| {
             let share = it.flow.counters.bundled_share();
             Cell::number(share, number::percent(share))
         })
         .with_total(|all| number::percent(all.bundled_share())),
-        FlowColumn::new(right("hidden losses"), 2, |it| {
+        FlowColumn::new(right("hidden losses"), 5, |it| {
             Cell::count(it.flow.counters.hidden_losses)
         })
         .with_total(|all| number::count(all.hidden_losses)),
-        FlowColumn::new(right("saved").unit("ms"), 2, |it| {
+        FlowColumn::new(right("saved").unit("ms"), 1, |it| {
             let ms = it.flow.counters.time_saved_us as f64 / 1e3;
             Cell::number(ms, number::millis(ms))
         })
@@ -130,7 +145,7 @@ pub fn columns() -> Vec<FlowColumn> {
             Cell::count(it.flow.counters.reactions)
         })
         .with_total(|all| number::count(all.reactions)),
-        FlowColumn::new(left("last segment"), 1, |it| {
+        FlowColumn::new(left("last segment"), 6, |it| {
             Cell::Text(last_outcome(&it.flow))
         }),
         FlowColumn::new(left("TCP options"), 11, |it| {
@@ -183,13 +198,10 @@ pub fn drop_least_important(columns: &[FlowColumn]) -> Option<Vec<FlowColumn>> {
     Some(remaining.map(|(_, it)| it.clone()).collect())
 }
 
-/// Adds the row of totals to a table with several connections.
-pub fn add_total_row(connections: &[&Connection], columns: &[FlowColumn], table: &mut Table) {
-    if connections.len() > 1 {
-        let mut all = Counters::default();
-        connections.iter().for_each(|it| all += &it.flow.counters);
-        table.row(columns.iter().map(|it| (it.total)(&all)));
-    }
+/// Returns the cells of the row of totals.
+pub fn total_row(total: &Counters, columns: &[FlowColumn]) -> impl Iterator<Item = String> {
+    let cells = columns.iter().skip(1).map(|it| (it.total)(total));
+    iter::once("total".to_owned()).chain(cells)
 }
 
 /// Returns the rule or application that requested bundling. An application may also have switched
@@ -248,17 +260,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_and_outcome_are_dropped_last() {
+    fn peer_loss_cost_and_gain_are_dropped_last() {
         let all = iter::successors(Some(columns()), |columns| drop_least_important(columns));
         let left: Vec<Vec<String>> = all
             .map(|columns| columns.into_iter().map(|it| it.column.header).collect())
             .collect();
-        let narrowest: Vec<_> = left.iter().rev().skip(1).take(2).collect();
-        assert_eq!(narrowest[0], &["local", "peer", "namespace"]);
-        assert_eq!(
-            narrowest[1],
-            &["local", "peer", "namespace", "last segment"]
-        );
+        let narrowest = left.iter().rev().nth(4).unwrap();
+        let expected = ["peer", "namespace", "loss", "redundant", "saved"];
+        assert_eq!(narrowest, &expected);
         assert!(left.windows(2).all(|two| two[0].len() == two[1].len() + 1));
     }
 

@@ -5,12 +5,13 @@ mod columns;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal};
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_bpf::host::{Owners, Socket};
-use pillion_bpf::{Flow, cgroup2_mount, list_closed, list_flows};
+use pillion_bpf::{Counters, Flow, cgroup2_mount, list_closed, list_flows};
 use pillion_cli::VERSION;
 use pillion_cli::print::{print, print_json, print_line};
 use pillion_stats::report::{Table, display_width};
@@ -18,9 +19,7 @@ use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 
 use crate::service::{Health, status_socket};
-use columns::{
-    FlowColumn, add_total_row, closed_columns, drop_least_important, hide_single_namespace,
-};
+use columns::{FlowColumn, closed_columns, drop_least_important, hide_single_namespace, total_row};
 
 pub use columns::{Cell, columns};
 
@@ -59,7 +58,8 @@ impl Args {
         } else if flows.is_empty() {
             print_line!("{empty_message}")?;
         } else {
-            print(&list(&flows.iter().collect::<Vec<_>>(), columns, width()).text)?;
+            let flows: Vec<_> = flows.iter().collect();
+            print(&list(&flows, columns, width(), 0..flows.len()).text)?;
         }
         // Queried last, because a process that does not respond delays it.
         warn_of_other_versions();
@@ -80,7 +80,7 @@ fn warn_of_other_versions() {
 }
 
 /// Returns the width of the terminal; `None` without one.
-fn width() -> Option<usize> {
+pub fn width() -> Option<usize> {
     let stdout = io::stdout();
     let size = stdout.is_terminal().then(|| tcgetwinsize(stdout));
     let columns = size?.ok()?.ws_col;
@@ -89,17 +89,27 @@ fn width() -> Option<usize> {
 
 /// Table of connections, in the given order.
 pub struct List {
-    /// Two heading lines, one line per connection, and with several connections a line of totals.
+    /// Two heading lines, one line per listed connection, and with several connections a line of
+    /// totals.
     pub text: String,
     /// Headings of the columns that fit.
     pub headings: Vec<String>,
 }
 
-/// Formats the connections with as many columns as fit into `width`.
-pub fn list(connections: &[&Connection], columns: Vec<FlowColumn>, width: Option<usize>) -> List {
+/// Formats these `rows` of the connections, and the totals of all of them, with as many columns as
+/// fit into `width`.
+pub fn list(
+    connections: &[&Connection],
+    columns: Vec<FlowColumn>,
+    width: Option<usize>,
+    rows: Range<usize>,
+) -> List {
     let mut fitting = hide_single_namespace(columns, connections);
+    let mut total = Counters::default();
+    connections.iter().for_each(|it| total += &it.flow.counters);
+    let total = (connections.len() > 1).then_some(&total);
     loop {
-        let text = table(connections, &fitting).to_text();
+        let text = table(&connections[rows.clone()], &fitting, total).to_text();
         let widest = text.lines().map(display_width).max();
         let fits = width.is_none_or(|width| widest.is_none_or(|widest| widest <= width));
         match drop_least_important(&fitting).filter(|_| !fits) {
@@ -112,12 +122,14 @@ pub fn list(connections: &[&Connection], columns: Vec<FlowColumn>, width: Option
     }
 }
 
-fn table(connections: &[&Connection], columns: &[FlowColumn]) -> Table {
+fn table(connections: &[&Connection], columns: &[FlowColumn], total: Option<&Counters>) -> Table {
     let mut table = Table::new("", columns.iter().map(|it| it.column.clone()));
     for connection in connections {
         table.row(cells(connection, columns));
     }
-    add_total_row(connections, columns, &mut table);
+    if let Some(total) = total {
+        table.row(total_row(total, columns));
+    }
     table
 }
 
@@ -203,7 +215,7 @@ fn namespace_names() -> BTreeMap<u64, String> {
 /// Creates a connection with this port, for tests.
 #[cfg(test)]
 pub fn example(port: u16) -> Connection {
-    use pillion_bpf::{Counters, LossRule, RequestedBy, TcpOptions};
+    use pillion_bpf::{LossRule, RequestedBy, TcpOptions};
 
     let flow = Flow {
         cookie: Some(port.into()),
@@ -257,7 +269,8 @@ mod tests {
     }
 
     fn text_of(connections: &[Connection], width: Option<usize>) -> String {
-        list(&connections.iter().collect::<Vec<_>>(), columns(), width).text
+        let all: Vec<_> = connections.iter().collect();
+        list(&all, columns(), width, 0..all.len()).text
     }
 
     #[test]
@@ -274,11 +287,11 @@ mod tests {
                 text.lines().all(|line| line.chars().count() <= width),
                 "{text}"
             );
-            assert!(text.contains("bundled"), "{text}");
+            assert!(text.contains("saved, ms"), "{text}");
         }
         let text = text_of(&flows, Some(1));
         assert!(
-            text.contains("192.0.2.1:5001") && !text.contains("bundled"),
+            text.contains("198.51.100.1:443") && !text.contains("bundled"),
             "{text}"
         );
     }

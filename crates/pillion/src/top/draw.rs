@@ -32,6 +32,28 @@ pub fn draw(frame: &mut Frame, view: &mut View) {
         (Screen::Details, Some(selected)) => draw_details(frame, middle, view, selected),
         _ => list(frame, middle, view),
     }
+    if view.is_ascii_only {
+        for cell in &mut frame.buffer_mut().content {
+            let symbol = cell.symbol().chars().next().unwrap_or(' ');
+            cell.set_char(ascii(symbol));
+        }
+    }
+}
+
+/// Returns an ASCII character that looks similar, or `?`.
+pub fn ascii(symbol: char) -> char {
+    match symbol {
+        '─' | '–' => '-',
+        '↑' => '^',
+        '↓' => 'v',
+        '←' => '<',
+        '→' => '>',
+        '▁' | '▂' => '_',
+        '▃' | '▄' | '▅' => '=',
+        '▆' | '▇' | '█' => '#',
+        symbol if symbol.is_ascii() => symbol,
+        _ => '?',
+    }
 }
 
 fn title(view: &View) -> String {
@@ -73,40 +95,38 @@ fn list(frame: &mut Frame, area: Rect, view: &mut View) {
         return;
     }
     let rows = visible.len();
-    let flows::List { text, headings } = flows::list(&visible, columns(), Some(area.width.into()));
+    let totals = u16::from(rows > 1);
+    let [above, body, below] = Layout::vertical([
+        Constraint::Length(HEADING_LINES as u16),
+        Constraint::Max(rows.try_into().unwrap_or(u16::MAX)),
+        Constraint::Length(totals),
+    ])
+    .areas(area);
+    let page = usize::from(body.height).max(1);
     let position = view.position();
+    let mut first = view.scroll_offset;
+    if let Some(position) = position {
+        first = first.clamp((position + 1).saturating_sub(page), position);
+    }
+    first = first.min(rows.saturating_sub(page));
+    // Only the rows on the screen are formatted: thousands of connections would cost much time.
+    let shown = first..rows.min(first + page);
+    let width = Some(area.width.into());
+    let flows::List { text, headings } = flows::list(&visible, columns(), width, shown.clone());
     let mut lines: Vec<_> = text.lines().map(str::to_owned).map(Line::from).collect();
     lines[0] = std::mem::take(&mut lines[0]).style(BOLD);
     if let Some(position) = position {
-        let selected = &mut lines[HEADING_LINES + position];
+        let selected = &mut lines[HEADING_LINES + position - first];
         *selected = std::mem::take(selected).style(SELECTED);
     }
     let heading: Vec<_> = lines.drain(..HEADING_LINES).collect();
     // The row of totals stays visible while the list scrolls.
-    let totals: Vec<_> = lines.drain(rows..).collect();
-    let [above, body, below] = Layout::vertical([
-        Constraint::Length(HEADING_LINES as u16),
-        Constraint::Max(rows.try_into().unwrap_or(u16::MAX)),
-        Constraint::Length(totals.len() as u16),
-    ])
-    .areas(area);
-    view.page_height = usize::from(body.height).max(1);
+    let totals: Vec<_> = lines.drain(shown.len()..).collect();
+    view.page_height = page;
+    view.scroll_offset = first;
     view.headings = headings;
-    if let Some(position) = position {
-        view.scroll_offset = view
-            .scroll_offset
-            .clamp((position + 1).saturating_sub(view.page_height), position);
-    }
-    view.scroll_offset = view
-        .scroll_offset
-        .min(rows.saturating_sub(view.page_height));
-    let visible_lines: Vec<_> = lines
-        .into_iter()
-        .skip(view.scroll_offset)
-        .take(view.page_height)
-        .collect();
     frame.render_widget(Paragraph::new(heading), above);
-    frame.render_widget(Paragraph::new(visible_lines), body);
+    frame.render_widget(Paragraph::new(lines), body);
     frame.render_widget(Paragraph::new(totals).style(BOLD), below);
 }
 
@@ -280,6 +300,40 @@ mod tests {
         assert!(lines[5].contains(":5002"), "{lines:#?}");
         assert!(lines[6].contains("total"), "{lines:#?}");
         assert!(lines[19].contains("q quit"), "{lines:#?}");
+    }
+
+    #[test]
+    fn narrow_list_shows_loss_cost_and_saved_time() {
+        let mut view = view(30);
+        for (index, connection) in view.connections.iter_mut().enumerate() {
+            let flow = &mut connection.flow;
+            flow.local = ([203, 0, 113, 100], 50_000 + index as u16).into();
+            flow.peer = ([198, 51, 100, 200], 60_000).into();
+            (flow.data_packets, flow.retransmitted_packets) = (1000, 42);
+            (flow.counters.new_bytes, flow.counters.redundant_bytes) = (100, 99);
+            flow.counters.time_saved_us = 1_234_567_000;
+        }
+        let lines = screen(&mut view, 80, 24);
+        for column in ["peer", "local", "loss", "redundant", "saved, ms"] {
+            assert!(lines[1].contains(column), "{column}: {lines:#?}");
+        }
+        assert!(lines[3].contains("4.2 %"), "{lines:#?}");
+        assert!(lines[22].trim_start().starts_with("total"), "{lines:#?}");
+    }
+
+    #[test]
+    fn ascii_screens_have_ascii_only() {
+        let mut view = view(30);
+        view.connections[0].process = Some("jeu-é".to_owned());
+        view.is_ascii_only = true;
+        view.handle_key(KeyCode::Down.into());
+        for screen_shown in [Screen::List, Screen::Filter, Screen::Help, Screen::Details] {
+            view.screen = screen_shown;
+            let lines = screen(&mut view, 200, 40);
+            assert!(lines.iter().all(|it| it.is_ascii()), "{lines:#?}");
+        }
+        view.screen = Screen::List;
+        assert!(screen(&mut view, 200, 40)[3].contains("jeu-?"));
     }
 
     #[test]

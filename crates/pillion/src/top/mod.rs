@@ -3,6 +3,7 @@
 mod draw;
 mod view;
 
+use std::env;
 use std::io::{self, IsTerminal};
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
@@ -23,18 +24,19 @@ use pillion_cli::settings::times::parse_interval;
 use pillion_cli::stop;
 use ratatui::DefaultTerminal;
 
-use crate::flows::{Connection, columns, list, owners, with_owners};
-use draw::draw;
+use crate::flows::{Connection, columns, list, owners, width, with_owners};
+use draw::{ascii, draw};
 use view::{KeyOutcome, Order, View};
 
 /// Show bundled connections live: losses, savings and costs
 ///
 /// Keys: arrows select a connection and the column to sort by, `r` reverses, `/` filters, Enter
-/// shows details, `?` shows help, `q` quits. --batch prints text and needs no terminal.
+/// shows details, `?` shows help, `q` quits. --batch prints text and needs no terminal. Without
+/// UTF-8 in `LC_ALL`, `LC_CTYPE` or `LANG`, the text is ASCII.
 #[derive(clap::Args)]
 pub struct Args {
     /// Time between two iterations, 1ms to 1d
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_interval)]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_interval)]
     interval: Duration,
 
     /// Sort by this column, as in `saved` or `hidden-losses`: numbers descending, text ascending
@@ -45,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
 
-    /// Print each iteration as text, for scripts and logs
+    /// Print each iteration as text, for scripts and logs; the default if `TERM` is `dumb`
     #[arg(long)]
     batch: bool,
 
@@ -84,13 +86,24 @@ impl Args {
             lister: FlowLister::load()?,
             owners: owners(),
         };
-        let view = View::new(Order::by_column(self.sort), self.filter);
-        match self.batch {
+        let mut view = View::new(Order::by_column(self.sort), self.filter);
+        let is_dumb = env::var_os("TERM").is_some_and(|it| it == "dumb");
+        view.is_ascii_only = is_dumb || !is_utf8_locale(|name| env::var(name).ok());
+        match self.batch || is_dumb {
             true => run_batch(source, view, self.interval, self.iterations, self.json)?,
             false => run_live(source, view, self.interval)?,
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Returns true if the locale's character set is UTF-8. The first of the three variables that is
+/// not empty decides (POSIX); the locale is C without any.
+fn is_utf8_locale(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let names = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
+    let locale = names.filter_map(variable).find(|it| !it.is_empty());
+    let locale = locale.unwrap_or_default().to_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
 }
 
 /// Source of the connections and their owners.
@@ -127,9 +140,15 @@ fn run_batch(
             serde_json::to_string(&visible)? + "\n"
         } else {
             let blank = if iteration > 0 { "\n" } else { "" };
-            match visible.is_empty() {
+            let text = match visible.is_empty() {
                 true => format!("{blank}{}\n", view.empty_message()),
-                false => format!("{blank}{}", list(&visible, columns(), None).text),
+                false => {
+                    blank.to_owned() + &list(&visible, columns(), width(), 0..visible.len()).text
+                }
+            };
+            match view.is_ascii_only {
+                true => text.chars().map(ascii).collect(),
+                false => text,
             }
         };
         if !print_if_read(&text)? {
@@ -143,7 +162,7 @@ fn run_batch(
 // Interactive mode.
 
 /// Maximum delay before a signal takes effect.
-const POLL_TIMEOUT: Duration = Duration::from_millis(100);
+const POLL_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Terminal in raw mode, restored when dropped, also after a panic.
 struct TerminalGuard(ManuallyDrop<DefaultTerminal>);
@@ -222,4 +241,25 @@ fn show(mut source: Source, mut view: View, interval: Duration) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_locale_variable_decides_character_set() {
+        for (values, is_utf8) in [
+            (["C", "en_GB.UTF-8", "en_GB.UTF-8"], false),
+            (["", "", "en_GB.utf8"], true),
+            (["C.UTF-8", "C", "C"], true),
+            (["", "POSIX", "C.UTF-8"], false),
+            (["", "", ""], false),
+        ] {
+            let names = ["LC_ALL", "LC_CTYPE", "LANG"];
+            let of = |name: &str| names.iter().position(|it| *it == name);
+            let value = |name: &str| of(name).map(|it| values[it].to_owned());
+            assert_eq!(is_utf8_locale(value), is_utf8, "{values:?}");
+        }
+    }
 }

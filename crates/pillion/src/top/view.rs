@@ -1,5 +1,6 @@
 //! State of the interactive view, and its keys.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
@@ -26,14 +27,12 @@ impl Order {
 
     fn sort(self, connections: &mut [Connection]) {
         let cell = columns()[self.column].cell;
-        connections.sort_by(|a, b| {
-            let (a, b) = (cell(a), cell(b));
-            let is_numeric = matches!(a, Cell::Number { .. });
-            match is_numeric != self.reversed {
-                true => b.compare(&a),
-                false => a.compare(&b),
-            }
-        });
+        let first = connections.first().map(cell);
+        let is_numeric = matches!(first, Some(Cell::Number { .. }));
+        match is_numeric != self.reversed {
+            true => connections.sort_by_cached_key(|it| Reverse(cell(it))),
+            false => connections.sort_by_cached_key(cell),
+        }
     }
 }
 
@@ -58,6 +57,8 @@ pub enum KeyOutcome {
 /// Connections and the state of the view.
 pub struct View {
     pub connections: Vec<Connection>,
+    /// Indices of the connections that match the filter.
+    matching: Vec<usize>,
     pub history: History,
     pub order: Order,
     pub filter: String,
@@ -65,6 +66,8 @@ pub struct View {
     /// Selected connection; its last state if it has ended.
     pub selected: Option<Connection>,
     pub paused: bool,
+    /// Draws no character other than ASCII.
+    pub is_ascii_only: bool,
     /// Index of the first visible row.
     pub scroll_offset: usize,
     /// Number of visible rows at the last drawing.
@@ -77,12 +80,14 @@ impl View {
     pub fn new(order: Order, filter: String) -> Self {
         Self {
             connections: Vec::new(),
+            matching: Vec::new(),
             history: History::default(),
             order,
             filter,
             screen: Screen::List,
             selected: None,
             paused: false,
+            is_ascii_only: false,
             scroll_offset: 0,
             page_height: 1,
             headings: Vec::new(),
@@ -96,9 +101,9 @@ impl View {
     }
 
     /// Shows new connections without a history, for batch mode.
-    pub fn show(&mut self, mut connections: Vec<Connection>) {
-        self.order.sort(&mut connections);
+    pub fn show(&mut self, connections: Vec<Connection>) {
         self.connections = connections;
+        self.arrange();
         if let Some(id) = self.selected_id() {
             let now = self.connections.iter().find(|it| self::id(&it.flow) == id);
             self.selected = now.cloned().or_else(|| self.selected.take());
@@ -109,17 +114,25 @@ impl View {
         self.selected.as_ref().map(|it| id(&it.flow))
     }
 
-    /// Returns the connections that match the filter, in order.
-    pub fn visible(&self) -> Vec<&Connection> {
+    /// Sorts and filters the connections. Called once per change, because it formats every cell.
+    fn arrange(&mut self) {
+        self.order.sort(&mut self.connections);
         let text = self.filter.to_lowercase();
         let columns = columns();
-        let has = |connection: &&Connection| {
+        let has = |connection: &Connection| {
             text.is_empty()
                 || columns
                     .iter()
                     .any(|it| (it.cell)(connection).text().to_lowercase().contains(&text))
         };
-        self.connections.iter().filter(has).collect()
+        let all = 0..self.connections.len();
+        self.matching = all.filter(|it| has(&self.connections[*it])).collect();
+    }
+
+    /// Returns the connections that match the filter, in order.
+    pub fn visible(&self) -> Vec<&Connection> {
+        let matching = self.matching.iter();
+        matching.map(|it| &self.connections[*it]).collect()
     }
 
     /// Returns the reason why the list is empty.
@@ -165,10 +178,13 @@ impl View {
                 KeyCode::Right | KeyCode::Char('>') => self.sort_by(1),
                 KeyCode::Char('r') => {
                     self.order.reversed = !self.order.reversed;
-                    self.order.sort(&mut self.connections);
+                    self.arrange();
                 }
                 KeyCode::Char('/') => self.screen = Screen::Filter,
-                KeyCode::Esc => self.filter.clear(),
+                KeyCode::Esc => {
+                    self.filter.clear();
+                    self.arrange();
+                }
                 KeyCode::Enter => {
                     if self.selected.is_none() {
                         self.move_selection(0);
@@ -204,6 +220,7 @@ impl View {
             KeyCode::Char(character) => self.filter.push(character),
             _ => {}
         }
+        self.arrange();
     }
 
     /// Moves the selection by this number of rows, or selects the first row.
@@ -231,7 +248,7 @@ impl View {
             .map(Order::by_column)
             .next()
             .unwrap_or(self.order);
-        self.order.sort(&mut self.connections);
+        self.arrange();
     }
 }
 
