@@ -439,7 +439,10 @@ pub fn page(advice: &[Advice], elapsed: Duration, rules_file: Option<&str>) -> P
     };
     let mut advice_table = Table::new(
         "Advice",
-        [Column::left("process and service"), Column::left("advice")],
+        [
+            Column::left("process and service").wrapped(30),
+            Column::left("advice").wrapped(80),
+        ],
     );
     for it in advice {
         advice_table.row([title(it), advice_text(it)]);

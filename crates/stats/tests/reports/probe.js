@@ -12,11 +12,18 @@ addEventListener("load", () => {
       / text.ownerSVGElement.viewBox.baseVal.width;
     complain(shown(text) && size < 9, `"${text.textContent}" is ${size.toFixed(1)} pixels high`);
   }
-  for (const cell of page.querySelectorAll(".judged td, th.section")) {
-    const text = page.createRange(), area = cell.closest(".table").getBoundingClientRect();
-    text.selectNodeContents(cell);
-    const right = text.getBoundingClientRect().right;
-    complain(right > Math.min(area.right, view.innerWidth), `"${cell.textContent}" is cut off at the right`);
+  const checkCells = (selector, medium) => {
+    for (const cell of page.querySelectorAll(selector)) {
+      const text = page.createRange(), area = cell.closest(".table").getBoundingClientRect();
+      text.selectNodeContents(cell);
+      const right = text.getBoundingClientRect().right;
+      complain(right > Math.min(area.right, view.innerWidth), `"${cell.textContent}" is cut off at the right${medium}`);
+    }
+  };
+  // On a phone, other tables scroll below a sticky first column.
+  checkCells(view.innerWidth > 680 ? "th, td" : ".judged td, th.section", "");
+  for (const text of page.querySelectorAll("pre")) {
+    complain(text.scrollWidth > text.clientWidth, `"${text.textContent}" is cut off at the right`);
   }
   for (const figure of page.querySelectorAll("figure")) {
     if (!shown(figure)) continue;
@@ -59,10 +66,13 @@ addEventListener("load", () => {
     const to = page.getElementById(link.getAttribute("href").slice(1));
     complain(!to, `${link.getAttribute("href")} leads nowhere`);
   }
-  // Applies the print styles to the screen.
+  // Applies the print styles to a screen as wide as A4 paper.
   for (const rule of [...page.styleSheets].flatMap((sheet) => [...sheet.cssRules])) {
     if (rule.media?.mediaText === "print") rule.media.mediaText = "all";
+    else if (rule.media) rule.media.mediaText = "not all";
   }
+  document.querySelector("iframe").width = 718;
+  checkCells("th, td", " on paper");
   for (const figure of page.querySelectorAll(".choice figure")) {
     complain(!shown(figure), `${figure.id} is not printed`);
   }

@@ -195,7 +195,7 @@ impl Page {
         }
         out.raw("\n").element("h2", &[], "How this was measured");
         out.raw("\n").open("dl", &[]);
-        for fact in &self.method {
+        for fact in self.method.iter().filter(|it| !it.value.is_empty()) {
             out.raw("\n").element("dt", &[], &fact.name);
             match fact.verbatim {
                 true => out.open("dd", &[]).element("pre", &[], &fact.value).close(),
