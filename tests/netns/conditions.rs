@@ -43,13 +43,15 @@ fn full_service_fails_status() {
     let connections = namespace.enter(|| {
         let listener = TcpListener::bind("127.0.0.1:7001").unwrap();
         let to = listener.local_addr().unwrap();
-        let pair = |_| (TcpStream::connect(to).unwrap(), listener.accept().unwrap());
-        (0..4).map(pair).collect::<Vec<_>>()
+        (TcpStream::connect(to).unwrap(), listener.accept().unwrap())
     });
-    let line = "  degraded: connections stay plain because of --max-connections";
+    // Both ends take all slots of one user, and none is refused.
+    let line = "  degraded: --max-connections is reached: further connections stay plain";
     expect_status(&namespace, 1, line);
     assert_eq!(value(&scrape(&socket), condition), 1.0);
     drop(connections);
+    expect_status(&namespace, 3, "  attached to lo");
+    assert_eq!(value(&scrape(&socket), condition), 0.0);
     service.stop();
 }
 

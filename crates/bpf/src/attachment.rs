@@ -317,6 +317,13 @@ impl Attachment {
         changes
     }
 
+    /// True if [`Policy::max_connections`], or half of it for one user, left no free slot at the last
+    /// [`Attachment::recount`], or if an open connection has none.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.slot_retry.is_exhausted()
+    }
+
     fn count(&mut self) -> Result<Option<Change>, Error> {
         let limit_hits = self.totals()?.connection_limit_hits;
         let needs_count = self.slot_retry.needs_count(limit_hits);

@@ -204,9 +204,14 @@ pub(crate) struct SlotRetry {
 }
 
 impl SlotRetry {
+    /// True if all slots are taken, or if connections were refused again when they were last handled.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.is_full || self.has_refused
+    }
+
     /// True if the slots may be exhausted, or if the number of `limit_hits` has changed.
     pub(crate) fn needs_count(&self, limit_hits: u64) -> bool {
-        self.is_full || self.has_refused || limit_hits != self.limit_hits
+        self.is_exhausted() || limit_hits != self.limit_hits
     }
 
     /// Starts a retry if the last one is [`RETRY_INTERVAL`] ago; true if it started.

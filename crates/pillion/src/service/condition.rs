@@ -38,7 +38,7 @@ macro_rules! conditions {
 
 conditions! {
     Bypassed: Degraded, "more than half of the segments for a device do not reach pillion there";
-    Full: Degraded, "connections stay plain because of --max-connections";
+    Full: Degraded, "--max-connections is reached: further connections stay plain";
     NoMemory: Degraded, "connections stay plain for lack of kernel memory";
     Dropping: Degraded, "segments or ACKs are dropped because rewriting them fails";
     Stalled: Degraded, "devices, rules and connections are not followed: the process is blocked";
@@ -78,7 +78,8 @@ pub struct Monitor {
 type Count = fn(&Totals) -> u64;
 
 impl Monitor {
-    /// Conditions that last as long as a counter grows.
+    /// Conditions that last as long as a counter grows. [`Condition::Full`] also lasts while no slot is
+    /// free.
     const EVENTS: [(Condition, Count); 4] = [
         (Condition::Full, |totals| totals.connection_limit_hits),
         (Condition::NoMemory, |totals| totals.connections_failed),
@@ -99,8 +100,8 @@ impl Monitor {
         }
     }
 
-    /// Returns the current conditions. Call it about once a second.
-    pub fn update(&mut self, now: Instant, totals: &Totals) -> Vec<Condition> {
+    /// Returns the current conditions; `is_full`: no slot is free. Call it about once a second.
+    pub fn update(&mut self, now: Instant, totals: &Totals, is_full: bool) -> Vec<Condition> {
         let mut current = Vec::new();
         for ((condition, count), (last, grew_at)) in Self::EVENTS.iter().zip(&mut self.events) {
             let count = count(totals);
@@ -108,7 +109,8 @@ impl Monitor {
                 *grew_at = Some(now);
             }
             *last = count;
-            if grew_at.is_some_and(|at| now.duration_since(at) < RECENT) {
+            let is_recent = grew_at.is_some_and(|at| now.duration_since(at) < RECENT);
+            if is_recent || is_full && *condition == Condition::Full {
                 current.push(*condition);
             }
         }
@@ -141,10 +143,10 @@ mod tests {
         let start = Instant::now();
         let (mut monitor, mut totals) = (Monitor::new(start), Totals::default());
         let at = |seconds| start + Duration::from_secs(seconds);
-        let before = monitor.update(at(0), &totals);
+        let before = monitor.update(at(0), &totals, false);
         change(&mut totals);
-        let changed = monitor.update(at(1), &totals);
-        [before, changed, monitor.update(at(61), &totals)]
+        let changed = monitor.update(at(1), &totals, false);
+        [before, changed, monitor.update(at(61), &totals, false)]
     }
 
     #[test]
@@ -168,6 +170,20 @@ mod tests {
     }
 
     #[test]
+    fn full_lasts_until_slot_is_free() {
+        let start = Instant::now();
+        let mut monitor = Monitor::new(start);
+        let mut update = |minutes: u64, is_full| {
+            let now = start + Duration::from_secs(minutes * 60);
+            monitor.update(now, &Totals::default(), is_full)
+        };
+        assert_eq!(update(0, false), []);
+        assert_eq!(update(1, true), [Condition::Full]);
+        assert_eq!(update(99, true), [Condition::Full]);
+        assert_eq!(update(100, false), []);
+    }
+
+    #[test]
     fn elsewhere_lasts_until_100_segments_show_otherwise() {
         let start = Instant::now();
         let mut monitor = Monitor::new(start);
@@ -178,7 +194,7 @@ mod tests {
                 (Outcome::UnattachedDevice, elsewhere),
             ];
             totals.counters.outcomes.extend(counts);
-            monitor.update(start, &totals)
+            monitor.update(start, &totals, false)
         };
         assert_eq!(update(0, 99), []);
         assert_eq!(update(49, 51), [Condition::Elsewhere]);
@@ -194,7 +210,7 @@ mod tests {
             let mut totals = Totals::default();
             totals.counters.redundant_bytes = redundant_bytes;
             totals.counters.hidden_losses = hidden_losses;
-            monitor.update(start + Duration::from_secs(hours * 3600), &totals)
+            monitor.update(start + Duration::from_secs(hours * 3600), &totals, false)
         };
         assert_eq!(update(23, MIN_COST_BYTES + 1, 0), []);
         assert_eq!(update(24, MIN_COST_BYTES + 1, 0), [Condition::NoBenefit]);

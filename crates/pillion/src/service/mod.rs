@@ -125,7 +125,8 @@ impl Service {
     fn conditions(&mut self, attachment: &Attachment, targets: &AttachTargets) -> Vec<Condition> {
         let mut current = self.other_conditions.clone();
         if let Ok(totals) = attachment.totals() {
-            current.extend(self.monitor.update(Instant::now(), &totals));
+            let is_full = attachment.is_full();
+            current.extend(self.monitor.update(Instant::now(), &totals, is_full));
         }
         if targets.is_bypassed() {
             // Segments that do not reach pillion look as if they left by another device.
