@@ -122,6 +122,7 @@ pages:
 	$(LAB) completions bash > target/pages/lab/pillion-lab.bash
 	$(LAB) completions zsh > target/pages/lab/_pillion-lab
 	$(LAB) completions fish > target/pages/lab/pillion-lab.fish
+	scripts/deb-changelog > target/pages/changelog
 
 # Builds the README and docs/ as a site: target/book/index.html.
 book:
@@ -154,13 +155,16 @@ static: setup
 reproducible: setup
 	@scripts/reproducible $(ARCH)
 
-deb: dist
+# The tool is looked for before the long build.
+deb:
 	@command -v cargo-deb > /dev/null || { echo 'deb: cargo-deb is missing; install it with: cargo install cargo-deb' >&2; exit 1; }
+	@$(MAKE) --no-print-directory dist
 	for package in pillion pillion-lab; do \
 		$(CARGO) deb --package $$package --profile dist --no-build --no-strip || exit; done
 
-rpm: dist
+rpm:
 	@command -v cargo-generate-rpm > /dev/null || { echo 'rpm: cargo-generate-rpm is missing; install it with: cargo install cargo-generate-rpm' >&2; exit 1; }
+	@$(MAKE) --no-print-directory dist
 	for package in pillion lab; do \
 		$(CARGO) generate-rpm --package crates/$$package --profile dist --target-dir target || exit; done
 
@@ -185,18 +189,18 @@ install: man
 	install -Dm 644 target/pages/lab/pillion-lab.fish $(SHARE)/fish/vendor_completions.d/pillion-lab.fish
 	install -Dm 644 include/pillion.h $(DESTDIR)$(PREFIX)/include/pillion.h
 	install -Dm 644 packaging/sysusers.d/pillion.conf $(DESTDIR)$(SYSUSERSDIR)/pillion.conf
-	install -d $(DOC)/bpf
-	install -m 644 README.md LICENSE* packaging/grafana/pillion.json packaging/prometheus/alerts.yaml $(DOC)
+	install -d $(DOC)/bpf $(DOC)/examples
+	install -m 644 README.md LICENSE* $(DOC)
+	install -m 644 packaging/grafana/pillion.json packaging/prometheus/alerts.yaml $(DOC)/examples
 	install -m 644 bpf/LICENSE $(DOC)/bpf
 	for file in $$(find docs -type f); do install -Dm 644 $$file $(DOC)/$$file; done
-	install -d $(LAB_DOC)/bpf $(LAB_DOC)/experiments
+	install -d $(LAB_DOC)/bpf $(LAB_DOC)/examples/traces
 	install -m 644 LICENSE* $(LAB_DOC)
 	install -m 644 bpf/LICENSE $(LAB_DOC)/bpf
-	install -m 644 experiments/*.toml $(LAB_DOC)/experiments
-	install -d $(LAB_DOC)/experiments/traces
+	install -m 644 experiments/*.toml $(LAB_DOC)/examples
 	install -m 644 experiments/traces/*.toml experiments/traces/README.md experiments/traces/generated.* \
-		$(LAB_DOC)/experiments/traces
-	install experiments/traces/fetch experiments/traces/generate $(LAB_DOC)/experiments/traces
+		$(LAB_DOC)/examples/traces
+	install experiments/traces/fetch experiments/traces/generate $(LAB_DOC)/examples/traces
 	install -d $(DESTDIR)$(UNITDIR)
 	sed 's:/usr/bin/pillion:$(PREFIX)/bin/pillion:' packaging/systemd/pillion.service \
 		> $(DESTDIR)$(UNITDIR)/pillion.service
