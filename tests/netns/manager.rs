@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -46,6 +47,13 @@ impl Manager {
         service.spawn().unwrap()
     }
 
+    /// Fills the queue, so that a further message waits until this end reads.
+    fn fill(&self) {
+        let sender = UnixDatagram::unbound().unwrap();
+        sender.set_nonblocking(true).unwrap();
+        while sender.send_to(b"STATUS=", &self.path).is_ok() {}
+    }
+
     /// Returns all messages received so far.
     pub fn drain(&self) -> Vec<String> {
         self.socket.set_nonblocking(true).unwrap();
@@ -76,6 +84,24 @@ impl Manager {
         assert!(length <= MAX_LEN, "systemd would drop it");
         Ok(String::from_utf8_lossy(&bytes[..length]).into_owned())
     }
+}
+
+#[test]
+fn service_stops_under_manager_that_does_not_read() {
+    needs_root!();
+    let (manager, namespace) = (Manager::new(), namespace_with_loopback());
+    let mut service = manager.start(&namespace, &["attach", "--all", "--dev", "lo"]);
+    manager.wait_for("READY=1");
+    manager.fill();
+    // Long enough for a message to the full queue.
+    thread::sleep(Duration::from_secs(2));
+    signal(&service, Signal::SIGTERM);
+    let mut status = None;
+    within(Duration::from_secs(30), "the service exits", || {
+        status = service.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.unwrap().success());
 }
 
 pub fn signal(child: &Child, signal: Signal) {

@@ -1,7 +1,14 @@
 //! Notifications of the service manager, sd_notify(3). Ineffective without a manager.
 
 use std::borrow::Cow;
+use std::env;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
 
+use pillion_bpf::host::interruption::without_signals;
 use sd_notify::NotifyState;
 
 use crate::handover::old_process;
@@ -9,9 +16,37 @@ use crate::handover::old_process;
 /// Maximum bytes of a status. A manager drops whole messages above 4 KiB.
 const MAX_STATUS: usize = 1024;
 
+/// Maximum time to wait for room in the queue of a manager that does not read, once per message. Without
+/// a limit, as in `sd_notify::notify`, such a manager stops this process.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Sends a message that is not repeated.
 fn notify(state: &[NotifyState]) {
     // An unreachable manager acts by its watchdog.
-    let _ = sd_notify::notify(state);
+    let _ = send(state, |socket| socket.set_write_timeout(Some(TIMEOUT)));
+}
+
+/// Sends a message if the manager's queue has room.
+fn notify_now(state: &[NotifyState]) {
+    let _ = send(state, |socket| socket.set_nonblocking(true));
+}
+
+fn send(
+    state: &[NotifyState],
+    limit: impl FnOnce(&UnixDatagram) -> io::Result<()>,
+) -> io::Result<()> {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else {
+        return Ok(());
+    };
+    let address = match path.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(&path)?,
+    };
+    let message: String = state.iter().map(|it| format!("{it}\n")).collect();
+    let socket = UnixDatagram::unbound()?;
+    socket.connect_addr(&address)?;
+    limit(&socket)?;
+    without_signals(|| socket.send(message.as_bytes())).map(drop)
 }
 
 /// Reports that pillion waits. It counts as ready, because the object may never appear. During a
@@ -31,7 +66,7 @@ pub fn notify_ready(status: &str) {
 
 /// Replaces the status.
 pub fn set_status(status: &str) {
-    notify(&[NotifyState::Status(&brief(status))]);
+    notify_now(&[NotifyState::Status(&brief(status))]);
 }
 
 /// Reports the new process of a hand-over as the main process. It does so itself, but this process
@@ -54,7 +89,7 @@ pub fn notify_stopping() {
 
 /// Resets the watchdog.
 pub fn notify_watchdog() {
-    notify(&[NotifyState::Watchdog]);
+    notify_now(&[NotifyState::Watchdog]);
 }
 
 /// Cuts a status to [`MAX_STATUS`] bytes.
