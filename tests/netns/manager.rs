@@ -31,7 +31,7 @@ impl Manager {
         let path = folder.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
         socket
-            .set_read_timeout(Some(Duration::from_secs(10)))
+            .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
         Self {
             socket,

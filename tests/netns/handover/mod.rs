@@ -39,6 +39,13 @@ fn ready_pids(namespace: &Namespace) -> Vec<u32> {
         .collect()
 }
 
+/// Waits until no pillion of the namespace is ready.
+fn expect_none_left(namespace: &Namespace) {
+    within(Duration::from_secs(60), "no pillion is left", || {
+        ready_pids(namespace).is_empty()
+    });
+}
+
 /// New process of a hand-over, which is not a child of the test. Stopped when dropped.
 struct NewProcess(u32);
 
@@ -79,7 +86,7 @@ fn handover_keeps_connections_covered_without_gap() {
     far.read_exact(&mut messages).unwrap();
     assert_eq!(&messages, b"as before");
     drop(new_process);
-    eventually("no pillion is left", || ready_pids(namespace).is_empty());
+    expect_none_left(namespace);
 }
 
 #[test]
@@ -107,7 +114,7 @@ fn new_process_knows_direction_of_connections() {
         "{status:?}"
     );
     drop((connected, new_process));
-    eventually("no pillion is left", || ready_pids(&namespace).is_empty());
+    expect_none_left(&namespace);
 }
 
 #[test]
@@ -129,7 +136,7 @@ fn second_handover_request_is_refused() {
     assert!(lines.any(|line| line.contains("hand-over failed: another hand-over is in progress")));
     assert_eq!(ready_pids(&namespace), [new_process.0]);
     drop(new_process);
-    eventually("no pillion is left", || ready_pids(&namespace).is_empty());
+    expect_none_left(&namespace);
 }
 
 #[test]
@@ -305,9 +312,7 @@ fn handover_can_be_repeated_after_new_process_dies() {
     assert!(exits_successfully(&mut waiting.old));
     let new_process = NewProcess(ready_pids(&waiting.namespace)[0]);
     drop(new_process);
-    eventually("no pillion is left", || {
-        ready_pids(&waiting.namespace).is_empty()
-    });
+    expect_none_left(&waiting.namespace);
 }
 
 #[test]
@@ -341,6 +346,7 @@ fn socket_requests_survive_handover() {
     option::set(&requesting, MAX_BYTES, 300).unwrap();
     option::set(&listeners[1], BUNDLE, 1).unwrap();
     signal(&service, Signal::SIGUSR2);
+    manager.wait_for("MAINPID=");
     assert!(exits_successfully(&mut service));
     let new_process = NewProcess(ready_pids(&namespace)[0]);
     let value = |socket: &TcpStream, option_name| option::get(socket, option_name).unwrap();
@@ -352,7 +358,7 @@ fn socket_requests_survive_handover() {
     let (_later, accepted) = connect(&listeners[1]);
     assert_eq!(value(&accepted, BUNDLE), 1);
     drop(new_process);
-    eventually("no pillion is left", || ready_pids(&namespace).is_empty());
+    expect_none_left(&namespace);
 }
 
 /// A process that ignores SIGCHLD cannot wait for its child, so it may seem to have none.
@@ -374,7 +380,7 @@ fn handover_works_with_sigchld_ignored() {
     assert!(exits_successfully(&mut service));
     let new_process = NewProcess(ready_pids(&namespace)[0]);
     drop(new_process);
-    eventually("no pillion is left", || ready_pids(&namespace).is_empty());
+    expect_none_left(&namespace);
 }
 
 #[test]

@@ -17,9 +17,7 @@ fn reload_while_new_process_waits_restarts_handover() {
         .unwrap();
     assert!(stdout(&status).contains("by 2 rules"), "{status:?}");
     drop(new_process);
-    eventually("no pillion is left", || {
-        ready_pids(&waiting.namespace).is_empty()
-    });
+    expect_none_left(&waiting.namespace);
 }
 
 /// Returns whether a signal is pending for the process.
@@ -65,7 +63,7 @@ fn reload_during_takeover_applies_to_new_process() {
     let status = pillion_in(&namespace, &["status"]).output().unwrap();
     assert!(stdout(&status).contains("by 2 rules"), "{status:?}");
     drop(new_process);
-    eventually("no pillion is left", || ready_pids(&namespace).is_empty());
+    expect_none_left(&namespace);
 }
 
 /// systemd would take the exit of the supposed main process for that of the service.
@@ -91,7 +89,7 @@ fn new_process_stays_main_pid_after_last_word_of_old_one() {
     manager.wait_for(&main(new_process.0));
     assert!(exits_successfully(&mut old));
     drop(new_process);
-    eventually("no pillion is left", || ready_pids(&namespace).is_empty());
+    expect_none_left(&namespace);
 }
 
 /// Child process that is killed when dropped.
@@ -147,7 +145,7 @@ fn reload_after_takeover_is_forwarded_to_new_process() {
         stdout(&status).contains("by 2 rules")
     });
     drop(new_process);
-    eventually("no pillion is left", || ready_pids(namespace).is_empty());
+    expect_none_left(namespace);
 }
 
 /// Returns the number of links by which a process is attached to devices.
@@ -192,5 +190,5 @@ fn sigterm_during_handover_stops_both_processes() {
     );
     signal(&service, Signal::SIGTERM);
     assert!(exits_successfully(&mut service));
-    eventually("no pillion is left", || ready_pids(namespace).is_empty());
+    expect_none_left(namespace);
 }
