@@ -204,7 +204,6 @@ fn top_shows_connections_and_restores_terminal() {
     terminal.wait_exit();
 }
 
-/// An optimised build takes a tenth of this.
 #[test]
 fn top_with_2000_connections_uses_little_cpu() {
     needs_root!();
