@@ -199,17 +199,19 @@ fn heavy_losses_on_unknown_path_start_measurement() {
 
 #[test]
 fn losses_of_overloaded_policer_lower_share() {
-    let path = Path {
-        load: 0.76,
-        redundancy: 0.44,
-        is_policed: true,
-        ..PATH
-    };
-    let outcome = run(path, 300);
-    assert_eq!(outcome.network.allowance().alarm, Some(Alarm::Loss));
-    assert_eq!(outcome.verdict(), Some(Verdict::Ours));
-    let share = f64::from(outcome.network.allowance().share) / f64::from(FULL);
-    assert!(0.76 + 0.44 * share < 1.0, "{share}");
+    for (load, redundancy) in [(0.76, 0.44), (0.9, 0.4), (0.6, 0.8), (0.5, 1.2)] {
+        let path = Path {
+            load,
+            redundancy,
+            is_policed: true,
+            ..PATH
+        };
+        let outcome = run(path, 300);
+        assert_eq!(outcome.network.allowance().alarm, Some(Alarm::Loss));
+        assert_eq!(outcome.verdict(), Some(Verdict::Ours));
+        let share = f64::from(outcome.network.allowance().share) / f64::from(FULL);
+        assert!(load + redundancy * share < 1.0, "{load}: {share}");
+    }
 }
 
 /// TCP slows down, so that a policer that is overloaded loses no more than this.
@@ -300,19 +302,31 @@ impl Decisions {
 /// alarm.
 #[test]
 fn loss_measurement_does_not_wait_for_short_queue() {
-    let decisions_without = |queue_ms| {
+    let decisions_with_less = |queue_ms| {
         let mut decisions = Decisions::new();
         for _ in 0..11 {
             decisions.decide_by(queue_ms, 4, 0, false);
         }
-        let is_off = |_: &u32| {
+        let is_less = |_: &u32| {
             decisions.decide_by(queue_ms, 64, 10, decisions.share() > 0);
-            decisions.share() == 0
+            decisions.share() < FULL
         };
-        (0..100).filter(is_off).count()
+        (0..100).filter(is_less).count()
     };
-    assert_ne!(decisions_without(0), 0);
-    assert_eq!(decisions_without(1), decisions_without(0));
+    assert_ne!(decisions_with_less(0), 0);
+    assert_eq!(decisions_with_less(1), decisions_with_less(0));
+}
+
+#[test]
+fn losses_without_queue_are_measured_at_half_share() {
+    let mut decisions = Decisions::new();
+    let mut shares = Vec::new();
+    for _ in 0..400 {
+        decisions.decide(0, 6, true);
+        shares.push(decisions.share());
+    }
+    shares.dedup();
+    assert_eq!(shares, [FULL, FULL / 2, FULL]);
 }
 
 /// A share that filled the queue is not tried again because a calm went by, in which it was not used.
