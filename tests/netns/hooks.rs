@@ -495,14 +495,10 @@ fn bypassed_program_is_reported_and_moved_first() {
     let lines = "warning: v0: more than half of the segments do not reach pillion: program ";
     let reported = attach.wait_for_start(lines);
     assert!(reported.contains(" runs before it ("), "{reported}");
-    let (code, text) = status(&hosts.near);
-    assert_eq!(code, Some(1), "{text}");
+    // It may have been moved already, so the exit status is another test's.
+    let (_, text) = status(&hosts.near);
     assert!(
-        text.contains("  fails: v0: more than half of the segments "),
-        "{text}"
-    );
-    assert!(
-        text.contains("  degraded: more than half of the segments "),
+        text.contains(": v0: more than half of the segments "),
         "{text}"
     );
     attach.wait_for_line("attached to v0");
@@ -526,7 +522,9 @@ fn filter_bypassed_by_tcx_program_fails_status() {
     within(SLOW, "status fails", || {
         stream.send();
         let (code, text) = status(&hosts.near);
-        code == Some(1) && text.contains("another program or filter ends the chain")
+        code == Some(1)
+            && text.contains("another program or filter ends the chain")
+            && text.contains("  degraded: more than half of the segments ")
     });
     drop(theirs);
     within(SLOW, "status is healthy again", || {
