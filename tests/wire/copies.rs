@@ -282,14 +282,33 @@ fn auto_ends_copies_where_nothing_is_lost() {
     });
 }
 
-/// Sends segments one by one, and acknowledges each this much later. Returns the number of copies.
-fn send_with_rtt(wire: &mut Wire, segments: Range<u32>, rtt: Duration) -> u64 {
+/// How segments are sent one by one: each is acknowledged after the RTT, and the next one follows
+/// after the ITT.
+#[derive(Clone, Copy)]
+struct Pace {
+    rtt: Duration,
+    itt: Duration,
+}
+
+const SHORT: Pace = Pace {
+    rtt: Duration::from_millis(2),
+    itt: Duration::from_millis(2),
+};
+
+/// The RTT shows a queue to the stream, but not to the governor, which allows half an ITT in addition.
+const LONG: Pace = Pace {
+    rtt: Duration::from_millis(12),
+    itt: Duration::from_millis(30),
+};
+
+/// Sends segments one by one. Returns the number of copies.
+fn send_paced(wire: &mut Wire, segments: Range<u32>, pace: Pace) -> u64 {
     let before = wire.totals().counters.copies;
     for segment in segments {
         let (start, end) = (1 + 100 * segment, 101 + 100 * segment);
         wire.write(100);
         let mut packets = 0;
-        while let Some(range) = wire.read_within(rtt) {
+        while let Some(range) = wire.read_within(pace.rtt) {
             assert_eq!(range, (start, end));
             packets += 1;
         }
@@ -297,15 +316,10 @@ fn send_with_rtt(wire: &mut Wire, segments: Range<u32>, rtt: Duration) -> u64 {
         if packets > 1 {
             wire.ack_duplicate(end, &format!("{start}:{end}"), "");
         }
+        std::thread::sleep(pace.itt - pace.rtt);
     }
     wire.totals().counters.copies - before
 }
-
-const SHORT_RTT: Duration = Duration::from_millis(2);
-/// Long enough to show a queue to the stream, but not to the governor, which allows half an ITT in
-/// addition.
-const LONG_RTT: Duration = Duration::from_millis(12);
-const LONG_ITT: Duration = Duration::from_millis(50);
 
 /// Level `auto` with measurements of the path.
 fn governed_auto() -> Setup {
@@ -315,15 +329,12 @@ fn governed_auto() -> Setup {
     }
 }
 
-/// Sends 30 segments, after which packets wait on the path.
+/// Sends 40 segments, after which packets wait on the path.
 fn show_queue(wire: &mut Wire) {
-    assert_eq!(send_with_rtt(wire, 0..10, SHORT_RTT), 10);
+    assert_eq!(send_paced(wire, 0..10, SHORT), 10);
     assert!(!wire.flow().has_queue);
     // More than two windows of 250 ms, because the first one has short RTTs as well.
-    for segment in 10..30 {
-        send_with_rtt(wire, segment..segment + 1, LONG_RTT);
-        std::thread::sleep(LONG_ITT - LONG_RTT);
-    }
+    send_paced(wire, 10..40, LONG);
     assert!(wire.flow().has_queue);
 }
 
@@ -331,10 +342,10 @@ fn show_queue(wire: &mut Wire) {
 fn auto_sends_no_copies_while_packets_wait() {
     governed_auto().run_on_ip_variants(|wire| {
         show_queue(wire);
-        assert_eq!(send_with_rtt(wire, 30..40, LONG_RTT), 0);
+        assert_eq!(send_paced(wire, 40..50, LONG), 0);
         for window in 0..3 {
             std::thread::sleep(Duration::from_millis(300));
-            send_with_rtt(wire, 40 + window..41 + window, SHORT_RTT);
+            send_paced(wire, 50 + window..51 + window, SHORT);
         }
         assert!(!wire.flow().has_queue);
     });
@@ -346,18 +357,48 @@ fn auto_reacts_while_packets_wait() {
     governed_auto().run(|wire| {
         show_queue(wire);
         // Each second segment is lost, and the next one repairs it.
-        for segment in (30..40).step_by(2) {
+        for segment in (40..50).step_by(2) {
             let start = 1 + 100 * segment;
             wire.sends(&format!("{start}:{}", start + 100));
             wire.sends(&format!("{start}:{}", start + 200));
-            std::thread::sleep(LONG_RTT);
+            std::thread::sleep(LONG.rtt);
             wire.ack(start + 200);
         }
-        wire.sends("4001:4101");
+        wire.sends("5001:5101");
         let counters = wire.totals().counters;
         assert_eq!(counters.reactions_suppressed, 0);
         assert!(counters.hidden_losses >= 4, "{}", counters.hidden_losses);
         assert!(counters.reactions >= 2, "{}", counters.reactions);
+    });
+}
+
+/// The losses before would need two previous segments.
+#[test]
+fn auto_bundles_one_segment_while_packets_wait() {
+    let options = Options {
+        reaction: Some(Reaction::None),
+        ..auto()
+    };
+    let setup = Setup {
+        governing: true,
+        ..Setup::bundling(options)
+    };
+    setup.run(|wire| {
+        // One of ten is lost, and the next one repairs it.
+        for segment in (0..100).step_by(10) {
+            send_paced(wire, segment..segment + 8, SHORT);
+            for _ in 0..2 {
+                wire.write(100);
+                while wire.read_within(SHORT.rtt).is_some() {}
+            }
+            wire.ack(1 + 100 * (segment + 10));
+        }
+        let level = wire.flow().level;
+        assert!(level > 1, "{level}");
+        send_paced(wire, 100..130, LONG);
+        assert!(wire.flow().has_queue);
+        wire.sends("13001:13101 13001:13201 13101:13301 13201:13401");
+        assert_eq!(wire.flow().level, level);
     });
 }
 
