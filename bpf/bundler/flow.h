@@ -378,6 +378,7 @@ struct load_window {
 	__u32 packets; /* packets ever sent, at start_us */
 	__u32 losses; /* losses ever found, at start_us */
 	__u32 redundant; /* redundant bytes ever sent, at start_us */
+	__u32 retransmitted; /* packets with old data ever sent, at start_us */
 };
 
 /*
@@ -434,7 +435,8 @@ struct egress {
 	__u32 new_data_us; /* when the last new data left TCP; 0: unknown */
 	__u16 itt; /* smoothed time between new data (copies.h) */
 	__u8 copies_paused; /* segments until copies may leave again */
-	__u8 copies_limited; /* 1: TFRC-SP allows no copies (reaction.h) */
+	/* since when TFRC-SP allows no copies (reaction.h); 0: it does */
+	__u32 copies_limited_us;
 	__u32 overhead; /* skb->truesize without payload, minimum seen */
 
 	struct announcement announced;
@@ -494,8 +496,8 @@ struct pending_losses {
 struct loss_run {
 	__u32 start;
 	__u32 end;
-	__u32 segments;
-	__u32 counted; /* 1: it has ended, and is in ingress.runs */
+	__u16 segments;
+	__u16 counted; /* 1: it has ended, and is in ingress.runs */
 };
 
 /*

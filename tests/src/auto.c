@@ -7,6 +7,15 @@
 
 #include "tx/auto.h"
 
+int pillion_choose_level(const __u16 runs[RUN_LENGTHS], __u32 segments,
+			 __u32 target_ppm, __u32 waiting)
+{
+	struct ingress ingress = {.run_segments = segments};
+
+	__builtin_memcpy(ingress.runs, runs, sizeof(ingress.runs));
+	return choose_level(&ingress, target_ppm, waiting);
+}
+
 int pillion_are_bundles_insufficient(const __u16 runs[RUN_LENGTHS],
 				     __u32 segments, __u32 in_time,
 				     __u32 target_ppm)
@@ -25,6 +34,11 @@ int pillion_are_bundles_sufficient(__u32 expected, __u32 received,
 	};
 
 	return are_bundles_sufficient(&ingress, in_time, target_ppm);
+}
+
+__u32 pillion_messages_waiting(__u32 itt_us, __u32 srtt_us)
+{
+	return messages_waiting(itt_us, srtt_us);
 }
 
 __u32 pillion_messages_in_time(__u32 deadline_ms, __u32 itt_us, __u32 srtt_us)

@@ -3,6 +3,13 @@
 mod c {
     // SAFETY: the signatures match auto.c, which stores no pointer.
     unsafe extern "C" {
+        pub safe fn pillion_choose_level(
+            runs: &[u16; 8],
+            segments: u32,
+            target_ppm: u32,
+            waiting: u32,
+        ) -> i32;
+        pub safe fn pillion_messages_waiting(itt_us: u32, srtt_us: u32) -> u32;
         pub safe fn pillion_are_bundles_insufficient(
             runs: &[u16; 8],
             segments: u32,
@@ -17,6 +24,19 @@ mod c {
         ) -> i32;
         pub safe fn pillion_messages_in_time(deadline_ms: u32, itt_us: u32, srtt_us: u32) -> u32;
     }
+}
+
+/// Returns the number of previous segments in a bundle; `waiting` messages wait for each
+/// retransmission.
+#[must_use]
+pub fn level(runs: [u16; 8], segments: u32, target_ppm: u32, waiting: u32) -> i32 {
+    c::pillion_choose_level(&runs, segments, target_ppm, waiting)
+}
+
+/// Returns the number of messages that wait for a retransmission.
+#[must_use]
+pub fn messages_waiting(itt_us: u32, srtt_us: u32) -> u32 {
+    c::pillion_messages_waiting(itt_us, srtt_us)
 }
 
 /// Returns whether copies start: `runs` has the number of loss runs by length among `segments`.

@@ -1,6 +1,6 @@
 //! Level `auto`: its integer decisions, compared with floating point.
 
-use pillion_tests::auto::{copies_end, copies_start, messages_in_time};
+use pillion_tests::auto::{copies_end, copies_start, level, messages_in_time, messages_waiting};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -11,28 +11,35 @@ struct Late {
     events: f64,
 }
 
-fn late(runs: &[u16; 8], segments: f64, in_time: usize) -> Late {
+/// Segments that a level leaves unrepaired, with this many that wait behind each run.
+fn late(runs: &[u16; 8], segments: f64, level: usize, waiting: f64) -> Late {
     let runs = runs.map(f64::from);
-    let beyond = |length: usize| -> f64 {
-        let excess =
-            |(i, number): (usize, &f64)| (i as f64 + 1.0 - length as f64).max(0.0) * number;
-        runs.iter().enumerate().map(excess).sum()
+    let excess = |(i, number): (usize, &f64)| match i + 1 {
+        length if length > level => ((length - level) as f64 + waiting) * number,
+        _ => 0.0,
     };
-    let last = runs[in_time - 1];
-    let shorter = if in_time > 1 {
-        runs[in_time - 2]
-    } else {
-        segments
-    };
+    let last = runs[level - 1];
+    let shorter = if level > 1 { runs[level - 2] } else { segments };
     Late {
-        seen: beyond(in_time),
+        seen: runs.iter().enumerate().map(excess).sum(),
         expected: if shorter > 0.0 {
-            last * last / shorter
+            last * last / shorter * (1.0 + waiting)
         } else {
             0.0
         },
         events: last,
     }
+}
+
+/// Returns random numbers of loss runs, fewer of the longer ones.
+fn random_runs(random: &mut Pcg64, segments: u32) -> [u16; 8] {
+    let mut runs = [0; 8];
+    let mut most = segments / 4;
+    for run in &mut runs {
+        *run = random.random_range(0..=most) as u16;
+        most = u32::from(*run) / random.random_range(1..6);
+    }
+    runs
 }
 
 fn is_close(a: f64, b: f64) -> bool {
@@ -45,16 +52,11 @@ fn copies_start_as_in_floating_point() {
     let mut starts = 0;
     for _ in 0..100_000 {
         let segments = random.random_range(64..1024);
-        let mut runs = [0; 8];
-        let mut most = segments / 4;
-        for run in &mut runs {
-            *run = random.random_range(0..=most) as u16;
-            most = u32::from(*run) / random.random_range(1..6);
-        }
+        let runs = random_runs(&mut random, segments);
         let in_time = random.random_range(1..=8);
         let target_ppm = random.random_range(1..2_000);
         let tolerable = f64::from(segments) * f64::from(target_ppm) / 1e6;
-        let late = late(&runs, f64::from(segments), in_time);
+        let late = late(&runs, f64::from(segments), in_time, 0.0);
         if is_close(late.seen, 4.0 * tolerable) || is_close(late.expected, 2.0 * tolerable) {
             continue;
         }
@@ -68,6 +70,53 @@ fn copies_start_as_in_floating_point() {
         starts += u32::from(decision);
     }
     assert!((5_000..95_000).contains(&starts), "{starts}");
+}
+
+#[test]
+fn level_is_lowest_that_meets_target() {
+    let mut random = Pcg64::seed_from_u64(1);
+    let mut counts = [0; 8];
+    for _ in 0..100_000 {
+        let segments = random.random_range(64..1024);
+        let runs = random_runs(&mut random, segments);
+        let waiting = random.random_range(0..=64);
+        let target_ppm = random.random_range(1..20_000);
+        let tolerable = f64::from(segments) * f64::from(target_ppm) / 1e6;
+        let late = |level| {
+            let late = late(&runs, f64::from(segments), level, f64::from(waiting));
+            late.seen.max(late.expected)
+        };
+        // The integers have 1/1024 segment.
+        if (1..=8).any(|level| (late(level) - tolerable).abs() < 0.1) {
+            continue;
+        }
+        let reference = (1..8).find(|&level| late(level) <= tolerable).unwrap_or(8);
+        let decision = level(runs, segments, target_ppm, waiting);
+        assert_eq!(
+            decision, reference as i32,
+            "{runs:?} {segments} {target_ppm} {waiting}"
+        );
+        counts[reference - 1] += 1;
+    }
+    assert!(counts.iter().all(|&count| count > 100), "{counts:?}");
+}
+
+/// At 2 % loss, one run of two is lost in 2,500 segments. It delays all that are sent until the
+/// retransmission.
+#[test]
+fn level_rises_where_messages_wait() {
+    let runs = [20, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(
+        level(runs, 1000, 1000, messages_waiting(200_000, 150_000)),
+        1
+    );
+    assert_eq!(
+        level(runs, 1000, 1000, messages_waiting(30_000, 150_000)),
+        2
+    );
+    assert_eq!(messages_waiting(30_000, 150_000), 5);
+    assert_eq!(messages_waiting(1, 150_000), 64);
+    assert_eq!(messages_waiting(0, 150_000), 0, "unknown");
 }
 
 #[test]

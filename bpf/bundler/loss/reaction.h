@@ -109,26 +109,37 @@ decide_fair_share(struct flow *flow, const struct tcp_sock *tp, __u64 rtt_us)
  */
 __noinline int limit_copies(struct flow *flow, __u64 rtt_us)
 {
-	if (!flow || flow->egress.record.next % 8 ||
-	    !flow->egress.loss_events.closed)
+	struct egress *egress;
+
+	if (!flow)
 		return 0;
-	flow->egress.copies_limited = !make_tfrc_decision(flow, rtt_us);
+	egress = &flow->egress;
+	if (egress->record.next % 8 || !egress->loss_events.closed)
+		return 0;
+	if (make_tfrc_decision(flow, rtt_us))
+		egress->copies_limited_us = 0;
+	else if (!egress->copies_limited_us)
+		egress->copies_limited_us = (__u32)now_us() | 1;
 	return 0;
 }
 
 /*
- * Level `auto` stops copies before it reduces the window: returns true if there
- * were some.
+ * Level `auto` stops copies before it reduces the window. Returns true if that
+ * is the reaction: now, or so recently that the measured rate still includes
+ * copies.
  */
-static __always_inline bool stop_copies(struct flow *flow)
+static __always_inline bool stop_copies(struct flow *flow, __u64 rtt_us)
 {
 	struct egress *egress = &flow->egress;
+	__u32 now = now_us();
 
-	if (flow->options.level != LEVEL_AUTO || flow->options.published ||
-	    READ_ONCE(flow->ingress.copies) != AUTO_COPIES_ALL ||
-	    egress->copies_limited)
+	if (flow->options.level != LEVEL_AUTO || flow->options.published)
 		return false;
-	egress->copies_limited = 1;
+	if (egress->copies_limited_us)
+		return now - egress->copies_limited_us < window_us(rtt_us);
+	if (READ_ONCE(flow->ingress.copies) != AUTO_COPIES_ALL)
+		return false;
+	egress->copies_limited_us = now | 1;
 	return true;
 }
 
@@ -361,7 +372,7 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *btp,
 		reaction = REACT_NONE;
 	if (reaction == REACT_TFRC_SP && !is_congested(flow) &&
 	    (make_tfrc_decision(flow, effective_rtt_us(btp)) ||
-	     stop_copies(flow))) {
+	     stop_copies(flow, effective_rtt_us(btp)))) {
 		ADD(flow, reactions_suppressed, 1);
 		return EGRESS_KEEP;
 	}

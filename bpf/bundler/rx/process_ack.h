@@ -157,7 +157,7 @@ process_ack(struct flow *flow, struct bpf_tcp_sock *btp, const struct ack *ack,
 	forget_losses(ingress, oldest_byte, oldest_byte - MAX_SEQ_DISTANCE);
 	if (flow->options.level == LEVEL_ADAPTIVE)
 		WRITE_ONCE(ingress->level,
-			   choose_level(ingress, flow->options.target_ppm));
+			   choose_level(ingress, flow->options.target_ppm, 0));
 	else if (flow->options.level == LEVEL_AUTO)
 		choose_redundancy(flow, range.end_slot - range.first_slot,
 				  (__u32)READ_ONCE(flow->egress.itt)

@@ -33,6 +33,7 @@
 #define MIN_HOLD_BITS 3
 #define MAX_HOLD_BITS 7
 #define MAX_DECISIONS 0xff /* ingress.decisions */
+#define MAX_WAITING   64
 
 #define DEFAULT_EXTRA_DELAY_US 5000
 
@@ -52,6 +53,17 @@ static __always_inline __u32 messages_in_time(const struct options *options,
 	if (!deadline_us)
 		deadline_us = itt_us + DEFAULT_EXTRA_DELAY_US;
 	return deadline_us / itt_us;
+}
+
+/*
+ * The number of messages that wait for a retransmission, which takes about an
+ * RTT.
+ */
+static __always_inline __u32 messages_waiting(__u32 itt_us, __u32 srtt_us)
+{
+	__u32 waiting = itt_us ? srtt_us / itt_us : 0;
+
+	return waiting < MAX_WAITING ? waiting : MAX_WAITING;
 }
 
 /*
@@ -150,7 +162,9 @@ __noinline int choose_redundancy(struct flow *flow, __u32 segments,
 		return 0;
 	if (ingress->decisions < MAX_DECISIONS)
 		ingress->decisions++;
-	WRITE_ONCE(ingress->level, choose_level(ingress, target_ppm));
+	WRITE_ONCE(ingress->level,
+		   choose_level(ingress, target_ppm,
+				messages_waiting(itt_us, srtt_us)));
 	in_time = messages_in_time(&flow->options, itt_us, srtt_us);
 	insufficient = are_bundles_insufficient(ingress, in_time, target_ppm);
 	if (is_congested(flow)) {

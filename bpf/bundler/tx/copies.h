@@ -92,7 +92,7 @@ static __always_inline __u32 current_copies(const struct flow *flow,
 	if (flow->options.level == LEVEL_AUTO) {
 		all = READ_ONCE(flow->ingress.copies) == AUTO_COPIES_ALL;
 		copies = READ_ONCE(flow->ingress.copies) != AUTO_COPIES_NONE;
-		if (is_congested(flow) || flow->egress.copies_limited ||
+		if (is_congested(flow) || flow->egress.copies_limited_us ||
 		    (limit && 2 * (2 * seg->len + headers_len(seg)) > limit))
 			copies = 0;
 	}

@@ -4,7 +4,8 @@
  *
  * A bundle of k previous segments repairs a run of up to k lost ones. The level
  * is the smallest k that leaves fewer segments unrepaired than the target, by
- * the runs seen up to now (future work in LCN 2015, section VI). Counts fade,
+ * the runs seen up to now (future work in LCN 2015, section VI). At level
+ * `auto`, those that wait behind an unrepaired one count as well. Counts fade,
  * so the level returns to one when losses stop.
  *
  * Only segments that bundles can repair count. A loss is one that a bundle hid,
@@ -21,24 +22,28 @@
 #define PPM	   1000000
 
 /*
- * Segments left unrepaired, times 1024: the maximum of those seen and those
- * expected. The expected number of longer runs continues the ratio between the
- * last two lengths.
+ * Segments left unrepaired, or waiting behind one, times 1024: the maximum of
+ * those seen and those expected. The expected number of longer runs continues
+ * the ratio between the last two lengths.
  */
-static __always_inline __u64 left_unrepaired(__u64 unrepaired, __u64 at,
-					     __u64 shorter)
+static __always_inline __u64 left_late(__u64 unrepaired, __u64 runs, __u64 at,
+				       __u64 shorter, __u32 waiting)
 {
 	__u64 expected = shorter ? (at * at << 10) / shorter : 0;
+	__u64 seen = (unrepaired + runs * waiting) << 10;
 
-	return expected > unrepaired << 10 ? expected : unrepaired << 10;
+	expected *= 1 + waiting;
+	return expected > seen ? expected : seen;
 }
 
 /*
- * The smallest level that leaves at most the target unrepaired, where each
- * run's excess over the level counts. A global function, so that the verifier
- * checks the loops once.
+ * The smallest level that leaves at most the target unrepaired or waiting: each
+ * run's excess over the level counts, and `waiting` more segments for each such
+ * run, which the receiver cannot deliver before the retransmission. A global
+ * function, so that the verifier checks the loops once.
  */
-__noinline int choose_level(const struct ingress *ingress, __u32 target_ppm)
+__noinline int choose_level(const struct ingress *ingress, __u32 target_ppm,
+			    __u32 waiting)
 {
 	__u64 unrepaired = 0, runs = 0, shorter, tolerable;
 	__u32 k;
@@ -57,7 +62,8 @@ __noinline int choose_level(const struct ingress *ingress, __u32 target_ppm)
 	for (k = 0; k < RUN_LENGTHS; k++) {
 		unrepaired -= runs;
 		runs -= ingress->runs[k];
-		if (left_unrepaired(unrepaired, ingress->runs[k], shorter) *
+		if (left_late(unrepaired, runs, ingress->runs[k], shorter,
+			      waiting) *
 			    PPM <=
 		    tolerable << 10)
 			return k + 1;
