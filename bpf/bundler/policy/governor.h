@@ -57,6 +57,7 @@ struct network_load {
 	__u64 packets; /* packets with data, sum over all windows */
 	__u64 losses; /* repaired or retransmitted, sum over all windows */
 	__u64 redundant_bytes; /* sum over all windows */
+	__u64 retransmitted; /* of the losses; sum over all windows */
 	/* number of windows by their minimum queueing delay */
 	__u32 queue[QUEUE_BUCKETS];
 	enum queue_scale scale[0]; /* puts the type into BTF, for Rust */
@@ -229,7 +230,8 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 			    __u32 rtt_us, __u32 srtt_us, __u32 rtt_min_us)
 {
 	struct load_window *window;
-	__u32 now, length, delay_us, packets, losses, redundant, bucket;
+	__u32 now, length, delay_us, packets, losses, redundant, bucket,
+		retransmitted;
 	struct network_load *load;
 
 	if (!flow || !network)
@@ -253,9 +255,9 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 	WRITE_ONCE(flow->ingress.has_queue, is_queue(flow, delay_us));
 	bucket = queue_bucket(delay_us);
 	packets = READ_ONCE(flow->egress.sending.packets);
+	retransmitted = READ_ONCE(flow->egress.retransmitted);
 	losses = flow->counters.hidden_losses + flow->counters.copy_losses +
-		 flow->counters.piggyback_repaired_segments +
-		 READ_ONCE(flow->egress.retransmitted) -
+		 flow->counters.piggyback_repaired_segments + retransmitted -
 		 flow->counters.reordered;
 	redundant = flow->counters.redundant_bytes;
 	load = look_up_load(network);
@@ -270,6 +272,8 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 			window->losses = losses;
 		}
 		ADD_TO(load->redundant_bytes, redundant - window->redundant);
+		ADD_TO(load->retransmitted,
+		       retransmitted - window->retransmitted);
 		if (bucket < QUEUE_BUCKETS)
 			ADD_TO(load->queue[bucket], 1);
 	}
@@ -277,6 +281,7 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 	window->rtt_us = rtt_us;
 	window->packets = packets;
 	window->redundant = redundant;
+	window->retransmitted = retransmitted;
 	return 0;
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct Load {
     pub(crate) packets: u64,
     /// Losses that bundles repaired, and retransmissions.
     pub(crate) losses: u64,
+    /// Of these, retransmissions.
+    pub(crate) retransmitted: u64,
     /// True if redundant bytes were sent.
     pub(crate) is_redundant: bool,
 }
@@ -36,6 +38,7 @@ impl Load {
             rtt: mean(raw.srtt_us, raw.windows)?,
             packets: raw.packets,
             losses: raw.losses,
+            retransmitted: raw.retransmitted,
             is_redundant: raw.redundant_bytes > 0,
         })
     }
@@ -111,12 +114,14 @@ pub(super) struct LossMonitor {
 struct Counts {
     packets: f64,
     losses: f64,
+    retransmitted: f64,
 }
 
 impl Counts {
     fn add(&mut self, other: Self) {
         self.packets += other.packets;
         self.losses += other.losses;
+        self.retransmitted += other.retransmitted;
     }
 }
 
@@ -138,6 +143,7 @@ impl LossMonitor {
         let counts = Counts {
             packets: load.packets as f64,
             losses: load.losses as f64,
+            retransmitted: load.retransmitted as f64,
         };
         self.phase.add(counts);
         self.window.add(counts);
@@ -162,7 +168,9 @@ impl LossMonitor {
     /// The loss rate that makes no excess: the highest that the path may well have by itself, and half
     /// of that more, so that chance makes no alarm.
     fn reference(&self) -> f64 {
-        let Counts { packets, losses } = self.baseline;
+        let Counts {
+            packets, losses, ..
+        } = self.baseline;
         if packets < Self::WINDOW {
             return Self::ASSUMED_RATE;
         }
@@ -177,7 +185,9 @@ impl LossMonitor {
 
     /// Fewer losses than make an alarm, but more than are expected.
     pub(super) fn are_suspicious(&self) -> bool {
-        let Counts { packets, losses } = self.phase;
+        let Counts {
+            packets, losses, ..
+        } = self.phase;
         match self.are_known() {
             true => self.excess >= Self::ALARM / 4.0,
             false => losses >= 3.0 && losses * 100.0 >= packets,
@@ -197,13 +207,20 @@ impl LossMonitor {
 
     /// True if at least 1 % is lost and the path's own loss rate is unknown.
     pub(super) fn are_unexplained(&self) -> bool {
-        let Counts { packets, losses } = self.phase;
+        let Counts {
+            packets, losses, ..
+        } = self.phase;
         !self.are_known() && losses >= 10.0 && losses * 100.0 >= packets
     }
 
     /// True if enough packets were measured without redundancy to know the path's own loss rate.
     pub(super) fn are_known(&self) -> bool {
         self.baseline.packets >= Self::MIN_PACKETS
+    }
+
+    /// True if redundancy repaired at least three of four losses of this phase.
+    pub(super) fn are_repaired(&self) -> bool {
+        4.0 * self.phase.retransmitted <= self.phase.losses
     }
 
     /// Loss rate of this phase.
@@ -214,7 +231,9 @@ impl LossMonitor {
     /// True if a measurement of the path by itself can end: it has enough packets, or it shows that the
     /// path causes at least half of this loss rate.
     pub(super) fn are_measured(&self, rate: f64) -> bool {
-        let Counts { packets, losses } = self.baseline;
+        let Counts {
+            packets, losses, ..
+        } = self.baseline;
         packets >= Self::ENOUGH_PACKETS || self.are_known() && losses >= packets * rate / 2.0
     }
 

@@ -3,10 +3,10 @@
 //! Watch after an alarm: redundancy stops when delay or loss exceeds the baseline without
 //! redundancy. If the alarm repeats while redundancy is stopped, the queue is not ours.
 //!
-//! A path's own loss rate is measured with half the redundancy. Where packets are dropped because they
-//! are too many, the loss rate falls far more than the load: a policer that drops a tenth of a load
-//! drops nothing of nine tenths of it. So half is enough to tell such losses from others, and most
-//! losses are still repaired meanwhile.
+//! While redundancy repairs the losses, a path's own loss rate is measured with half of it. Where
+//! packets are dropped because they are too many, the loss rate falls far more than the load: a policer
+//! that drops a tenth of a load drops nothing of nine tenths of it. So half is enough to tell such
+//! losses from others. It is not once streams have a backlog, which fills any gap.
 
 use std::time::Duration;
 
@@ -58,8 +58,8 @@ enum Phase {
     Drain,
     /// Nothing is added: does the alarm come again?
     Watch,
-    /// Less is added for a while, to measure the path by itself: nothing if it has a queue, otherwise
-    /// half as much.
+    /// Less is added for a while, to measure the path by itself: half as much if there is no queue and
+    /// losses are repaired, otherwise nothing.
     Measure,
 }
 
@@ -411,9 +411,9 @@ impl Network {
     fn start_measuring(&mut self, now: Duration) {
         self.stopped.share = self.share;
         self.stopped.loss_rate = self.losses.rate();
-        let share = match self.baseline.queue() > ALLOWED_DELAY {
-            true => 0,
-            false => self.share / 2,
+        let share = match self.baseline.queue() <= ALLOWED_DELAY && self.losses.are_repaired() {
+            true => self.share / 2,
+            false => 0,
         };
         self.enter(Phase::Measure, share, now);
     }

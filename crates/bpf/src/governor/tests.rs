@@ -96,6 +96,8 @@ fn run(path: Path, seconds: u32) -> Outcome {
                 rtt: Duration::from_millis(50),
                 packets,
                 losses,
+                // A bundle is lost as well.
+                retransmitted: (losses as f64 * loss).round() as u64,
                 is_redundant: share > 0 && path.redundancy > 0.0,
             },
         );
@@ -254,6 +256,8 @@ fn first_loss_after_calm_restores_share() {
 struct Decisions {
     network: Network,
     now: Duration,
+    /// Maximum of the losses that are retransmitted.
+    retransmitted: u64,
 }
 
 impl Decisions {
@@ -261,6 +265,7 @@ impl Decisions {
         Self {
             network: Network::new(Duration::ZERO, FULL),
             now: Duration::ZERO,
+            retransmitted: 0,
         }
     }
 
@@ -276,6 +281,7 @@ impl Decisions {
             rtt: Duration::from_millis(50),
             packets,
             losses,
+            retransmitted: self.retransmitted.min(losses),
             is_redundant,
         };
         self.network.decide(self.now, &load);
@@ -317,16 +323,20 @@ fn loss_measurement_does_not_wait_for_short_queue() {
     assert_eq!(decisions_with_less(1), decisions_with_less(0));
 }
 
+/// Half of the redundancy is enough to measure a path's losses while it repairs them.
 #[test]
-fn losses_without_queue_are_measured_at_half_share() {
-    let mut decisions = Decisions::new();
-    let mut shares = Vec::new();
-    for _ in 0..400 {
-        decisions.decide(0, 6, true);
-        shares.push(decisions.share());
+fn losses_are_measured_at_half_share_if_repaired() {
+    for (retransmitted, measuring_share) in [(1, FULL / 2), (2, 0)] {
+        let mut decisions = Decisions::new();
+        decisions.retransmitted = retransmitted;
+        let mut shares = Vec::new();
+        for _ in 0..400 {
+            decisions.decide(0, 6, true);
+            shares.push(decisions.share());
+        }
+        shares.dedup();
+        assert_eq!(shares, [FULL, measuring_share, FULL]);
     }
-    shares.dedup();
-    assert_eq!(shares, [FULL, FULL / 2, FULL]);
 }
 
 /// A share that filled the queue is not tried again because a calm went by, in which it was not used.
