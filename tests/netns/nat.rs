@@ -116,7 +116,7 @@ fn send_translated(nat: &Nat, pair: &HostPair, send: &str, streams: u32) -> serd
         "SEND='{PILLION_LAB} traffic send --itt 15ms:2ms --duration 5s --congestion reno'; {send}"
     );
     let stats_path = stats.to_str().unwrap();
-    let arguments = ["run", "--max-packets", "1", "--stats", stats_path, "--"];
+    let arguments = ["run", "--stats", stats_path, "--"];
     let arguments = [&arguments[..], &["sh", "-c", &set]].concat();
     let output = pillion_in(sender, &arguments).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));

@@ -42,7 +42,7 @@ pub const SIGNAL_STORM: &str = concat!(env!("OUT_DIR"), "/signal_storm.so");
 pub use cgroup::{ForeignProgram, NestedCgroups};
 pub use faults::faults;
 pub use host_pair::{Host, HostPair};
-pub use netns::{disable_scaling_ratio_clamp, isolated, netstat, sysctl};
+pub use netns::{disable_scaling_ratio_clamp, isolated, netstat, nft, sysctl};
 pub use other_traffic::{Packet, Router};
 pub use programs::{
     FirstProgram, OptionHandler, SegmentPadder, StateCounter, detach_link, load_verdict,

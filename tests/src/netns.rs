@@ -75,6 +75,15 @@ pub fn netstat(name: &str) -> u64 {
     value.parse().expect("a number")
 }
 
+/// Runs an `nft` command in the calling thread's namespace.
+///
+/// # Panics
+/// If nft is missing, or rejects the command.
+pub fn nft(command: &str) {
+    let status = Command::new("nft").arg(command).status();
+    assert!(status.expect("nft").success(), "{command}");
+}
+
 /// Runs `ip` commands, one per line.
 pub(crate) fn ip(commands: &str) {
     batch("ip", commands);

@@ -152,6 +152,38 @@ fn report_of_copy_is_removed() {
     });
 }
 
+/// The receiver reports the FIN as well.
+#[test]
+fn report_of_copy_with_fin_is_removed() {
+    run(copies(), |wire| {
+        wire.write_with(100, libc::MSG_MORE);
+        wire.shutdown();
+        wire.expect("1:101F 1:101F");
+        wire.ack(102);
+        wire.ack_duplicate(102, "1:102", "");
+        assert_eq!(wire.totals().counters.dsacks_removed, 1);
+        assert_eq!(netstat("TCPDSACKIgnoredDubious"), 0);
+    });
+}
+
+#[test]
+fn report_of_retransmitted_fin_after_copy_reaches_tcp() {
+    let setup = Setup {
+        rto_min: Duration::from_secs(1),
+        ..Setup::bundling(copies())
+    };
+    setup.run_on_ip_variants(|wire| {
+        wire.sends("1:101");
+        wire.expect("1:101");
+        wire.ack(101);
+        wire.shutdown();
+        wire.expect("101:101F 101:101F");
+        wire.ack_duplicate(102, "101:102", "");
+        assert_eq!(wire.totals().counters.dsacks_removed, 0);
+        assert_eq!(netstat("TCPDSACKRecv"), 1);
+    });
+}
+
 /// A bundle repairs the loss of a segment and of its copy; the report of the bundle's copy names
 /// the segment as well.
 #[test]

@@ -179,6 +179,27 @@ fn reordered_segment_is_not_a_loss() {
 }
 
 #[test]
+fn retransmission_without_room_spends_no_credit() {
+    let setup = Setup {
+        rto_min: Duration::from_secs(1),
+        ..governed(Options {
+            bundle_retransmissions: true,
+            ..with_safeguards()
+        })
+    };
+    setup.run(|wire| {
+        freeze_decisions();
+        sleep(Duration::from_millis(1500));
+        wire.sends("1:1401 1401:1501 1501:1601 1601:1701 1701:1801 1801:1901 1901:2001 2001:2101");
+        wire.sends("2101:2201");
+        wire.expect("1:1401");
+        wire.ack(2201);
+        wire.sends("2201:2301 2201:2401");
+        drop(wire.detach_programs());
+    });
+}
+
+#[test]
 fn retransmissions_are_governed() {
     let setup = Setup {
         rto_min: Duration::from_secs(1),

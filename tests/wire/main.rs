@@ -16,6 +16,7 @@ mod hidden_loss;
 mod history;
 mod level;
 mod misleading_dsacks;
+mod nat;
 mod observation;
 mod path_size;
 mod policy;

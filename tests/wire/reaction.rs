@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillion_bpf::{LossRule, Options, Reaction, ThinTest};
-use pillion_tests::{Ip, Setup, Wire, limit_one, sysctl};
+use pillion_tests::{Ip, Setup, Wire, limit_one, nft, sysctl};
 
 const OPEN: u8 = 0; // TCP_CA_Open
 const CWR: u8 = 2; // TCP_CA_CWR
@@ -404,11 +404,6 @@ fn refused_packet_defers_reaction_to_undone_reduction() {
         wire.expect("201:401");
         assert_eq!((reactions(wire), wire.tcp_info().tcpi_ca_state), (1, CWR));
     });
-}
-
-fn nft(command: &str) {
-    let status = std::process::Command::new("nft").arg(command).status();
-    assert!(status.expect("nft").success(), "{command}");
 }
 
 /// A filter of this host drops a tail loss probe (RFC 8985): nothing was retransmitted, and TCP

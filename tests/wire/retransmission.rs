@@ -122,6 +122,25 @@ fn refused_segment_is_bundled_on_resend_and_counts_once() {
     });
 }
 
+#[test]
+fn refused_segment_resent_in_parts_counts_once() {
+    let setup = Setup {
+        initial_window: 1,
+        ..bundling(unlimited())
+    };
+    setup.run(|wire| {
+        wire.refuse_data(true);
+        wire.write(1400);
+        wire.set_mtu(1040);
+        wire.refuse_data(false);
+        wire.write(1);
+        wire.expect("1:1001");
+        wire.ack(1001);
+        wire.expect("1001:1402");
+        assert_eq!(wire.totals().counters.new_bytes, 1401);
+    });
+}
+
 /// Hidden losses are computed from the packets that really left.
 #[test]
 fn refused_bundle_resent_plain_is_not_a_bundle() {

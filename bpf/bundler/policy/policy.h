@@ -280,6 +280,7 @@ add_flow(void *sk, const struct initial_state *initial_state,
 	reset_record(&egress->record, initial_state->snd_una);
 	/* Outstanding data is recorded as one segment. */
 	add_segment(&egress->record, initial_state->snd_nxt, 0, now_us());
+	egress->counted_end = initial_state->snd_nxt;
 	egress->retransmissions = initial_state->total_retrans;
 	egress->rtt_min_us = NO_RTT_SAMPLE;
 	egress->prior_cwnd = PRIOR_CWND_UNKNOWN;

@@ -95,26 +95,36 @@ is_bundle_packet_dsack(struct record *record, const struct ack *ack, __u32 next)
 	       !(packet.flags & RETRANSMISSION_END);
 }
 
-/*
- * Returns true if the report is about a bundle. Bundled segments that TCP has
- * not retransmitted were duplicated by the bundle. For retransmitted ones, the
- * ACK decides.
- */
-static __always_inline bool is_bundle_dsack(struct flow *flow,
-					    struct bpf_tcp_sock *btp,
-					    const struct ack *ack)
+/* Removes the FIN after data from a report: the record has only data. */
+static __always_inline void exclude_fin(struct ack *ack, __u32 record_end)
 {
-	__u32 start = ack->duplicate_start, end = ack->duplicate_end;
+	if (ack->duplicate_end - 1 == record_end &&
+	    ack->duplicate_start != record_end)
+		ack->duplicate_end = record_end;
+}
+
+/*
+ * Returns true if the report is about a bundle or a copy. Segments that TCP has
+ * not retransmitted were duplicated by one of these. For retransmitted ones,
+ * the ACK decides. Removes a FIN from the report.
+ */
+static __always_inline bool
+is_bundle_dsack(struct flow *flow, struct bpf_tcp_sock *btp, struct ack *ack)
+{
 	struct egress *egress = &flow->egress;
 	struct record *record = &egress->record;
-	__u32 next = LOAD_ACQUIRE(record->next);
-	int flags = combine_flags(record, start, end);
-	__u32 una;
+	__u32 next = LOAD_ACQUIRE(record->next), start, end, una;
+	__u32 record_end_seq = first_byte(slot(record, next));
+	int flags;
 
+	exclude_fin(ack, record_end_seq);
+	start = ack->duplicate_start;
+	end = ack->duplicate_end;
+	flags = combine_flags(record, start, end);
 	if (!(flags & RETRANSMITTED))
 		return flags & SENT_IN_OTHER_PACKET;
 	order_accesses(); /* first_tsval was written before the flag */
-	una = highest_ack(flow, btp->snd_una, first_byte(slot(record, next)));
+	una = highest_ack(flow, btp->snd_una, record_end_seq);
 	if (flags & SENT_IN_OTHER_PACKET &&
 	    predates_retransmission(flow, ack, next, una))
 		return true;

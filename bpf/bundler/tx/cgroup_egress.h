@@ -48,6 +48,7 @@ static __always_inline void refresh_marks(struct egress *egress, __u32 snd_una)
 		reset_record(&egress->record, snd_una);
 		egress->stored_bytes = 0;
 	}
+	clamp_seq(&egress->counted_end, snd_una);
 	/* Suspected losses may be older than snd_una. */
 	clamp_seq(&egress->reduction_end, snd_una - MAX_SEQ_DISTANCE);
 	clamp_seq(&egress->final_reduction_end, snd_una - MAX_SEQ_DISTANCE);
@@ -267,7 +268,7 @@ record_new_segment(struct __sk_buff *skb, struct flow *flow,
 		   const struct segment *seg, enum outcome outcome)
 {
 	struct egress *egress = &flow->egress;
-	__u32 varying = 0, room, counted = record_end(&egress->record);
+	__u32 varying = 0, room, end = seg->seq + seg->len;
 	bool small = false;
 
 	if (outcome == ELIGIBLE && !options_are_plain(skb, seg, &varying))
@@ -275,15 +276,12 @@ record_new_segment(struct __sk_buff *skb, struct flow *flow,
 	if (outcome == ELIGIBLE)
 		small = seg->len + varying < btp->mss_cache &&
 			seg->len < HISTORY_BYTES;
-	/*
-	 * Counts only bytes after the record's end: TCP may have extended a
-	 * segment that a device refused.
-	 */
-	if (before(counted, seg->seq + seg->len)) {
-		if (before(counted, seg->seq))
-			counted = seg->seq;
+	/* TCP may extend or split a segment that a device refused. */
+	clamp_seq(&egress->counted_end, seg->seq);
+	if (before(egress->counted_end, end)) {
 		if (!flow->disabled_by_application)
-			ADD(flow, new_bytes, seg->seq + seg->len - counted);
+			ADD(flow, new_bytes, end - egress->counted_end);
+		egress->counted_end = end;
 	}
 	if (!add_to_record(egress, seg, btp->snd_una, small) &&
 	    outcome == ELIGIBLE)

@@ -146,8 +146,7 @@ bundle_into_retransmission(struct __sk_buff *skb, struct flow *flow,
 	struct egress *egress = &flow->egress;
 	enum outcome outcome;
 
-	if (!consume_append_attempt(flow, btp, seg) ||
-	    !take_governor_credit(sk, flow))
+	if (!consume_append_attempt(flow, btp, seg))
 		return RETRANSMISSION;
 	limit = payload_limit(skb, flow, btp, seg);
 	size = update_path_limit(&egress->path, &flow->ingress, &flow->options,
@@ -156,7 +155,7 @@ bundle_into_retransmission(struct __sk_buff *skb, struct flow *flow,
 	last = find_followers(&egress->record, end, packets ?: RECORD_SLOTS,
 			      last_byte_to_append(egress, btp, seg,
 						  size < limit ? size : limit));
-	if (last == end)
+	if (last == end || !take_governor_credit(sk, flow))
 		return RETRANSMISSION;
 	outcome = append(skb, flow, seg, last);
 	if (outcome != RETRANSMISSION_BUNDLED)

@@ -295,11 +295,11 @@ process_announced(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 		outcome = RETRANSMISSION;
 	trim_history(flow);
 	count(flow, outcome);
-	if (outcome == BUNDLED || outcome == RETRANSMISSION_BUNDLED) {
-		add_redundant(flow, skb->len - len_before);
-		learn_translation(skb, sk, flow, seg);
-	}
-	if (copies && outcome != DROPPED)
+	if (outcome == DROPPED || (skb->len == len_before && !copies))
+		return outcome;
+	add_redundant(flow, skb->len - len_before);
+	learn_translation(skb, sk, flow, seg);
+	if (copies)
 		send_copies(skb, flow, seg, copies);
 	return outcome;
 }
