@@ -421,6 +421,7 @@ struct egress {
 	struct tfrc_decision tfrc_decision;
 	struct path_size path;
 	struct record record;
+	__u32 counted_end; /* new_bytes counts data from here on */
 	/* the socket's cookie if its addresses are translated; 0: none */
 	__u64 translated;
 	__u32 busy;
@@ -429,7 +430,6 @@ struct egress {
 	__u32 stored_bytes;
 	/* maximum number of segments in a bundle up to now */
 	__u32 max_bundled;
-	__u32 counted_end; /* new_bytes counts data from here on */
 	__u32 retransmissions; /* tp->total_retrans after the last packet */
 	__u32 retransmitted; /* packets with old data that left */
 	__u32 rtt_min_us; /* the connection's own minimum, or NO_RTT_SAMPLE */
