@@ -511,6 +511,7 @@ struct tcp_sock {
 	__u32 retrans_out;
 	__u32 total_retrans;
 	__u32 data_segs_out;
+	__u32 snd_sml;
 	__u32 srtt_us;
 	__u32 high_seq;
 	__u32 undo_marker;

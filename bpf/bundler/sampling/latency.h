@@ -306,7 +306,7 @@ static __always_inline void observe_ack(struct observation *observation,
 	struct measured_range acked = {};
 
 	note_min_rtt(observation, btp->rtt_min);
-	unsent_at_ack(observation, btp, tp);
+	unsent_at_ack(observation, tp);
 	if (ack->duplicate)
 		observe_report(observation, record, next, ack);
 	if (!after(ack->ack, una))
