@@ -54,6 +54,22 @@ summary! {
     stalls = |observation| observation.stalls.into(),
     /// Expirations of TCP's retransmission timer.
     timeouts = |observation| observation.timeouts.into(),
+    /// Expirations of that timer without back-off, and tail loss probes of a single packet.
+    rto_expirations = |observation| observation.rto_expirations.into(),
+    /// Time until these expirations, in milliseconds.
+    rto_ms = |observation| observation.rto_ms.into(),
+    /// Time by which they would have come earlier with a minimum RTO of 20 ms, in milliseconds.
+    rto_min_20_saved_ms = |observation| observation.rto_mins[0].saved_ms.into(),
+    /// Segments that this minimum would have retransmitted needlessly.
+    rto_min_20_needless = |observation| observation.rto_mins[0].needless.into(),
+    /// As `rto_min_20_saved_ms`, with 40 ms.
+    rto_min_40_saved_ms = |observation| observation.rto_mins[1].saved_ms.into(),
+    /// As `rto_min_20_needless`, with 40 ms.
+    rto_min_40_needless = |observation| observation.rto_mins[1].needless.into(),
+    /// As `rto_min_20_saved_ms`, with 80 ms.
+    rto_min_80_saved_ms = |observation| observation.rto_mins[2].saved_ms.into(),
+    /// As `rto_min_20_needless`, with 80 ms.
+    rto_min_80_needless = |observation| observation.rto_mins[2].needless.into(),
     /// Packets retransmitted after time-outs.
     after_timeout = |observation| observation.retransmitted.after_timeout.into(),
     /// Packets retransmitted by fast retransmit.
