@@ -477,6 +477,7 @@ struct tcp_congestion_ops {
 struct inet_connection_sock {
 	const struct tcp_congestion_ops *icsk_ca_ops;
 	__u8 icsk_ca_state : 5;
+	__u8 icsk_backoff;
 };
 
 struct minmax_sample {
@@ -511,7 +512,10 @@ struct tcp_sock {
 	__u32 retrans_out;
 	__u32 total_retrans;
 	__u32 data_segs_out;
+	__u32 snd_sml;
 	__u32 srtt_us;
+	__u32 mdev_us;
+	__u32 rttvar_us;
 	__u32 high_seq;
 	__u32 undo_marker;
 	__u32 prior_ssthresh;

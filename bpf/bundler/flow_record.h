@@ -14,6 +14,7 @@ struct flow_record {
 	struct endpoints endpoints;
 	__u32 netns; /* inode number of its network namespace; 0: unknown */
 	__u32 in_flight; /* packets */
+	__u32 waits_for_nagle; /* 1: unsent data does */
 	__u32 rtt_min_us; /* or NO_RTT_SAMPLE */
 	enum rtt_sample rtt_sample[0]; /* puts the type into BTF, for Rust */
 	__u32 srtt_us; /* smoothed; 0: no sample */
@@ -71,8 +72,9 @@ static __always_inline void fill_record(struct tcp_sock *tp, struct flow *flow,
 	record->netns = 0;
 	if (bpf_core_field_exists(skc->skc_net.net))
 		record->netns = skc->skc_net.net->ns.inum;
-	record->in_flight = tp->packets_out - (tp->sacked_out + tp->lost_out) +
-			    tp->retrans_out;
+	record->in_flight = tcp_packets_in_flight(tp);
+	record->waits_for_nagle =
+		waits_for_nagle(tp, tp->write_seq - tp->snd_nxt);
 	record->rtt_min_us = flow->egress.rtt_min_us;
 	if (tp->rtt_min.s[0].v < record->rtt_min_us)
 		record->rtt_min_us = tp->rtt_min.s[0].v;

@@ -20,6 +20,7 @@ const RETRANSMITTED_SYN_PORT: u16 = 7996;
 const BOTH_LISTERS_PORT: u16 = 7995;
 const LISTENER_PORT: u16 = 7990;
 const FAILED_CONNECT_PORT: u16 = 7989;
+const NAGLE_PORT: u16 = 7988;
 
 fn find(port: u16) -> Option<Flow> {
     let flows = list_flows().expect("the list");
@@ -98,6 +99,25 @@ fn retransmitted_handshake_is_not_lost_data() {
         wire.ack(101);
         let flow = find(RETRANSMITTED_SYN_PORT).expect("the connection is listed");
         assert_eq!((flow.data_packets, flow.retransmitted_packets), (1, 0));
+    });
+}
+
+#[test]
+fn data_behind_small_segment_waits_for_nagle() {
+    let setup = Setup {
+        nodelay: false,
+        ..Setup::default()
+    };
+    setup.run(|wire| {
+        let waits = || find(NAGLE_PORT).expect("it is listed").waits_for_nagle;
+        wire.reconnect(NAGLE_PORT);
+        wire.sends("1:101");
+        assert!(!waits());
+        wire.write(100);
+        assert!(waits());
+        wire.ack(101);
+        wire.expect("101:201");
+        assert!(!waits());
     });
 }
 

@@ -14,6 +14,7 @@
 #define PILLION_LATENCY_H
 
 #include "../rx/ack.h"
+#include "rto_min.h"
 #include "unsent.h"
 
 #define RCV_SHUTDOWN  1
@@ -302,19 +303,26 @@ static __always_inline void observe_ack(struct observation *observation,
 	struct record *record = &flow->egress.record;
 	__u32 next = LOAD_ACQUIRE(record->next);
 	__u32 end = first_byte(slot(record, next));
-	__u32 una = highest_ack(flow, btp->snd_una, end);
+	__u32 una = highest_ack(flow, btp->snd_una, end), oldest;
 	struct measured_range acked = {};
 
 	note_min_rtt(observation, btp->rtt_min);
-	unsent_at_ack(observation, btp, tp);
+	unsent_at_ack(observation, tp);
 	if (ack->duplicate)
 		observe_report(observation, record, next, ack);
 	if (!after(ack->ack, una))
 		return;
 	acked.end_slot = find_segment(record, next,
 				      after(ack->ack, end) ? end : ack->ack);
-	if (!start_measuring(observation, record, next, una, &acked))
+	if (!start_measuring(observation, record, next, una, &acked)) {
+		rto_at_ack(observation, tp, 0);
 		return;
+	}
+	oldest = acked.next_slot;
+	rto_at_ack(observation, tp,
+		   READ_ONCE(slot(record, oldest)->flags) & RETRANSMITTED
+			   ? 0
+			   : sent_at(observation, oldest));
 	acked.rtt_us = tp->rack.rtt_us;
 	measure_acked(observation, record, &acked);
 	add_unsent_saved(observation, &acked);

@@ -60,6 +60,18 @@ struct losses {
 	__u64 copies_time_saved_byte_us;
 };
 
+/* Smaller minimum RTOs to compare, each twice the previous one (rto_min.h). */
+enum rto_min_scale {
+	RTO_MIN_FIRST_MS = 20,
+	RTO_MINS = 3,
+};
+
+/* The effect that one of these would have had. */
+struct rto_min_effect {
+	__u32 saved_ms; /* by earlier expirations of the timer */
+	__u32 needless; /* expirations before an ACK that came anyway */
+};
+
 struct observation {
 	struct endpoints endpoints;
 	enum arm arm;
@@ -69,6 +81,8 @@ struct observation {
 	/* Written on the egress side. */
 	struct retransmit_counts retransmitted;
 	__u32 timeouts;
+	__u32 rto_expirations; /* without back-off (rto_min.h) */
+	__u32 rto_ms; /* time until then, sum over them */
 	__u32 timer; /* icsk_retransmits at the last one; 0 after an ACK */
 	__u32 unrecorded; /* segments without a slot in the record */
 	__u32 suppressed; /* segments that would have had a bundle */
@@ -91,6 +105,9 @@ struct observation {
 	/* Written on the ingress side. */
 	__u32 measured; /* the next slot to measure */
 	__u32 rtt_min_us; /* minimum so far; 0: no sample */
+	__u32 deviation_us; /* 4 times that of the RTT (rto_min.h) */
+	__u32 acked_at_us; /* when data was last acknowledged; 0: never */
+	struct rto_min_effect rto_mins[RTO_MINS]; /* also egress side */
 	/* round (latency.h) of the last report for each slot */
 	__u8 reported[RECORD_SLOTS];
 	/* a bit for each slot: 1 for a repairable loss without report */
@@ -105,6 +122,7 @@ struct observation {
 	struct losses losses;
 	__u32 latencies[LATENCY_BUCKETS];
 	enum latency_scale scale[0]; /* puts the type into BTF, for Rust */
+	enum rto_min_scale rto_min_scale[0];
 	__u32 aborted; /* ended by an error, with undelivered data */
 	struct counters counters; /* as of the last ACK */
 };

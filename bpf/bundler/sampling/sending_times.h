@@ -4,6 +4,7 @@
 #define PILLION_SENDING_TIMES_H
 
 #include "../tcp_state.h"
+#include "rto_min.h"
 #include "unsent.h"
 #include "../segment.h"
 
@@ -36,16 +37,22 @@ observe_retransmission(struct observation *observation,
 	__u8 state = ca_state(tp);
 	__u32 timer = btp->icsk_retransmits;
 
+	if (state == TCP_CA_Recovery) {
+		observation->retransmitted.fast += packets;
+		return;
+	}
 	if (state != TCP_CA_Loss) {
-		if (state == TCP_CA_Recovery)
-			observation->retransmitted.fast += packets;
-		else
-			observation->retransmitted.probes += packets;
+		observation->retransmitted.probes += packets;
+		/* Of several packets, the last one is probed after 2 RTTs. */
+		if (btp->packets_out == 1)
+			rto_at_expiration(observation, tp);
 		return;
 	}
 	observation->retransmitted.after_timeout += packets;
-	if (timer && timer != READ_ONCE(observation->timer))
+	if (timer && timer != READ_ONCE(observation->timer)) {
 		observation->timeouts++;
+		rto_at_expiration(observation, tp);
+	}
 	WRITE_ONCE(observation->timer, timer);
 }
 

@@ -12,9 +12,6 @@
 #include "../tcp_state.h"
 #include "observation.h"
 
-/* The values of tcp_sock.nonagle. */
-#define TCP_NAGLE_OFF 1
-
 /*
  * Returns the mean wait of the bytes in the socket since the last packet or
  * ACK. If there were none, a write came after that, and at regular intervals
@@ -86,19 +83,12 @@ __noinline int unsent_at_segment(struct observation *observation, __u32 len,
 
 /* Handles an ACK, before TCP does. */
 static __always_inline void unsent_at_ack(struct observation *observation,
-					  const struct bpf_tcp_sock *btp,
 					  const struct tcp_sock *tp)
 {
-	__u32 unsent = tp->write_seq - btp->snd_nxt, in_flight;
+	__u32 unsent = tp->write_seq - tp->snd_nxt;
 
-	in_flight = btp->packets_out - (btp->sacked_out + btp->lost_out) +
-		    btp->retrans_out;
 	if (unsent)
-		add_unsent(observation, unsent,
-			   unsent < btp->mss_cache &&
-				   in_flight < btp->snd_cwnd &&
-				   !(BPF_CORE_READ_BITFIELD(tp, nonagle) &
-				     TCP_NAGLE_OFF));
+		add_unsent(observation, unsent, waits_for_nagle(tp, unsent));
 	note_unsent(observation, unsent);
 }
 

@@ -42,6 +42,8 @@ pub struct Flow {
     pub netns: Option<u32>,
     /// Packets in flight at this moment.
     pub in_flight: u32,
+    /// Data waits in the socket for the ACK of a small segment (Nagle's algorithm).
+    pub waits_for_nagle: bool,
     /// The connection's minimum RTT in microseconds, if it has a sample.
     pub rtt_min_us: Option<u32>,
     /// The smoothed RTT in microseconds, if there is a sample.
@@ -310,6 +312,7 @@ pub(crate) fn parse(record: &[u8]) -> Flow {
         peer: address(raw.endpoints.peer, raw.endpoints.peer_port),
         netns: Some(raw.netns).filter(|netns| *netns != 0),
         in_flight: raw.in_flight,
+        waits_for_nagle: raw.waits_for_nagle != 0,
         rtt_min_us: Some(raw.rtt_min_us).filter(|rtt| *rtt != NO_RTT_SAMPLE),
         srtt_us: Some(raw.srtt_us).filter(|rtt| *rtt != 0),
         data_packets: raw.data_packets,

@@ -90,7 +90,7 @@ pub use memory_limit::available_memory;
 pub use netns::{Namespace, Namespaces, Scope};
 pub use netns_name::{EmptyNamespaceName, NamespaceName};
 pub use observation::{
-    Arm, AssignBy, LatencyBuckets, Losses, Observation, Observing, RetransmitCounts,
+    Arm, AssignBy, LatencyBuckets, Losses, Observation, Observing, RetransmitCounts, RtoMinEffect,
 };
 pub use options::{
     CopiesWhen, EXPERIMENTAL, Level, LossRule, Options, Overhead, Reaction, Target, TargetError,

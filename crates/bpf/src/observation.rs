@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::{Deserialize, Serialize};
 
-use crate::contract::types::{self, latency_scale};
+use crate::contract::types::{self, latency_scale, rto_min_scale};
 use crate::quota::SocketEntries;
 use crate::{Counters, Direction, Error, Namespace};
 
@@ -119,6 +119,12 @@ pub struct Observation {
     pub stalls: u32,
     /// Times that TCP's retransmission timer ran out.
     pub timeouts: u32,
+    /// Expirations of that timer without back-off, and tail loss probes of a single packet.
+    pub rto_expirations: u32,
+    /// Time until these expirations, in milliseconds.
+    pub rto_ms: u32,
+    /// The effect of the minimum RTOs in [`RtoMinEffect::MIN_MS`].
+    pub rto_mins: [RtoMinEffect; RtoMinEffect::MIN_MS.len()],
     /// Packets that TCP retransmitted.
     pub retransmitted: RetransmitCounts,
     /// Segments that TCP retransmitted, and what bundles would have made of them.
@@ -136,6 +142,23 @@ pub struct Observation {
     pub latencies: LatencyBuckets,
     /// The connection's outcomes and counters, as of the last ACK.
     pub counters: Counters,
+}
+
+/// The effect that a smaller minimum RTO would have had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RtoMinEffect {
+    /// Time by which the timer would have expired earlier, in milliseconds.
+    pub saved_ms: u32,
+    /// Expirations before an ACK that came without a retransmission.
+    pub needless: u32,
+}
+
+impl RtoMinEffect {
+    /// The minimum RTOs, in milliseconds.
+    pub const MIN_MS: [u64; rto_min_scale::RTO_MINS.0 as usize] = {
+        const FIRST: u64 = rto_min_scale::RTO_MIN_FIRST_MS.0 as u64;
+        [FIRST, 2 * FIRST, 4 * FIRST]
+    };
 }
 
 /// Packets that TCP retransmitted, by the state in which it did.
@@ -304,6 +327,12 @@ fn parse(cookie: u64, inode: Option<u64>, has_ended: bool, value: &[u8]) -> Opti
         late: raw.late,
         stalls: raw.stalls,
         timeouts: raw.timeouts,
+        rto_expirations: raw.rto_expirations,
+        rto_ms: raw.rto_ms,
+        rto_mins: raw.rto_mins.map(|it| RtoMinEffect {
+            saved_ms: it.saved_ms,
+            needless: it.needless,
+        }),
         retransmitted: RetransmitCounts {
             after_timeout: raw.retransmitted.after_timeout,
             fast: raw.retransmitted.fast,

@@ -76,12 +76,74 @@ fn no_losses_give_no_advice() {
 #[test]
 fn waits_for_nagle_advise_nodelay() {
     needs_root!();
+    let itt = ["--itt", "13ms"];
     for (options, reported) in [(&["--nagle"][..], true), (&[], false)] {
         let pair = clean_pair();
         let advise = start(&pair, &["advise"]);
-        send_with(&pair, options, "13", 7001, "5", "5");
+        send_with(&pair, &[options, &itt].concat(), 7001, "5", "5");
         let report = stdout(&stop(advise));
         assert_eq!(report.contains("--nodelay"), reported, "{report}");
+    }
+}
+
+/// Creates two hosts with 1 ms each way and these shares of loss.
+fn short_pair(forward: f64, backward: f64) -> HostPair {
+    let direction = |loss| Direction {
+        loss: Loss::Uniform(loss),
+        ..Direction::delayed(Duration::from_millis(1))
+    };
+    HostPair::create(&PathConfig {
+        forward: direction(forward),
+        backward: direction(backward),
+        seed: 1,
+    })
+}
+
+#[test]
+fn lost_acks_count_as_needless_for_smaller_rto_min() {
+    needs_root!();
+    // After a lost ACK, the next one arrives 100 ms later.
+    let pair = short_pair(0.0, 0.1);
+    let advise = start(&pair, &["advise", "--json"]);
+    send_with(&pair, &["--itt", "100ms"], 7001, "10", "10");
+    let report = json(&stop(advise));
+    let advice = &report["advice"][0];
+    let count = |key: &str| advice[key].as_u64().unwrap();
+    let expected = count("segments") / 50..count("segments") / 4;
+    assert!(
+        expected.contains(&count("rto_min_20_needless")),
+        "{advice:#}"
+    );
+    assert!(count("rto_min_80_needless") <= count("rto_min_20_needless"));
+    assert!(advice["rto_min"].is_null(), "{advice:#}");
+}
+
+#[test]
+fn timeouts_of_requests_advise_rto_min() {
+    needs_root!();
+    for (loss, advised) in [(0.03, true), (0.0, false)] {
+        let pair = short_pair(loss, 0.0);
+        let folder = tempfile::tempdir().unwrap();
+        let rules = folder.path().join("rules.toml");
+        let advise = ["advise", "--json", "--write-config", path_str(&rules)];
+        let advise = start(&pair, &advise);
+        let requests = ["--kind", "request-response", "--think", "5ms"];
+        send_with(&pair, &requests, 7001, "10", "10");
+        let report = json(&stop(advise));
+        let advice = &report["advice"][0];
+        assert_eq!(rules.exists(), advised, "{report:#}");
+        if !advised {
+            assert!(advice["rto_min"].is_null(), "{advice:#}");
+            continue;
+        }
+        let rto_min = &advice["rto_min"];
+        assert!(rto_min["min_ms"].as_u64() <= Some(40), "{advice:#}");
+        let value = |key: &str| rto_min[key]["value"].as_f64().unwrap();
+        // Time-outs of 200 ms and more after 3 % of the requests.
+        assert!((3.0..20.0).contains(&value("timer_ms")), "{advice:#}");
+        assert!(value("saved_ms") > value("timer_ms") / 2.0, "{advice:#}");
+        let rules = std::fs::read_to_string(rules).unwrap();
+        assert!(rules.contains("rto-min = ") && rules.contains("mode = \"tcp-options\""));
     }
 }
 

@@ -21,18 +21,17 @@ fn send(pair: &HostPair, port: u16, streams: &str, seconds: &str) {
 
 /// Like [`send`], with another interval between messages in milliseconds.
 fn send_every(pair: &HostPair, itt: &str, port: u16, streams: &str, seconds: &str) {
-    send_with(pair, &[], itt, port, streams, seconds);
+    send_with(
+        pair,
+        &["--itt", &format!("{itt}ms")],
+        port,
+        streams,
+        seconds,
+    );
 }
 
-/// Like [`send_every`], with options of the sender.
-fn send_with(
-    pair: &HostPair,
-    options: &[&str],
-    itt: &str,
-    port: u16,
-    streams: &str,
-    seconds: &str,
-) {
+/// Like [`send`], with options of the sender.
+fn send_with(pair: &HostPair, options: &[&str], port: u16, streams: &str, seconds: &str) {
     let address = format!("10.77.0.2:{port}");
     let receive = [
         "traffic",
@@ -48,7 +47,6 @@ fn send_with(
         ["traffic", "send"],
         ["--to", &address],
         ["--streams", streams],
-        ["--itt", &format!("{itt}ms")],
         ["--duration", &format!("{seconds}s")],
     ];
     let send = [send.as_flattened(), options].concat();

@@ -43,6 +43,14 @@ fn trial_stops_once_benefit_is_clear() {
     assert_eq!(report["plain"]["redundant_bytes"], 0);
     let (low, high) = interval(&report["measures"][0]["difference"]);
     assert!(low < high && high < 0.0, "{report:#}");
+    // Waits in the socket and within the grace are part of the saved time.
+    let saved_ms = |measure: usize| {
+        -report["measures"][measure]["difference"]["value"]
+            .as_f64()
+            .unwrap()
+    };
+    assert_eq!(report["measures"][1]["measure"], "wait_ms");
+    assert!(saved_ms(1) > saved_ms(0), "{report:#}");
 
     let again = pillion_in(&pair.sender.namespace, &trial).output().unwrap();
     assert!(

@@ -345,6 +345,7 @@ mod tests {
             peer: "10.77.2.1:7001".parse().unwrap(),
             netns: None,
             in_flight: 3,
+            waits_for_nagle: false,
             rtt_min_us: None,
             snd_cwnd: 10,
             mss: 1448,

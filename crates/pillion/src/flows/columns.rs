@@ -215,14 +215,15 @@ fn requested_by(flow: &Flow) -> String {
     }
 }
 
-/// Returns the outcome of the last segment, and the current limit of the bundle size, if any.
+/// Returns the outcome of the last segment, with current waits for Nagle's algorithm and limits.
 fn last_outcome(flow: &Flow) -> String {
     let label = flow.last_outcome.map(|outcome| outcome.label().to_owned());
     let limit = flow
         .path_size
         .map(|bytes| format!("at most {}", number::counted(bytes.into(), "byte")));
     let ignored = flow.ignores_cwr.then(|| "CWR ignored".to_owned());
-    let all = label.into_iter().chain(limit).chain(ignored);
+    let nagle = flow.waits_for_nagle.then(|| "waits for Nagle".to_owned());
+    let all = label.into_iter().chain(nagle).chain(limit).chain(ignored);
     all.collect::<Vec<_>>().join(", ")
 }
 

@@ -229,6 +229,7 @@ pub fn example(port: u16) -> Connection {
         peer: ([198, 51, 100, 1], 443).into(),
         netns: Some(1),
         in_flight: 0,
+        waits_for_nagle: false,
         rtt_min_us: None,
         snd_cwnd: 10,
         mss: 1460,

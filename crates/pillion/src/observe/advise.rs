@@ -270,7 +270,7 @@ pub fn title(advice: &Advice) -> String {
 
 /// Returns the advice in words, TCP options included.
 fn advice_text(advice: &Advice) -> String {
-    recommendation(advice) + &nagle_clause(advice)
+    recommendation(advice) + &nagle_clause(advice) + &rto_min_clause(advice)
 }
 
 /// Returns the advice on bundling in words, with its reasons.
@@ -331,22 +331,33 @@ fn recommendation(advice: &Advice) -> String {
     }
 }
 
-/// Minimum mean wait for Nagle's algorithm to mention, in milliseconds.
-const MIN_NAGLE_MS: f64 = 1.0;
-
 /// Returns the waits for Nagle's algorithm as a clause, with the remedy.
 fn nagle_clause(advice: &Advice) -> String {
-    match advice.nagle_ms {
-        Some(wait) if wait.value >= MIN_NAGLE_MS => format!(
-            "; messages waited {} ms on average for Nagle's algorithm: give `pillion attach` \
-             --nodelay",
-            estimate(advice.nagle_ms, Unit::Milliseconds)
-        ),
-        _ => String::new(),
+    if !advice.nodelay {
+        return String::new();
     }
+    format!(
+        "; messages waited {} ms on average for Nagle's algorithm: give `pillion attach` --nodelay",
+        estimate(advice.nagle_ms, Unit::Milliseconds)
+    )
 }
 
-/// Returns the savings of copies as a clause, for comparison. pillion does not send copies.
+/// Returns the waits for the retransmission timer as a clause, with the remedy.
+fn rto_min_clause(advice: &Advice) -> String {
+    let Some(rto_min) = advice.rto_min else {
+        return String::new();
+    };
+    format!(
+        "; messages waited {} ms on average for the retransmission timer: `pillion attach` \
+         --rto-min {}ms would have saved {} ms, and retransmitted {} of the segments needlessly",
+        estimate(Some(rto_min.timer_ms), Unit::Milliseconds),
+        rto_min.min_ms,
+        estimate(Some(rto_min.saved_ms), Unit::Milliseconds),
+        estimate(Some(rto_min.needless), Unit::Share),
+    )
+}
+
+/// Returns the savings of copies as a clause, for comparison with bundles.
 fn copies_clause(advice: &Advice) -> String {
     if advice.summary.copies_time_saved_byte_us == 0 {
         return String::new();
@@ -447,10 +458,7 @@ pub fn page(advice: &[Advice], elapsed: Duration, rules_file: Option<&str>) -> P
     for it in advice {
         advice_table.row([title(it), advice_text(it)]);
     }
-    let worthwhile_count = advice
-        .iter()
-        .filter(|it| it.kind == AdviceKind::Bundle)
-        .count();
+    let count = |of: fn(&&Advice) -> bool| advice.iter().filter(of).count();
     let mut method = vec![Fact::new(
         "observed",
         format!(
@@ -463,8 +471,10 @@ pub fn page(advice: &[Advice], elapsed: Duration, rules_file: Option<&str>) -> P
     Page {
         title: "Estimated benefit of bundling".to_owned(),
         lead: format!(
-            "Bundling would help {worthwhile_count} of {} observed services.",
-            advice.len()
+            "Of {}, bundling would help {}, and TCP options {}.",
+            number::counted(advice.len() as u64, "observed service"),
+            count(|it| it.kind == AdviceKind::Bundle),
+            count(|it| !it.tcp_options().is_empty()),
         ),
         parts: vec![
             advice_table.into(),

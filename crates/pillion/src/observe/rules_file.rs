@@ -1,12 +1,14 @@
 //! Rules for `attach --config`, derived from the advice.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
 
 use crate::trial::{Advice, AdviceKind, Service};
 use anyhow::Result;
-use pillion_bpf::{NamespaceName, Policy};
+use pillion_bpf::{NamespaceName, Policy, TcpOptions};
 use pillion_cli::settings::Bundling;
-use pillion_cli::settings::policy::{DefaultMode, NewRulesFile, Peer, Ports, Rule};
+use pillion_cli::settings::policy::{DefaultMode, NewRulesFile, Peer, Ports, Rule, RuleMode};
 use pillion_stats::names::sanitized;
 
 /// Conditions on the command line, except ports, which every rule repeats.
@@ -16,8 +18,36 @@ pub struct Conditions {
     pub namespaces: Vec<NamespaceName>,
 }
 
-/// Returns a rules file with one rule for each worthwhile service, or `None` without any. With
-/// `--by-peer` a rule has only the worthwhile peers. Comments name the processes, including others
+/// The effect of a rule.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Effect {
+    bundle: bool,
+    nodelay: bool,
+    rto_min: Option<Duration>,
+}
+
+impl Effect {
+    fn of(advice: &Advice) -> Self {
+        let TcpOptions {
+            nodelay, rto_min, ..
+        } = advice.tcp_options();
+        Self {
+            bundle: advice.kind == AdviceKind::Bundle,
+            nodelay,
+            rto_min,
+        }
+    }
+
+    /// Adds the effect for another process, which has the same rule.
+    fn add(&mut self, other: Self) {
+        self.bundle |= other.bundle;
+        self.nodelay |= other.nodelay;
+        self.rto_min = self.rto_min.max(other.rto_min);
+    }
+}
+
+/// Returns a rules file with a rule for each worthwhile service, or `None` without any. With
+/// `--by-peer` a rule has only the worthwhile peers of equal advice. Comments name the processes, including others
 /// that the rule covers. If the rules need more rows than [`Policy::MAX_ROWS`], the services with
 /// the largest savings remain.
 pub fn rules_file(
@@ -27,11 +57,17 @@ pub fn rules_file(
 ) -> Result<Option<String>> {
     let mut worthwhile: Vec<_> = advice
         .iter()
-        .filter(|it| it.kind == AdviceKind::Bundle)
+        .filter(|it| Effect::of(it) != Effect::default())
         .collect();
     worthwhile.sort_by_key(|it| std::cmp::Reverse(it.summary.time_saved_byte_us));
     let left_out = drop_excess(&mut worthwhile, bundling, &conditions.rule);
-    worthwhile.sort_by_key(|it| it.service);
+    let mut effects: BTreeMap<(Service, Option<IpAddr>), Effect> = BTreeMap::new();
+    for it in &worthwhile {
+        let effect = effects.entry((it.service, it.peer)).or_default();
+        effect.add(Effect::of(it));
+    }
+    let group = |it: &Advice| (it.service, effects[&(it.service, it.peer)]);
+    worthwhile.sort_by_key(|it| group(it));
     if worthwhile.is_empty() {
         return Ok(None);
     }
@@ -43,9 +79,10 @@ pub fn rules_file(
             Policy::MAX_ROWS
         );
     }
-    let services = worthwhile.chunk_by(|a, b| a.service == b.service);
+    let services = worthwhile.chunk_by(|a, b| group(a) == group(b));
     let named = services.map(|services| {
-        let rule = rule(services, bundling, &conditions.rule);
+        let effect = group(services[0]).1;
+        let rule = rule(services, effect, bundling, &conditions.rule);
         (rule_comment(services, advice), rule)
     });
     let file = NewRulesFile {
@@ -65,7 +102,8 @@ fn drop_excess(worthwhile: &mut Vec<&Advice>, bundling: &Bundling, selection: &R
     let mut rows = 0;
     worthwhile.retain(|it| {
         if !covered.contains(&(it.service, it.peer)) {
-            let needed = pillion_bpf::Rule::from(rule(&[it], bundling, selection)).rows();
+            let needed =
+                pillion_bpf::Rule::from(rule(&[it], Effect::of(it), bundling, selection)).rows();
             if rows + needed > Policy::MAX_ROWS {
                 return false;
             }
@@ -81,14 +119,15 @@ fn drop_excess(worthwhile: &mut Vec<&Advice>, bundling: &Bundling, selection: &R
 /// same port, which a rule cannot exclude.
 fn rule_comment(services: &[&Advice], all: &[Advice]) -> String {
     let is_covered = |it: &&Advice| {
-        let has_other_advice = it.kind != AdviceKind::Bundle && it.service == services[0].service;
+        let has_other_advice =
+            Effect::of(it) == Effect::default() && it.service == services[0].service;
         has_other_advice && services.iter().any(|covered| covered.peer == it.peer)
     };
     let also_covered: Vec<_> = all.iter().filter(is_covered).collect();
     let mut names = processes(services);
     if !also_covered.is_empty() {
         names += &format!(
-            "; also covered, without advice to bundle: {}",
+            "; also covered, without this advice: {}",
             processes(&also_covered)
         );
     }
@@ -109,7 +148,7 @@ fn processes(of: &[&Advice]) -> String {
 }
 
 /// Returns the rule of a service.
-fn rule(services: &[&Advice], bundling: &Bundling, selection: &Rule) -> Rule {
+fn rule(services: &[&Advice], effect: Effect, bundling: &Bundling, selection: &Rule) -> Rule {
     let mut peers: Vec<_> = services.iter().filter_map(|it| it.peer).collect();
     peers.sort_unstable();
     peers.dedup();
@@ -125,8 +164,16 @@ fn rule(services: &[&Advice], bundling: &Bundling, selection: &Rule) -> Rule {
             true => selection.peer.clone(),
             false => peers.into_iter().map(Peer::from).collect(),
         },
+        mode: match effect.bundle {
+            true => RuleMode::Bundle,
+            false => RuleMode::TcpOptions,
+        },
         options: bundling.options,
-        tcp_options: bundling.tcp_options,
+        tcp_options: TcpOptions {
+            nodelay: effect.nodelay,
+            rto_min: effect.rto_min,
+            ..bundling.tcp_options
+        },
         ..selection.clone()
     }
 }
@@ -139,7 +186,7 @@ pub fn process_name(process: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use crate::trial::{ConnectionGroups, ObservedConnection, Summary};
-    use pillion_bpf::ContainerSelector;
+    use pillion_bpf::{ContainerSelector, Mode};
     use pillion_cli::settings::policy;
 
     use super::*;
@@ -234,6 +281,51 @@ mod tests {
     }
 
     #[test]
+    fn tcp_options_of_advice_become_keys() {
+        let with = |port, repairable, nagle_byte_us, rto_min| {
+            let mut observed = observed(Service::Local(port), repairable);
+            let summary = &mut observed.summary;
+            (summary.new_bytes, summary.nagle_byte_us) = (100_000, nagle_byte_us);
+            (summary.rto_expirations, summary.rto_ms) = (50, 10_000);
+            summary.rto_min_20_saved_ms = rto_min;
+            observed
+        };
+        let slow = 100_000 * 1_000;
+        let all = [
+            with(1883, 45, slow, 0),
+            with(6379, 0, 0, 9_000),
+            // Two processes share a rule.
+            with(7777, 45, 0, 0),
+            ObservedConnection {
+                process: Some("other".to_owned()),
+                ..with(7777, 0, slow, 9_000)
+            },
+        ];
+        let file = rules_file(
+            &advise(&all, false),
+            &Bundling::default(),
+            &Conditions::default(),
+        );
+        let rules = load_rules(&file.unwrap().unwrap());
+        let expected = |nodelay, ms: Option<u64>| TcpOptions {
+            nodelay,
+            rto_min: ms.map(Duration::from_millis),
+            ..TcpOptions::default()
+        };
+        let options: Vec<_> = rules.iter().map(|it| it.tcp_options).collect();
+        assert_eq!(
+            options,
+            [
+                expected(true, None),
+                expected(false, Some(20)),
+                expected(true, Some(20))
+            ]
+        );
+        let is_bundled = rules.iter().map(|it| it.mode != Mode::TcpOptions);
+        assert_eq!(is_bundled.collect::<Vec<_>>(), [true, false, true]);
+    }
+
+    #[test]
     fn excess_peers_are_dropped_by_smallest_gain() {
         let of = |peer: u8| ObservedConnection {
             peer: std::net::Ipv4Addr::new(192, 0, 2, peer).into(),
@@ -271,10 +363,7 @@ mod tests {
             &Conditions::default(),
         );
         let file = file.unwrap().unwrap();
-        assert!(
-            file.contains("without advice to bundle: backup\n"),
-            "{file}"
-        );
+        assert!(file.contains("without this advice: backup\n"), "{file}");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //! model.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
-use pillion_bpf::{Direction, Observation};
+use pillion_bpf::{Direction, Observation, RtoMinEffect, TcpOptions};
 use pillion_stats::measure::share;
 use serde::Serialize;
 
@@ -21,6 +22,16 @@ const MIN_REPAIRABLE_SHARE: f64 = 0.25;
 
 /// Fewer suppressed bundles than one segment in this many count as none.
 const NEGLIGIBLE_FRACTION: u64 = 100;
+
+/// Minimum mean wait for Nagle's algorithm to advise against it, in milliseconds.
+const MIN_NAGLE_MS: f64 = 1.0;
+
+/// Maximum share of needless retransmissions (upper end of the interval) to advise a smaller
+/// minimum RTO, above the share of losses: a lost ACK looks late, and is about as frequent.
+const MAX_NEEDLESS_SHARE: f64 = 0.01;
+
+/// Minimum share of the waits for the retransmission timer that a smaller minimum RTO must save.
+const MIN_RTO_SAVED_SHARE: f64 = 0.25;
 
 /// A connection that was observed without bundling.
 #[derive(Debug, Clone)]
@@ -86,11 +97,39 @@ pub struct Advice {
     pub copies_time_saved_ms: Option<Estimate>,
     /// Time that messages waited for Nagle's algorithm, average in milliseconds.
     pub nagle_ms: Option<Estimate>,
+    /// True if [`Advice::nagle_ms`] suggests to switch Nagle's algorithm off.
+    pub nodelay: bool,
+    /// Smaller minimum RTO that would help; `None` if none is known to.
+    pub rto_min: Option<RtoMinAdvice>,
     /// Bytes added by bundles, as a share of the payload.
     pub added: Option<Estimate>,
     /// The advice itself.
     #[serde(rename = "finding")]
     pub kind: AdviceKind,
+}
+
+impl Advice {
+    /// Returns the TCP options that would help.
+    pub fn tcp_options(&self) -> TcpOptions {
+        TcpOptions {
+            nodelay: self.nodelay,
+            rto_min: self.rto_min.map(|it| Duration::from_millis(it.min_ms)),
+            ..TcpOptions::default()
+        }
+    }
+}
+
+/// Smaller minimum RTO, and the effect that it would have had.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct RtoMinAdvice {
+    /// The minimum, in milliseconds.
+    pub min_ms: u64,
+    /// Waits for the retransmission timer per segment, average in milliseconds.
+    pub timer_ms: Estimate,
+    /// Part of `timer_ms` that this minimum would have saved.
+    pub saved_ms: Estimate,
+    /// Share of segments that this minimum would have retransmitted needlessly.
+    pub needless: Estimate,
 }
 
 /// Kind of advice, in JSON with the key `finding`.
@@ -143,6 +182,32 @@ const TIME_SAVED_MS: Formula = |all| mean_ms(all.time_saved_byte_us, all);
 const COPIES_TIME_SAVED_MS: Formula =
     |all| Some(mean_ms(all.copies_time_saved_byte_us, all)? * needed_share(all));
 const NAGLE_MS: Formula = |all| mean_ms(all.nagle_byte_us, all);
+const RTO_MS: Formula = |all| timer_ms(all.rto_ms, all);
+
+/// Returns waits for the retransmission timer per segment. No message waits for a spurious
+/// retransmission.
+fn timer_ms(sum_ms: u64, all: &Summary) -> Option<f64> {
+    Some(share(sum_ms, all.segments)? * needed_share(all))
+}
+
+const _: () = assert!(matches!(RtoMinEffect::MIN_MS, [20, 40, 80]));
+
+/// Formulas for each of [`RtoMinEffect::MIN_MS`]: saved time, and share of needless
+/// retransmissions.
+const RTO_MINS: [[Formula; 2]; RtoMinEffect::MIN_MS.len()] = [
+    [
+        |all| timer_ms(all.rto_min_20_saved_ms, all),
+        |all| share(all.rto_min_20_needless, all.segments),
+    ],
+    [
+        |all| timer_ms(all.rto_min_40_saved_ms, all),
+        |all| share(all.rto_min_40_needless, all.segments),
+    ],
+    [
+        |all| timer_ms(all.rto_min_80_saved_ms, all),
+        |all| share(all.rto_min_80_needless, all.segments),
+    ],
+];
 const ADDED: Formula = |all| share(all.suppressed_bytes, all.new_bytes);
 
 /// Returns the advice on these units, without the name of the group. With fewer than `min_units`
@@ -153,6 +218,7 @@ pub(crate) fn advice_for(units: &[&Summary], min_units: usize) -> Advice {
     let widened =
         |estimate: Option<Estimate>, whole| estimate.map(|estimate| widen(estimate, whole));
     let repairable = widened(sample.estimate(REPAIRABLE), losses(&summary));
+    let nagle_ms = sample.estimate(NAGLE_MS);
     Advice {
         process: None,
         service: Service::Local(0),
@@ -162,7 +228,10 @@ pub(crate) fn advice_for(units: &[&Summary], min_units: usize) -> Advice {
         repairable,
         time_saved_ms: sample.estimate(TIME_SAVED_MS),
         copies_time_saved_ms: sample.estimate(COPIES_TIME_SAVED_MS),
-        nagle_ms: sample.estimate(NAGLE_MS),
+        nagle_ms,
+        nodelay: summary.segments >= MIN_SEGMENTS
+            && nagle_ms.is_some_and(|it| it.value >= MIN_NAGLE_MS),
+        rto_min: rto_min(&sample).filter(|_| units.len() >= min_units),
         added: sample.estimate(ADDED),
         kind: match kind(&summary, repairable) {
             AdviceKind::Bundle | AdviceKind::LittleToRepair if units.len() < min_units => {
@@ -172,6 +241,33 @@ pub(crate) fn advice_for(units: &[&Summary], min_units: usize) -> Advice {
         },
         summary,
     }
+}
+
+/// Returns the smallest minimum RTO that saves enough, and is rarely needless.
+fn rto_min(sample: &Sample) -> Option<RtoMinAdvice> {
+    let all = &sample.sum;
+    let needed = all.rto_expirations as f64 * needed_share(all);
+    if all.segments < MIN_SEGMENTS || needed < MIN_LOSSES as f64 {
+        return None;
+    }
+    let timer_ms = sample.estimate(RTO_MS)?;
+    let lost = LOSS(all)?;
+    let candidates = RtoMinEffect::MIN_MS.into_iter().zip(RTO_MINS);
+    let advice = candidates.filter_map(|(min_ms, [saved, needless])| {
+        Some(RtoMinAdvice {
+            min_ms,
+            timer_ms,
+            saved_ms: sample.estimate(saved)?,
+            needless: widen(sample.estimate(needless)?, all.segments),
+        })
+    });
+    let is_safe = |it: &RtoMinAdvice| {
+        let interval = it.needless.interval;
+        interval.is_some_and(|(_, high)| high < MAX_NEEDLESS_SHARE + lost)
+    };
+    let saves_enough =
+        |it: &RtoMinAdvice| it.saved_ms.value >= MIN_RTO_SAVED_SHARE * timer_ms.value;
+    advice.filter(saves_enough).find(is_safe)
 }
 
 fn kind(all: &Summary, repairable: Option<Estimate>) -> AdviceKind {
@@ -314,6 +410,60 @@ mod tests {
         assert!((advice.time_saved_ms.unwrap().value - 200.0 * 4.0 / 1000.0).abs() < 1e-9);
         let copies = advice.copies_time_saved_ms.unwrap().value;
         assert!((copies - 200.0 * 20.0 / 1000.0 / 4.0).abs() < 1e-9);
+    }
+
+    /// A request-response connection with RTT 2 ms and 1 % loss.
+    fn request_response(needless: [u64; 3]) -> ObservedConnection {
+        let mut connection = observed(10, 0);
+        connection.summary = Summary {
+            nothing_outstanding: 1000,
+            suppressed_segments: 0,
+            rto_expirations: 10,
+            rto_ms: 2020,
+            rto_min_20_saved_ms: 1800,
+            rto_min_40_saved_ms: 1600,
+            rto_min_80_saved_ms: 1200,
+            rto_min_20_needless: needless[0],
+            rto_min_40_needless: needless[1],
+            rto_min_80_needless: needless[2],
+            ..connection.summary
+        };
+        connection
+    }
+
+    #[test]
+    fn smallest_rto_min_below_one_percent_needless_is_advised() {
+        let advised = |needless| advise(&vec![request_response(needless); 5], false).remove(0);
+        let advice = advised([0; 3]);
+        assert_eq!(advice.kind, AdviceKind::NothingOutstanding);
+        let rto_min = advice.rto_min.unwrap();
+        assert_eq!(rto_min.min_ms, 20);
+        assert!((rto_min.timer_ms.value - 2.02).abs() < 1e-9);
+        assert!((rto_min.saved_ms.value - 1.8).abs() < 1e-9);
+        assert!(rto_min.needless.interval.unwrap().1 < 0.001);
+        // 1 % of the ACKs are probably lost, like the data. The upper end of the interval counts:
+        // 1.8 % of 5,000 may be more than 2 %.
+        let min_ms = |needless| advised(needless).rto_min.map(|it| it.min_ms);
+        assert_eq!(min_ms([16, 16, 0]), Some(20));
+        assert_eq!(min_ms([18, 16, 0]), Some(40));
+        assert_eq!(min_ms([21, 18, 0]), Some(80));
+        assert_eq!(min_ms([21, 21, 21]), None);
+    }
+
+    #[test]
+    fn rto_min_without_enough_evidence_is_not_advised() {
+        let rto_min = |change: fn(&mut Summary), count| {
+            let mut connection = request_response([0; 3]);
+            change(&mut connection.summary);
+            advise(&vec![connection; count], false)[0].rto_min
+        };
+        assert!(rto_min(|_| {}, 5).is_some());
+        assert!(rto_min(|_| {}, 4).is_none());
+        assert!(rto_min(|all| all.rto_expirations = 1, 5).is_none());
+        // The receiver had most of the retransmitted segments already.
+        assert!(rto_min(|all| all.spurious = 9, 5).is_none());
+        // The waits are those for a long RTT.
+        assert!(rto_min(|all| all.rto_ms = 20_000, 5).is_none());
     }
 
     #[test]

@@ -54,6 +54,22 @@ summary! {
     stalls = |observation| observation.stalls.into(),
     /// Expirations of TCP's retransmission timer.
     timeouts = |observation| observation.timeouts.into(),
+    /// Expirations of that timer without back-off, and tail loss probes of a single packet.
+    rto_expirations = |observation| observation.rto_expirations.into(),
+    /// Time until these expirations, in milliseconds.
+    rto_ms = |observation| observation.rto_ms.into(),
+    /// Time by which they would have come earlier with a minimum RTO of 20 ms, in milliseconds.
+    rto_min_20_saved_ms = |observation| observation.rto_mins[0].saved_ms.into(),
+    /// Segments that this minimum would have retransmitted needlessly.
+    rto_min_20_needless = |observation| observation.rto_mins[0].needless.into(),
+    /// As `rto_min_20_saved_ms`, with 40 ms.
+    rto_min_40_saved_ms = |observation| observation.rto_mins[1].saved_ms.into(),
+    /// As `rto_min_20_needless`, with 40 ms.
+    rto_min_40_needless = |observation| observation.rto_mins[1].needless.into(),
+    /// As `rto_min_20_saved_ms`, with 80 ms.
+    rto_min_80_saved_ms = |observation| observation.rto_mins[2].saved_ms.into(),
+    /// As `rto_min_20_needless`, with 80 ms.
+    rto_min_80_needless = |observation| observation.rto_mins[2].needless.into(),
     /// Packets retransmitted after time-outs.
     after_timeout = |observation| observation.retransmitted.after_timeout.into(),
     /// Packets retransmitted by fast retransmit.
@@ -227,13 +243,23 @@ fn per_segment(part: u64, summary: &Summary) -> Option<f64> {
 }
 
 /// Measures that both commands report. The first one, lateness, and `cut_share` decide a trial.
-pub const MEASURES: [Measure<Formula>; 10] = [
+pub const MEASURES: [Measure<Formula>; 11] = [
     measure(
         "late_ms",
         "lateness",
         Unit::Milliseconds,
         "average time that a segment waited for its ACK beyond the minimum RTT and the grace",
         |all| per_segment(all.late_us, all).map(|us| us / 1e3),
+    ),
+    measure(
+        "wait_ms",
+        "wait",
+        Unit::Milliseconds,
+        "average time that a byte waited in the socket, and for its ACK beyond the minimum RTT",
+        |all| {
+            let waited = all.waited_byte_us.saturating_add(all.unsent_byte_us);
+            share(waited, all.new_bytes).map(|us| us / 1e3)
+        },
     ),
     measure(
         "ack_latency_ms_p50",
