@@ -124,7 +124,8 @@ enum pillion_last {
 	PILLION_LAST_PACING_LIMIT = 29,
 	PILLION_LAST_OVER_FAIR_SHARE = 30,
 	PILLION_LAST_HELPER_PORT = 31,
-	PILLION_LAST_NO_BUNDLES = 32
+	PILLION_LAST_NO_BUNDLES = 32,
+	PILLION_LAST_CAPPED = 33
 };
 
 /* Counts of this connection since pillion added it. */

@@ -9,9 +9,11 @@ fn main() {
     println!("cargo:rerun-if-changed=../bpf");
     println!("cargo:rerun-if-changed=src/tfrc.c");
     println!("cargo:rerun-if-changed=src/auto.c");
+    println!("cargo:rerun-if-changed=src/token_bucket.c");
     cc::Build::new()
         .file("src/tfrc.c")
         .file("src/auto.c")
+        .file("src/token_bucket.c")
         .include("../bpf/bundler")
         .opt_level(2)
         .warnings_into_errors(true)

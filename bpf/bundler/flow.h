@@ -206,6 +206,8 @@ enum outcome {
 
 	NO_BUNDLES, /* the level is none: copies only */
 
+	CAPPED, /* the caps of all connections are reached (caps.h) */
+
 	OUTCOMES,
 	/* Internal, never counted: no reason against bundling so far. */
 	ELIGIBLE = OUTCOMES,
@@ -549,9 +551,9 @@ struct ingress {
 	struct hidden_losses suspected_losses;
 	__u32 suspected_losses_end; /* end of the last suspected loss */
 
-	struct sacked sacked;
-
 	__u32 piggyback_checked; /* egress.piggyback_count when last checked */
+
+	struct sacked sacked;
 
 	__u32 epoch; /* egress.path.epoch at the last ACK */
 	__u32 largest; /* payload of the largest packet that ever arrived */

@@ -15,6 +15,7 @@ struct totals {
 	__u64 connection_limit_hits; /* sockets without a free slot (quota.h) */
 	__u64 unobserved; /* connections without a free observation */
 	__u64 copies_refused; /* the device's queue did not take them */
+	__u64 copies_capped; /* segments whose copies exceed a cap (caps.h) */
 	__u64 tcp_options_set[TCP_OPTION_COUNT]; /* times, by enum tcp_option */
 	__u64 tcp_options_refused[TCP_OPTION_COUNT]; /* by the kernel */
 	struct tfrc_decision tfrc_decision; /* the last one of any connection */

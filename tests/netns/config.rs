@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -235,6 +236,67 @@ fn reload_changes_options_and_preserves_counters() {
     assert!(three > one * 1.5, "{one} and {three} bytes in a bundle");
     drop(stream);
     assert_eq!(attach.stop()["connections"], 1);
+}
+
+#[test]
+fn many_streams_together_stay_below_caps() {
+    needs_root!();
+    let pair = clean_pair();
+    let rules = "max-redundancy-rate = \"32kbit\"\nmax-copy-rate = 10\n\
+                 [[rule]]\nthin = \"always\"\nlevel = \"fixed\"\ncopies = 1\n";
+    let started = Instant::now();
+    let attach = AttachWithRules::start(&pair, rules);
+    let streams = [7181, 7182, 7183, 7184].map(|port| Stream::start(&pair, port));
+    let is_capped = |stream: &Stream| {
+        let flow = stream.flow().unwrap_or_default();
+        flow["outcomes"]["capped"].as_u64() > Some(100)
+    };
+    within(Duration::from_secs(60), "each stream is capped", || {
+        streams.iter().all(is_capped)
+    });
+    drop(streams);
+    let stats = attach.stop();
+    let seconds = 1.0 + started.elapsed().as_secs_f64();
+    let number = |name| stats[name].as_u64().unwrap() as f64;
+    let (bytes, copies) = (number("redundant_bytes"), number("copies"));
+    assert!(
+        (4000.0..=4000.0 * seconds).contains(&bytes),
+        "{seconds} {stats}"
+    );
+    assert!(
+        (10.0..=10.0 * seconds).contains(&copies),
+        "{seconds} {stats}"
+    );
+    assert!(number("copies_capped") > 400.0, "{stats}");
+}
+
+#[test]
+fn reload_changes_and_removes_caps() {
+    needs_root!();
+    let pair = clean_pair();
+    let rules = |caps: &str| format!("{caps}[[rule]]\nport = 7191\nthin = \"always\"\n");
+    let reloaded = "pillion: reloaded FILE: 1 rule; 1 connection covered";
+    let mut attach = AttachWithRules::start(&pair, &rules(""));
+    let stream = Stream::start(&pair, 7191);
+    stream.wait_for_bundles(20);
+    // No message fits.
+    assert_eq!(
+        attach.reload(&rules("max-redundancy-rate = \"8bit\"\n")),
+        reloaded
+    );
+    let counts = stream.counts();
+    eventually("the stream is capped", || {
+        let flow = stream.flow().unwrap_or_default();
+        flow["outcomes"]["capped"].as_u64() > Some(50)
+    });
+    assert_eq!(stream.counts(), counts);
+    assert_eq!(
+        attach.reload(&rules("max-redundancy-rate = \"1gbit\"\n")),
+        reloaded
+    );
+    stream.wait_for_bundles(20);
+    drop(stream);
+    attach.stop();
 }
 
 #[test]

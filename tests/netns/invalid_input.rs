@@ -59,6 +59,42 @@ fn invalid_bundle_limits_are_rejected_by_all_commands() {
 }
 
 #[test]
+fn caps_of_zero_or_without_unit_are_rejected() {
+    for command in [&["run", "--", "true"][..], &["attach", "--all"]] {
+        for (option, value, expected) in [
+            (
+                "--max-redundancy-rate",
+                "0",
+                "expected a number above 0 and a unit",
+            ),
+            (
+                "--max-redundancy-rate",
+                "1MB",
+                "expected a number above 0 and a unit",
+            ),
+            ("--max-redundancy-rate", "1bit", "expected 8bit to 1000gbit"),
+            (
+                "--max-copy-rate",
+                "0",
+                "expected 1 to 1000000000 per second",
+            ),
+            (
+                "--max-copy-rate",
+                "many",
+                "expected 1 to 1000000000 per second",
+            ),
+        ] {
+            let arguments = [&command[..1], &[option, value], &command[1..]].concat();
+            let message = rejection(&arguments);
+            assert!(
+                message.contains(option) && message.contains(expected),
+                "{message}"
+            );
+        }
+    }
+}
+
+#[test]
 fn unknown_namespace_is_reported_with_existing_namespaces() {
     let attach = |namespace| rejection(&["attach", "--all", "--netns", namespace]);
     let message = attach("no-such-namespace");

@@ -33,6 +33,7 @@ mod socket;
 mod steps;
 mod tap;
 pub mod tfrc;
+pub mod token_bucket;
 mod wire;
 
 /// Path of a library for `LD_PRELOAD` that interrupts each thread of a process with a signal every

@@ -3,7 +3,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use pillion_bpf::{Level, LossRule, Mode, Observing, Options, Reaction, Rule, ThinTest};
+use pillion_bpf::{
+    Level, LossRule, Mode, Observing, Options, Reaction, RedundancyCaps, Rule, ThinTest,
+};
 
 use crate::tap::{Checksums, Link};
 use crate::{Wire, isolated};
@@ -62,6 +64,8 @@ pub struct Setup {
     pub bundlers: Vec<Bundler>,
     /// Enables the governor, which decides how many segments carry redundancy.
     pub governing: bool,
+    /// Caps on the redundancy of all connections.
+    pub redundancy_caps: Option<RedundancyCaps>,
     /// Observation settings of the bundlers.
     pub observing: Option<Observing>,
     /// `IPPROTO_TCP` options set on the socket before it connects or listens.
@@ -122,6 +126,7 @@ impl Default for Setup {
             cgroup: None,
             bundlers: vec![Bundler::unlimited()],
             governing: false,
+            redundancy_caps: None,
             observing: None,
             tcp_options: Vec::new(),
         }

@@ -335,6 +335,7 @@ fn policy(bundler: &Bundler) -> Policy {
 fn attach(setup: &Setup, bundler: &Bundler) -> Attachment {
     let policy = Policy {
         governing: setup.governing,
+        redundancy_caps: setup.redundancy_caps,
         observing: setup.observing,
         ..policy(bundler)
     };

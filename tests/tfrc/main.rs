@@ -4,3 +4,4 @@ mod auto;
 mod equation;
 mod loss_events;
 mod sending_rate;
+mod token_bucket;

@@ -24,6 +24,7 @@ mod program_renewal;
 mod published;
 mod random;
 mod reaction;
+mod redundancy_caps;
 mod retransmission;
 mod rules;
 mod socket_option;

@@ -70,8 +70,8 @@ CHECK_OUTCOME(PACING_LIMIT);
 CHECK_OUTCOME(OVER_FAIR_SHARE);
 CHECK_OUTCOME(HELPER_PORT);
 CHECK_OUTCOME(NO_BUNDLES);
-_Static_assert(OUTCOMES == NO_BUNDLES + 1,
-	       "each has a name in include/pillion.h");
+CHECK_OUTCOME(CAPPED);
+_Static_assert(OUTCOMES == CAPPED + 1, "each has a name in include/pillion.h");
 
 static __always_inline bool is_in_state(struct bpf_sock *sk, __u32 states)
 {

@@ -85,6 +85,7 @@ struct observation {
 	__u32 rto_ms; /* time until then, sum over them */
 	__u32 timer; /* icsk_retransmits at the last one; 0 after an ACK */
 	__u32 unrecorded; /* segments without a slot in the record */
+	__u32 blocked_since_us; /* for blocked_byte_us, on both sides */
 	__u32 suppressed; /* segments that would have had a bundle */
 	__u64 suppressed_bytes; /* bytes of these bundles */
 	/* for each slot of the record; 0: unknown */
@@ -100,7 +101,6 @@ struct observation {
 	__u64 unsent_byte_us; /* waits in the socket, sum over all bytes */
 	__u64 nagle_byte_us; /* part of it, for Nagle's algorithm */
 	__u64 blocked_byte_us; /* part of it, since data was acknowledged */
-	__u32 blocked_since_us; /* when this part started */
 
 	/* Written on the ingress side. */
 	__u32 measured; /* the next slot to measure */

@@ -14,6 +14,7 @@
 #ifndef PILLION_RETRANSMISSION_H
 #define PILLION_RETRANSMISSION_H
 
+#include "../policy/caps.h"
 #include "../policy/governor.h"
 #include "grow.h"
 #include "level.h"
@@ -155,7 +156,8 @@ bundle_into_retransmission(struct __sk_buff *skb, struct flow *flow,
 	last = find_followers(&egress->record, end, packets ?: RECORD_SLOTS,
 			      last_byte_to_append(egress, btp, seg,
 						  size < limit ? size : limit));
-	if (last == end || !take_governor_credit(sk, flow))
+	if (last == end || !take_governor_credit(sk, flow) ||
+	    (capped && !take_from_caps(last - end, 0)))
 		return RETRANSMISSION;
 	outcome = append(skb, flow, seg, last);
 	if (outcome != RETRANSMISSION_BUNDLED)

@@ -228,6 +228,7 @@ add_redundancy(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 		*copies = 0;
 		return outcome == ELIGIBLE ? GOVERNED : outcome;
 	}
+	outcome = apply_caps(outcome, seg->seq - plan.start, seg->len, copies);
 	if (outcome != ELIGIBLE)
 		return outcome;
 	outcome = prepend(skb, flow, seg, plan.start);

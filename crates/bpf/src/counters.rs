@@ -251,6 +251,8 @@ totals! {
     unobserved: Gauge,
     /// Copies that a device's queue did not accept.
     copies_refused: Counter,
+    /// Segments that left without copies, because the caps on redundancy are reached.
+    copies_capped: Counter,
 }
 
 impl Totals {

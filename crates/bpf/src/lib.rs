@@ -35,6 +35,7 @@ mod outcome;
 mod policy;
 mod programs;
 mod quota;
+mod redundancy_caps;
 mod requests;
 mod retry_state;
 mod rule;
@@ -99,6 +100,7 @@ pub use options::{
 pub use outcome::Outcome;
 pub use policy::{Cgroups, Policy};
 pub use programs::{KillCleanup, Programs};
+pub use redundancy_caps::RedundancyCaps;
 pub use requests::Requests;
 pub use rule::{Direction, HELPER_PORTS, Mode, Rule};
 pub use tcp_options::{TcpOption, TcpOptions};

@@ -185,6 +185,7 @@ impl<'a> LoadedPrograms<'a> {
             rules: self.map(&maps.pillion_rules)?,
             cgroups: self.map(&maps.pillion_rule_cgroups)?,
             active_table: self.map(&maps.pillion_active_table)?,
+            caps: self.map(&maps.pillion_caps)?,
         })
     }
 
@@ -305,6 +306,7 @@ pub(crate) struct Constants {
     max_connections: u32,
     receivers_are_safe: bool,
     governing: bool,
+    capped: bool,
     observing: Option<Observing>,
 }
 
@@ -316,6 +318,7 @@ impl Constants {
             max_connections: policy.max_connections,
             receivers_are_safe: clamps_scaling_ratio(),
             governing: policy.governing,
+            capped: policy.redundancy_caps.is_some(),
             observing: policy.observing,
         }
     }
@@ -326,6 +329,7 @@ impl Constants {
         data.max_connections = self.max_connections;
         data.receivers_are_safe = self.receivers_are_safe;
         data.governing = self.governing;
+        data.capped = self.capped;
         if let Some(observing) = &self.observing {
             data.observing = true;
             data.assignment_key = observing.key;

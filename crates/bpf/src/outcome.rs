@@ -97,6 +97,8 @@ outcomes! {
     HelperPort = HELPER_PORT, "helper port";
     /// The level is `none`: segments are copied only.
     NoBundles = NO_BUNDLES, "no bundles at this level";
+    /// The administrator's caps on the redundancy of all connections are reached.
+    Capped = CAPPED, "capped";
 }
 
 #[cfg(test)]

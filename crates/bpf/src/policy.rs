@@ -7,7 +7,8 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::contract::types;
 use crate::{
-    AttachTargets, Container, ContainerSelector, Error, Mode, Observing, Options, Rule, Scope,
+    AttachTargets, Container, ContainerSelector, Error, Mode, Observing, Options, RedundancyCaps,
+    Rule, Scope,
 };
 
 /// Everything that the programs are loaded with: rules of the user, objects of the host that they
@@ -35,6 +36,10 @@ pub struct Policy {
     /// redundancy fills drains. Costs 0.5 MiB of kernel memory. `run`, `attach`, `advise` and
     /// `trial` set it.
     pub governing: bool,
+    /// Caps on the redundancy of all connections together, with or without a governor.
+    /// [`Attachment::replace_rules`](crate::Attachment::replace_rules) changes them, unless the programs
+    /// were loaded with `None`: then their check is left out.
+    pub redundancy_caps: Option<RedundancyCaps>,
 }
 
 impl Default for Policy {
@@ -47,6 +52,7 @@ impl Default for Policy {
             max_connections: Self::MAX_CONNECTIONS,
             observing: None,
             governing: false,
+            redundancy_caps: None,
         }
     }
 }
@@ -189,10 +195,11 @@ pub(crate) struct Tables {
     /// Cgroups that the rules of either table name.
     pub(crate) cgroups: MapHandle,
     pub(crate) active_table: MapHandle,
+    pub(crate) caps: MapHandle,
 }
 
 impl Tables {
-    /// Writes the policy to the inactive table and then activates it.
+    /// Writes the caps, and the policy to the inactive table, and then activates it.
     pub(crate) fn store(&self, policy: &Policy) -> Result<(), Error> {
         let table = policy.table()?;
         let key = 0u32.to_ne_bytes();
@@ -202,6 +209,10 @@ impl Tables {
             .map_err(failed)?;
         let other = u32::from(current.is_none_or(|bytes| bytes == key));
         self.store_cgroups(other, &table.cgroups)?;
+        let caps = types::caps::from(policy.redundancy_caps.unwrap_or_default());
+        self.caps
+            .update(&0u32.to_ne_bytes(), bytes(&caps), MapFlags::ANY)
+            .map_err(failed)?;
         let other = other.to_ne_bytes();
         self.rules
             .update(&other, bytes(&*table.rules), MapFlags::ANY)

@@ -1,4 +1,4 @@
-//! Durations and percentages as text with a unit, for options of the command line and keys of files.
+//! Durations, percentages and rates as text with a unit, for options of the command line and keys of files.
 
 use std::fmt;
 use std::time::Duration;
@@ -41,6 +41,23 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
     number
         .filter(|percent| (0.0..=100.0).contains(percent))
         .ok_or_else(|| format!("invalid percentage `{text}`: expected 0% to 100%, as in `5%`"))
+}
+
+/// Parses a rate in tc's units (bit, kbit, mbit, gbit), as in `5mbit`, and returns bit/s.
+///
+/// # Errors
+/// The expected form.
+pub fn parse_rate(text: &str) -> Result<f64, String> {
+    let units = [("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9), ("bit", 1.0)];
+    let parse =
+        |(unit, factor): (&str, f64)| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * factor);
+    let rate = units.into_iter().find_map(parse);
+    rate.filter(|rate| rate.is_finite() && *rate > 0.0).ok_or_else(|| {
+        format!(
+            "invalid rate `{text}`: expected a number above 0 and a unit (bit, kbit, mbit, gbit), as in \
+             `5mbit`"
+        )
+    })
 }
 
 /// Serializes an optional duration for [`parse_duration`].

@@ -8,8 +8,8 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use pillion_bpf::{
     AttachTargets, CgroupName, ContainerLabel, ContainerName, ContainerSelector, EXPERIMENTAL,
-    Error, Hook, KillCleanup, NamespaceName, Namespaces, Options, Policy, Programs, Rule,
-    available_memory,
+    Error, Hook, KillCleanup, NamespaceName, Namespaces, Options, Policy, Programs, RedundancyCaps,
+    Rule, available_memory,
 };
 use pillion_cli::settings::policy::{Peer, Ports};
 use pillion_cli::settings::{BadInput, Bundling, UnusedOption, refuse_unsafe, unused_option};
@@ -43,6 +43,9 @@ pub struct BundlingArgs {
           value_parser = clap::value_parser!(u32).range(2..), help_heading = HEADING,
           display_order = LAST)]
     max_connections: u32,
+
+    #[command(flatten, next_help_heading = HEADING)]
+    pub caps: RedundancyCaps,
 
     #[command(flatten)]
     pub how: Bundling,
@@ -95,6 +98,11 @@ impl BundlingArgs {
         ];
         let given = privileged.into_iter().find(|(_, given)| *given);
         given.map_or(Ok(()), |(option, _)| refuse_if_setuid(option))
+    }
+
+    /// Returns the caps; `None` without any.
+    pub fn caps(&self) -> Option<RedundancyCaps> {
+        (self.caps != RedundancyCaps::default()).then_some(self.caps)
     }
 
     /// Returns the maximum number of connections, and a warning if the memory limit lowers it.

@@ -149,6 +149,7 @@ impl Args {
             scope: Scope::Anywhere,
             max_connections,
             governing: true,
+            redundancy_caps: self.bundling.caps(),
             ..Policy::default()
         })?
         .with_hook(self.bundling.hook());

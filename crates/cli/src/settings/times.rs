@@ -50,15 +50,7 @@ pub fn parse_percent(text: &str) -> Result<f64, BadInput> {
 /// # Errors
 /// [`BadInput`] with the expected form.
 pub fn parse_rate(text: &str) -> Result<f64, BadInput> {
-    let units = [("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9), ("bit", 1.0)];
-    let parse =
-        |(unit, factor): (&str, f64)| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * factor);
-    let rate = units.into_iter().find_map(parse);
-    rate.filter(|rate| rate.is_finite() && *rate > 0.0).ok_or_else(|| {
-        BadInput(format!(
-            "invalid rate `{text}`: expected a number above 0 and a unit (bit, kbit, mbit, gbit), as in `5mbit`"
-        ))
-    })
+    units::parse_rate(text).map_err(BadInput)
 }
 
 /// Converts milliseconds; `None` if negative, too large or not a number.

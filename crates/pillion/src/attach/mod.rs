@@ -205,12 +205,18 @@ impl Args {
             rules: if selects { vec![rule] } else { Vec::new() },
             default_mode: self.default_mode.mode(options),
             scope: Scope::ThisNamespace,
+            redundancy_caps: self.bundling.caps(),
             ..Policy::default()
         })
     }
 
+    /// Reads the file. Options take precedence over its caps.
     fn read(&self, file: &Path) -> Result<File, BadInput> {
-        policy::load(file, self.bundling.allow_unsafe)
+        let mut file = policy::load(file, self.bundling.allow_unsafe)?;
+        let caps = file.policy.redundancy_caps.unwrap_or_default();
+        // Also without caps, because a reload may add some.
+        file.policy.redundancy_caps = Some(self.bundling.caps.or(caps));
+        Ok(file)
     }
 
     /// Returns the namespaces of the command line or, without any, of the file; adds the namespaces of

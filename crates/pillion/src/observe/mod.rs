@@ -170,6 +170,7 @@ impl ObserveArgs {
             max_connections,
             observing: Some(observing),
             governing: true,
+            redundancy_caps: bundling.caps(),
             ..Policy::default()
         }
         .with_targets(targets))

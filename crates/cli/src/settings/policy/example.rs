@@ -1,6 +1,7 @@
 //! The example rules file with every key, generated from the help of the options.
 
 use clap::{Arg, Args, Command};
+use pillion_bpf::RedundancyCaps;
 use serde::Serialize;
 
 use crate::settings::{Bundling, OutputConfig};
@@ -31,6 +32,8 @@ pub struct Key {
 
 /// Example values of keys without a default.
 const VALUES: &[(&str, &str)] = &[
+    ("max-redundancy-rate", "\"8mbit\""),
+    ("max-copy-rate", "1000"),
     ("log-level", "\"info\""),
     ("log-totals", "\"1h\""),
     ("metrics", "\"unix:/run/pillion/metrics\""),
@@ -123,6 +126,7 @@ pub fn sections() -> Vec<Section> {
             description: "Settings of pillion and of unmatched connections.",
             keys: [default_mode, netns]
                 .into_iter()
+                .chain(keys::<RedundancyCaps>())
                 .chain(keys::<OutputConfig>())
                 .collect(),
         },

@@ -7,7 +7,7 @@ mod rule;
 use std::path::Path;
 
 use clap::ValueEnum;
-use pillion_bpf::{Error, Mode, NamespaceName, Options, Policy, Scope};
+use pillion_bpf::{Error, Mode, NamespaceName, Options, Policy, RedundancyCaps, Scope};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -76,6 +76,7 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
     let mut tables: &[Value] = &[];
     let mut namespaces = Namespaces::default();
     let (known, mut output) = (keys::<OutputConfig>(), DeTable::new());
+    let (known_caps, mut caps) = (keys::<RedundancyCaps>(), DeTable::new());
     for (key, value) in document {
         match (key.get_ref().as_ref(), value.get_ref()) {
             ("rule", DeValue::Array(array)) => tables = array,
@@ -91,12 +92,15 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
             (key_name, _) if known.iter().any(|known| known == key_name) => {
                 output.insert(key.clone(), value.clone());
             }
+            (key_name, _) if known_caps.iter().any(|known| known == key_name) => {
+                caps.insert(key.clone(), value.clone());
+            }
             (unknown, _) => mistakes.push(Mistake::new(
                 key.span(),
                 format!(
                     "unknown key `{unknown}`; expected `default-mode`, `netns`, `{}`, [defaults] or \
                      [[rule]]",
-                    known.join("`, `")
+                    [&known[..], &known_caps].concat().join("`, `")
                 ),
             )),
         }
@@ -127,13 +131,14 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
     if rules.len() == tables.len() {
         mistakes.extend(unused_default(&default_options.options, &defaults, &rules));
     }
-    let output = Spanned::new(0..0, DeValue::Table(output));
+    let [output, caps] = [output, caps].map(|it| Spanned::new(0..0, DeValue::Table(it)));
     let named = namespaces.0.into_iter();
     File {
         policy: Policy {
             rules,
             default_mode: default_mode.mode(default_options.options),
             scope: Scope::ThisNamespace,
+            redundancy_caps: document::read(&caps, mistakes),
             ..Policy::default()
         },
         // A number is a name here: a file outlives the process of a PID.

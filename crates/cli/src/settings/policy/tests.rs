@@ -2,7 +2,8 @@ use std::fs;
 use std::time::Duration;
 
 use pillion_bpf::{
-    ContainerSelector, Direction, Level, Mode, Options, Rule, Target, TcpOptions, ThinTest,
+    ContainerSelector, Direction, Level, Mode, Options, RedundancyCaps, Rule, Target, TcpOptions,
+    ThinTest,
 };
 
 use super::*;
@@ -140,7 +141,7 @@ thin = \"always\"
         "15:16: `1`; expected true or false",
         "18:1: `thin` has no effect with mode = \"never\"; remove it",
         "19:2: unknown key `other`; expected `default-mode`, `netns`, `log-level`, `log-totals`, \
-         `metrics`, `stats`, [defaults] or [[rule]]",
+         `metrics`, `stats`, `max-redundancy-rate`, `max-copy-rate`, [defaults] or [[rule]]",
     ];
     let found = mistakes(text);
     for (found, expected) in found.iter().zip(expected) {
@@ -274,6 +275,7 @@ fn default_mode_is_on_request_unless_the_file_sets_it() {
         alone,
         Policy {
             scope: Scope::ThisNamespace,
+            redundancy_caps: Some(RedundancyCaps::default()),
             ..Policy::default()
         }
     );
@@ -418,6 +420,25 @@ fn file_configures_log_metrics_and_stats() {
         assert!(found.starts_with(expected), "{found}\nnot {expected}");
     }
     assert_eq!(found.len(), expected.len(), "{found:#?}");
+}
+
+#[test]
+fn caps_are_positive_rates_at_the_head() {
+    let text = "default-mode = \"never\"\nmax-redundancy-rate = \"8kbit\"\nmax-copy-rate = 50\n";
+    let caps = RedundancyCaps {
+        max_redundancy_rate: Some(1000),
+        max_copy_rate: Some(50),
+    };
+    assert_eq!(read_policy(text).unwrap().redundancy_caps, Some(caps));
+    let text = "default-mode = \"never\"\nmax-redundancy-rate = 8\nmax-copy-rate = 0\n";
+    let unit = "expected a number above 0 and a unit (bit, kbit, mbit, gbit), as in `5mbit`";
+    assert_eq!(
+        mistakes(text),
+        [
+            format!("2:23: invalid rate `8`: {unit}"),
+            "3:17: invalid copy rate `0`: expected 1 to 1000000000 per second".to_owned(),
+        ]
+    );
 }
 
 #[test]
