@@ -257,7 +257,9 @@ impl Session {
         let helper = start_cleanup_helper(&programs, &namespaces)?;
         let (attachment, changes) = Attachment::start_everywhere(programs, &mut targets, None)?;
         log::info!("{verb} {}; stop with Ctrl-C", args.connections_text());
-        let shared = (observing.bundled_ppm > 0)
+        let shared = observing
+            .bundled_ppm
+            .is_some_and(|it| it > 0)
             .then(|| serve_trial(args.connections_text(), &attachment))
             .transpose()?;
         let mut logger = ChangeLogger {
