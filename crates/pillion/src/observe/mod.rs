@@ -221,7 +221,7 @@ impl EventHandler for ChangeLogger {
         log_change(change);
     }
 
-    fn on_tick(&mut self, attachment: &Attachment, targets: &AttachTargets) {
+    fn on_tick(&mut self, attachment: &mut Attachment, targets: &AttachTargets) {
         // The rules log their failures themselves.
         let _ = self.rules.update(attachment, targets);
         self.rules.warn(targets);
