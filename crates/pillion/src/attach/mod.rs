@@ -203,7 +203,8 @@ impl Args {
         if needed > Policy::MAX_ROWS {
             return Err(Error::TooManyRules { needed }.into());
         }
-        if !selects && !(rule.tcp_options.is_empty() && rule.holdback.is_none()) {
+        let is_unneeded = rule.tcp_options.is_empty() && rule.holdback.is_none();
+        if !selects && !is_unneeded {
             let why = "TCP options and --holdback need selected connections: select some with --port or \
                        --peer, or all with --all";
             return Err(BadInput(why.to_owned()).into());

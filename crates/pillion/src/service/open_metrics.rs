@@ -148,10 +148,18 @@ impl Scrape {
     }
 }
 
+/// Name, help, unit and value of a counter of an arm.
+type ArmCounter = (
+    &'static str,
+    &'static str,
+    Option<&'static Unit>,
+    fn(&ArmCounts) -> f64,
+);
+
 impl Scrape {
     /// Encodes the counters of both arms of each rule with a holdback.
     fn holdbacks(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let counters: [(_, _, _, fn(&ArmCounts) -> f64); 4] = [
+        let counters: [ArmCounter; 4] = [
             ("connections", "Compared connections", None, |it| {
                 it.connections as f64
             }),
