@@ -86,6 +86,11 @@ enum loss_rule {
 	LOSS_RULE_NONE, /* no ACK shows it: the receiver sends no reports */
 };
 
+enum holdback {
+	HOLDBACK_BITS = 12,
+	HOLDBACK_ALL = 1 << HOLDBACK_BITS, /* buckets of connections */
+};
+
 /* How a connection is bundled; set when it is added. */
 struct options {
 	enum thin_test thin_test;
@@ -109,10 +114,12 @@ struct options {
 	__u8 level; /* an enum level */
 	__u8 max_overhead; /* auto: bytes over plain bytes, 1/8; 0: no limit */
 	__u16 deadline_ms; /* auto: extra delay of a late segment; 0: an ITT */
+	__u16 holdback; /* plain buckets, of HOLDBACK_ALL (assignment.h) */
 	/* For Rust, by BTF. */
 	enum level level_type[0];
 	enum copies_when copies_when_type[0];
 	enum max_copies max_copies[0];
+	enum holdback holdback_type[0];
 };
 
 /* Mechanisms of TCP's own that a rule may switch on (tcp_options.h). */

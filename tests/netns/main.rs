@@ -18,6 +18,7 @@ mod features;
 mod flows;
 mod handover;
 mod help;
+mod holdback;
 mod hooks;
 mod invalid_input;
 mod lab_runs;

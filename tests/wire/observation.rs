@@ -3,8 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use pillion_bpf::{Arm, AssignBy, Direction, LatencyBuckets, Observation, Observing, Outcome};
-use pillion_tests::{Bundler, Ip, Setup, Wire};
+use pillion_bpf::{
+    Arm, AssignBy, Direction, Holdback, LatencyBuckets, Observation, Observing, Outcome, Rule,
+};
+use pillion_tests::{Bundler, Ip, Setup, Wire, unlimited};
 
 const RTT: Duration = Duration::from_millis(20);
 const GRACE: Duration = Duration::from_millis(10);
@@ -12,7 +14,7 @@ const STALL: Duration = Duration::from_millis(100);
 
 fn observing(bundled_ppm: u32) -> Observing {
     Observing {
-        bundled_ppm,
+        bundled_ppm: Some(bundled_ppm),
         key: [1, 2],
         assign_by: AssignBy::Peer,
         grace_us: GRACE.as_micros() as u32,
@@ -466,4 +468,45 @@ fn connection_closed_by_peer_is_not_cut_short() {
             assert!(!observation(wire).is_aborted, "{closes}");
         });
     }
+}
+
+fn holding_back(holdback: Holdback) -> Bundler {
+    Bundler::with_rules(&[Rule {
+        holdback,
+        ..Rule::all(unlimited())
+    }])
+}
+
+fn setup_with_holdback(text: &str) -> Setup {
+    Setup {
+        rtt: RTT,
+        bundlers: vec![holding_back(text.parse().unwrap())],
+        observing: Some(Observing::by_holdback([1, 2])),
+        ..Setup::default()
+    }
+}
+
+#[test]
+fn changed_holdback_assigns_connection_again() {
+    setup_with_holdback("50%").run_on_each_socket(|wire| {
+        wire.sends("1:101");
+        let drawn = observation(wire);
+        let half: Holdback = "50%".parse().unwrap();
+        assert_eq!((drawn.arm, drawn.rule), (half.arm_of(drawn.unit), 1));
+        wire.replace_rules(&holding_back(Holdback::ALL));
+        wire.sends("101:201");
+        let withdrawn = observation(wire);
+        assert_eq!((withdrawn.arm, withdrawn.unit), (Arm::Plain, drawn.unit));
+        wire.assert_outcomes(&[(Outcome::NothingOutstanding, 1), (Outcome::Suppressed, 1)]);
+        wire.replace_rules(&holding_back(Holdback::default()));
+        wire.sends("1:301");
+    });
+}
+
+#[test]
+fn rule_without_holdback_is_bundled_and_not_observed() {
+    setup_with_holdback("0%").run_on_each_socket(|wire| {
+        wire.sends("1:101 1:201");
+        assert_eq!(wire.observations(), []);
+    });
 }

@@ -14,7 +14,7 @@ use pillion_tests::{Setup, isolated};
 const PORT: u16 = 7994;
 
 const OBSERVING: Observing = Observing {
-    bundled_ppm: 1_000_000,
+    bundled_ppm: Some(1_000_000),
     key: [1, 2],
     assign_by: AssignBy::Peer,
     grace_us: 10_000,

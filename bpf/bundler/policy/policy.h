@@ -310,6 +310,8 @@ static __always_inline void
 set_options(struct flow *flow, const struct rule_decision *rule_decision,
 	    const struct request *request)
 {
+	if (flow->options.holdback != rule_decision->options.holdback)
+		flow->arm = ARM_NONE; /* the next packet assigns it */
 	flow->options = rule_decision->options;
 	if (request)
 		restrict_options(&flow->options, request);

@@ -86,6 +86,19 @@ fill_assignment_input(const struct endpoints *endpoints,
 }
 
 /*
+ * Returns the arm for a hash. With a holdback, the first bits of the hash are
+ * the connection's bucket, and the first buckets are plain.
+ */
+static __always_inline enum arm arm_of(__u64 unit, const struct flow *flow)
+{
+	bool is_plain = holding_back ? unit >> (64 - HOLDBACK_BITS) <
+					       flow->options.holdback
+				     : unit >> 32 >= bundled_threshold;
+
+	return is_plain ? ARM_PLAIN : ARM_BUNDLED;
+}
+
+/*
  * Starts the observation of a connection, and assigns its arm. Without memory,
  * the next packet tries again.
  */
@@ -99,7 +112,6 @@ start_observation(struct __sk_buff *skb, struct flow *flow, struct tcp_sock *tp)
 	struct assignment_input input = {};
 	__u32 zero = 0;
 
-	/* A connection without an observation slot is not bundled. */
 	flow->arm = ARM_UNOBSERVED;
 	blank = bpf_map_lookup_elem(&pillion_unobserved, &zero);
 	if (!blank || !all)
@@ -117,8 +129,7 @@ start_observation(struct __sk_buff *skb, struct flow *flow, struct tcp_sock *tp)
 		       &observation->endpoints);
 	fill_assignment_input(&observation->endpoints, &input);
 	observation->unit = sip_hash(&input);
-	flow->arm = observation->unit >> 32 < bundled_threshold ? ARM_BUNDLED
-								: ARM_PLAIN;
+	flow->arm = arm_of(observation->unit, flow);
 	observation->open_kind = flow->open_kind;
 	observation->arm = flow->arm;
 	return observation;
@@ -130,7 +141,7 @@ observe(struct __sk_buff *skb, struct flow *flow, struct tcp_sock *tp)
 {
 	struct observation *observation = NULL;
 
-	if (!observing)
+	if (!observing || (holding_back && !flow->options.holdback))
 		return NULL;
 	/*
 	 * The observation of an earlier connection of this socket is not
@@ -138,7 +149,11 @@ observe(struct __sk_buff *skb, struct flow *flow, struct tcp_sock *tp)
 	 */
 	if (flow->arm != ARM_NONE)
 		observation = find_observation(skb);
-	return observation ?: start_observation(skb, flow, tp);
+	if (!observation)
+		observation = start_observation(skb, flow, tp);
+	if (observation)
+		observation->rule = flow->rule;
+	return observation;
 }
 
 #endif /* PILLION_ASSIGNMENT_H */

@@ -34,6 +34,8 @@ enum assign_by {
 
 /* Set before the programs are loaded. */
 const volatile bool observing = false;
+/* Only connections of rules with a holdback are observed, by its share. */
+const volatile bool holding_back = false;
 const volatile __u64 assignment_key[2] = {};
 const volatile __u64 bundled_threshold = 0; /* threshold of a 32-bit hash */
 const volatile enum assign_by assign_by = ASSIGN_BY_PEER;
@@ -75,7 +77,8 @@ struct rto_min_effect {
 struct observation {
 	struct endpoints endpoints;
 	enum arm arm;
-	__u32 open_kind; /* an enum open_kind */
+	__u16 open_kind; /* an enum open_kind */
+	__u16 rule; /* number of the rule that decided last */
 	__u64 unit; /* hash of the assignment input; equal for a shared arm */
 
 	/* Written on the egress side. */
@@ -179,10 +182,14 @@ __noinline int note_covering_bundle(struct observation *observation,
 	return 0;
 }
 
-/* Returns true for a connection that is only observed, not bundled. */
+/*
+ * Returns true for a connection that is not bundled. A holdback costs no
+ * unobserved connection its bundles.
+ */
 static __always_inline bool is_suppressed(const struct flow *flow)
 {
-	return flow->arm == ARM_PLAIN || flow->arm == ARM_UNOBSERVED;
+	return flow->arm == ARM_PLAIN ||
+	       (flow->arm == ARM_UNOBSERVED && !holding_back);
 }
 
 /* Counts a suppressed bundle of the newest segment. */

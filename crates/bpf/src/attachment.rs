@@ -401,9 +401,20 @@ impl Attachment {
     ///
     /// [`Error::System`].
     pub fn observations(&mut self) -> Result<Vec<Observation>, Error> {
+        let mut all = Vec::new();
+        self.observe(|observation| all.push(observation))?;
+        Ok(all)
+    }
+
+    /// As [`Attachment::observations`], but passes each one to `each`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`].
+    pub fn observe(&mut self, each: impl FnMut(Observation)) -> Result<(), Error> {
         let namespaces = self.programs.scoped.namespaces();
         let reader = self.programs.observations.as_mut();
-        reader.map_or(Ok(Vec::new()), |reader| reader.read(namespaces))
+        reader.map_or(Ok(()), |reader| reader.read(namespaces, each))
     }
 
     /// Stops bundling, and detaches the programs after data in flight is acknowledged, at most a

@@ -10,6 +10,8 @@ use crate::{
 pub struct FollowedRules {
     policy: Policy,
     cgroups: Vec<Option<Cgroups>>,
+    /// True until a withdrawal is in force.
+    has_withdrawn: bool,
 }
 
 impl FollowedRules {
@@ -25,7 +27,15 @@ impl FollowedRules {
         Ok(Self {
             policy: Policy { scope, ..policy },
             cgroups,
+            has_withdrawn: false,
         })
+    }
+
+    /// Withdraws bundling from a rule, by its number from 1. [`FollowedRules::follow`] puts that into
+    /// force.
+    pub fn withdraw(&mut self, number: u32) {
+        self.policy.withdraw(number);
+        self.has_withdrawn = true;
     }
 
     /// Puts the rules into force.
@@ -36,8 +46,8 @@ impl FollowedRules {
         attachment.replace_rules(&self.policy)
     }
 
-    /// Activates the rules again if cgroups were created or removed, for existing connections as
-    /// well. Call it about once a second.
+    /// Activates the rules again if cgroups were created or removed, or bundling was withdrawn, for
+    /// existing connections as well. Call it about once a second.
     ///
     /// # Errors
     ///
@@ -52,10 +62,10 @@ impl FollowedRules {
             self.policy.running = targets.containers().to_vec();
         }
         let now = self.policy.cgroups()?;
-        if now != self.cgroups {
+        if now != self.cgroups || self.has_withdrawn {
             self.apply(attachment)?;
             attachment.review_changed()?;
-            self.cgroups = now;
+            (self.cgroups, self.has_withdrawn) = (now, false);
         }
         Ok(())
     }

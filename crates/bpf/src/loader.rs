@@ -332,6 +332,7 @@ impl Constants {
         data.capped = self.capped;
         if let Some(observing) = &self.observing {
             data.observing = true;
+            data.holding_back = observing.bundled_ppm.is_none();
             data.assignment_key = observing.key;
             data.bundled_threshold = observing.bundled_of_2_32();
             data.assign_by = observing.assign_by.raw();

@@ -18,8 +18,9 @@ use crate::{Counters, Direction, Error, Namespace};
 /// thin-stream tests), but their bundles are suppressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observing {
-    /// Share of assignments to the bundled arm, in ppm.
-    pub bundled_ppm: u32,
+    /// Share of assignments to the bundled arm, in ppm; `None`: observe only connections of rules with
+    /// a [`Holdback`], assigned by its share.
+    pub bundled_ppm: Option<u32>,
     /// The key of the assignment. The same key gives the same assignment.
     pub key: [u64; 2],
     /// Which connections share a draw.
@@ -32,8 +33,20 @@ pub struct Observing {
 }
 
 impl Observing {
+    /// Observes each connection of rules with a holdback. Segments are late as in a trial by default.
+    #[must_use]
+    pub fn by_holdback(key: [u64; 2]) -> Self {
+        Self {
+            bundled_ppm: None,
+            key,
+            assign_by: AssignBy::Connection,
+            grace_us: 50_000,
+            stall_us: 300_000,
+        }
+    }
+
     pub(crate) fn bundled_of_2_32(&self) -> u64 {
-        (u64::from(self.bundled_ppm) << 32).div_ceil(1_000_000)
+        (u64::from(self.bundled_ppm.unwrap_or(0)) << 32).div_ceil(1_000_000)
     }
 }
 
@@ -93,6 +106,8 @@ pub struct Observation {
     pub arm: Arm,
     /// The hash of the assignment; equal for connections that share it.
     pub unit: u64,
+    /// Number of the rule that decided last; 0: none.
+    pub rule: u32,
     /// True once the connection has ended: nothing will be added.
     pub has_ended: bool,
     /// The inode by which processes have the socket open, if one has.
@@ -245,7 +260,11 @@ impl ObservationReader {
     }
 
     /// Reads the observation of each connection in these network namespaces.
-    pub(crate) fn read(&mut self, namespaces: &[Namespace]) -> Result<Vec<Observation>, Error> {
+    pub(crate) fn read(
+        &mut self,
+        namespaces: &[Namespace],
+        mut each: impl FnMut(Observation),
+    ) -> Result<(), Error> {
         // First these: a connection that comes meanwhile is present, and not among them.
         let keys: Vec<_> = self.observations.keys().collect();
         let present = self.connections.read(namespaces)?;
@@ -254,7 +273,6 @@ impl ObservationReader {
             .map(|it| (it.cookie, u64::from(it.inode)))
             .collect();
         let missed = std::mem::take(&mut self.missed);
-        let mut observations = Vec::with_capacity(keys.len());
         for key in keys {
             let value = self
                 .observations
@@ -272,9 +290,11 @@ impl ObservationReader {
                 self.missed.insert(cookie);
             }
             let inode = inode.copied().filter(|inode| *inode != 0);
-            observations.extend(parse(cookie, inode, has_ended, &value));
+            parse(cookie, inode, has_ended, &value)
+                .into_iter()
+                .for_each(&mut each);
         }
-        Ok(observations)
+        Ok(())
     }
 }
 
@@ -298,7 +318,7 @@ fn parse(cookie: u64, inode: Option<u64>, has_ended: bool, value: &[u8]) -> Opti
         // Its first packet is leaving at this moment.
         _ => return None,
     };
-    let direction = match types::open_kind(raw.open_kind) {
+    let direction = match types::open_kind(raw.open_kind.into()) {
         types::open_kind::ACTIVE_OPEN => Some(Direction::Connect),
         types::open_kind::PASSIVE_OPEN => Some(Direction::Accept),
         _ => None,
@@ -314,6 +334,7 @@ fn parse(cookie: u64, inode: Option<u64>, has_ended: bool, value: &[u8]) -> Opti
         direction,
         arm,
         unit: raw.unit,
+        rule: raw.rule.into(),
         has_ended,
         inode,
         rtt_min_us: Some(raw.rtt_min_us).filter(|rtt| *rtt != 0),
@@ -366,7 +387,7 @@ mod tests {
     fn bundled_share_scales_to_32_bit_hash() {
         let bundled = |bundled_ppm| {
             let observing = Observing {
-                bundled_ppm,
+                bundled_ppm: Some(bundled_ppm),
                 key: [0; 2],
                 assign_by: AssignBy::default(),
                 grace_us: 0,

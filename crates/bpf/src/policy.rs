@@ -7,8 +7,8 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::contract::types;
 use crate::{
-    AttachTargets, Container, ContainerSelector, Error, Mode, Observing, Options, RedundancyCaps,
-    Rule, Scope,
+    AttachTargets, Container, ContainerSelector, Error, Holdback, Mode, Observing, Options,
+    RedundancyCaps, Rule, Scope,
 };
 
 /// Everything that the programs are loaded with: rules of the user, objects of the host that they
@@ -82,6 +82,20 @@ impl Policy {
         let fitting = available_bytes.saturating_sub(PROCESS_BYTES) / each;
         let is_enough = available_bytes >> 20 >= Self::MIN_MEMORY_MIB;
         is_enough.then(|| u32::try_from(fitting).unwrap_or(u32::MAX))
+    }
+
+    /// Returns true if a rule has a holdback.
+    #[must_use]
+    pub fn has_holdback(&self) -> bool {
+        self.rules.iter().any(|rule| !rule.holdback.is_none())
+    }
+
+    /// Withdraws bundling from a rule, by its number from 1.
+    pub fn withdraw(&mut self, number: u32) {
+        let rules = (1..).zip(&mut self.rules);
+        for (_, rule) in rules.filter(|(it, _)| *it == number) {
+            rule.holdback = Holdback::ALL;
+        }
     }
 
     /// The container conditions of the rules; the network namespaces of these containers are in

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::types::{self, helper_port, helper_port_bits};
-use crate::{CgroupName, Container, ContainerSelector, Error, Options, TcpOptions};
+use crate::{CgroupName, Container, ContainerSelector, Error, Holdback, Options, TcpOptions};
 
 /// The side that opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -60,6 +60,9 @@ pub struct Rule {
     pub mode: Mode,
     /// The TCP options of matching connections, unless the mode is [`Mode::Never`].
     pub tcp_options: TcpOptions,
+    /// Share of bundled connections that stay plain, for comparison. It has an effect only with
+    /// [`Observing::by_holdback`](crate::Observing::by_holdback).
+    pub holdback: Holdback,
 }
 
 impl Default for Rule {
@@ -83,6 +86,7 @@ impl Rule {
             direction: None,
             mode: Mode::Bundle(options),
             tcp_options: TcpOptions::default(),
+            holdback: Holdback::default(),
         }
     }
 
@@ -171,7 +175,10 @@ impl Rule {
             uid: self.uid.unwrap_or(ANY_UID),
             open_kinds: open_kind.0 | before_attach,
             mode,
-            options: options.into(),
+            options: types::options {
+                holdback: self.holdback.buckets(),
+                ..options.into()
+            },
             tcp_options: tcp_options.into(),
             helper_ports: named_helper_ports(&self.ports, &self.local_ports, &self.remote_ports),
             ..types::rule::default()

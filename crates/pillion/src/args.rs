@@ -8,8 +8,8 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use pillion_bpf::{
     AttachTargets, CgroupName, ContainerLabel, ContainerName, ContainerSelector, EXPERIMENTAL,
-    Error, Hook, KillCleanup, NamespaceName, Namespaces, Options, Policy, Programs, RedundancyCaps,
-    Rule, available_memory,
+    Error, Holdback, Hook, KillCleanup, NamespaceName, Namespaces, Options, Policy, Programs,
+    RedundancyCaps, Rule, available_memory,
 };
 use pillion_cli::settings::policy::{Peer, Ports};
 use pillion_cli::settings::{BadInput, Bundling, UnusedOption, refuse_unsafe, unused_option};
@@ -53,6 +53,15 @@ pub struct BundlingArgs {
     /// Allow options that disable congestion control
     #[arg(long = "unsafe", help_heading = EXPERIMENTAL, hide_short_help = true)]
     pub allow_unsafe: bool,
+}
+
+#[derive(clap::Args)]
+pub struct HoldbackArgs {
+    /// Share of the selected connections that stays plain, 1% to 50%; bundling ends if bundled ones are
+    /// reliably worse (docs/guides/rollout.md)
+    #[arg(long, value_name = "PERCENT", default_value_t, help_heading = HEADING,
+          display_order = LAST)]
+    pub holdback: Holdback,
 }
 
 /// `None` is `auto`: tcx if the kernel supports it, otherwise clsact.

@@ -27,7 +27,7 @@ pub trait EventHandler {
     fn on_change(&mut self, change: &Change);
 
     /// Does periodic work, about once per second.
-    fn on_tick(&mut self, _attachment: &Attachment, _targets: &AttachTargets) {}
+    fn on_tick(&mut self, _attachment: &mut Attachment, _targets: &AttachTargets) {}
 }
 
 /// Logs a change. Failures, which are retried, and the connection limit are warnings.

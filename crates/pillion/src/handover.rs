@@ -26,6 +26,8 @@ use pillion_bpf::host::interruption::poll;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::trial::Holdbacks;
+
 /// Environment variable with the process id of the old process.
 const OLD_PROCESS: &str = "PILLION_OLD_PROCESS";
 
@@ -35,6 +37,9 @@ const PIPE: &str = "PILLION_HANDOVER_PIPE";
 
 /// Environment variable with that process id, the descriptor of the map of requests, and its layout.
 const REQUESTS: &str = "PILLION_REQUESTS";
+
+/// Environment variable with that process id, and the comparisons of rules with a holdback as JSON.
+const HOLDBACKS: &str = "PILLION_HOLDBACKS";
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
@@ -66,8 +71,8 @@ struct Process(Pid, OwnedFd);
 
 impl Handover {
     /// Starts the program that now has the name of this one's file, with the same arguments and the
-    /// requests of applications. Does not wait for it.
-    pub fn start(&mut self, requests: &Requests) -> Result<()> {
+    /// requests of applications, and the comparisons of rules. Does not wait for it.
+    pub fn start(&mut self, requests: &Requests, holdbacks: &Holdbacks) -> Result<()> {
         if self.new_process.is_some() {
             bail!("another hand-over is in progress");
         }
@@ -81,6 +86,8 @@ impl Handover {
         command.env(OLD_PROCESS, own.to_string());
         command.env(PIPE, format!("{own} {}", write_end.as_raw_fd()));
         command.env(REQUESTS, format!("{own} {map} {}", requests.layout()));
+        let holdbacks = serde_json::to_string(holdbacks)?;
+        command.env(HOLDBACKS, format!("{own} {holdbacks}"));
         inherit_files(&mut command, [write_end.as_fd(), requests.map()]);
         log::debug!("starting the new process {}", program.display());
         let child = command.spawn();
@@ -94,13 +101,18 @@ impl Handover {
     }
 
     /// Restarts a hand-over that is in progress, because the new process does not know the reloaded rules.
-    pub fn restart(&mut self, allowed: Result<()>, requests: &Requests) -> Result<()> {
+    pub fn restart(
+        &mut self,
+        allowed: Result<()>,
+        requests: &Requests,
+        holdbacks: &Holdbacks,
+    ) -> Result<()> {
         if self.new_process.is_none() {
             return Ok(());
         }
         self.stop();
         allowed?;
-        self.start(requests)
+        self.start(requests, holdbacks)
     }
 
     /// Returns true while a new process starts.
@@ -311,6 +323,7 @@ struct OldProcess {
     /// Stays open until this process exits.
     _pipe: Option<File>,
     requests: Option<Requests>,
+    holdbacks: Holdbacks,
 }
 
 /// Returns the old process of a hand-over.
@@ -321,6 +334,11 @@ pub fn old_process() -> Option<nix::unistd::Pid> {
 /// Returns the requests of applications from the old process, if it passed them on.
 pub fn inherited() -> Option<&'static Requests> {
     OLD.get()?.requests.as_ref()
+}
+
+/// Returns the comparisons of the old process; without any from a version with another format.
+pub fn inherited_holdbacks() -> Holdbacks {
+    OLD.get().map(|it| it.holdbacks.clone()).unwrap_or_default()
 }
 
 /// Checks that the old process of a hand-over still runs.
@@ -362,6 +380,8 @@ pub fn detach_from_old_process() -> Result<()> {
         let (map, layout) = text.split_once(' ')?;
         Some(Requests::new(inherited_file(map)?, layout.to_owned()))
     });
+    let holdbacks = variable_of(HOLDBACKS, pid);
+    let holdbacks = holdbacks.and_then(|text| serde_json::from_str(&text).ok());
     // SAFETY: this process has a single thread.
     match unsafe { fork() }? {
         // SAFETY: exits without running exit handlers.
@@ -375,6 +395,7 @@ pub fn detach_from_old_process() -> Result<()> {
                 process,
                 _pipe: pipe,
                 requests,
+                holdbacks: holdbacks.unwrap_or_default(),
             });
             Ok(())
         }

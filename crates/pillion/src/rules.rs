@@ -1,12 +1,18 @@
-//! The rules in force, and warnings about rules that cover nothing.
+//! The rules in force, warnings about rules that cover nothing, and the comparison with connections
+//! that rules hold back.
+
+use std::time::Instant;
 
 use pillion_bpf::{
     AttachTargets, Attachment, Error, FollowedRules, Policy, cgroup2_mount, is_full_hierarchy,
 };
 
+use crate::trial::Holdbacks;
+
 /// The rules in force, and the warnings about them.
 pub struct Rules {
     followed: FollowedRules,
+    holdbacks: Holdbacks,
     /// Warnings at the last check.
     warnings: Vec<String>,
     /// Why cgroups cannot be followed, if so.
@@ -17,10 +23,24 @@ impl Rules {
     /// Resolves the cgroups and containers of a policy.
     pub fn new(policy: Policy) -> Result<Self, Error> {
         Ok(Self {
+            holdbacks: Holdbacks::new(&policy),
             followed: FollowedRules::new(policy)?,
             warnings: Vec::new(),
             failure: None,
         })
+    }
+
+    /// Continues earlier comparisons. Bundling stays withdrawn from rules that did not change; returns
+    /// their numbers.
+    pub fn continue_from(&mut self, old: &Holdbacks) -> Vec<u32> {
+        let withdrawn = self.holdbacks.continue_from(old);
+        withdrawn.iter().for_each(|it| self.followed.withdraw(*it));
+        withdrawn
+    }
+
+    /// Returns the comparisons of rules with a holdback.
+    pub fn holdbacks(&self) -> &Holdbacks {
+        &self.holdbacks
     }
 
     /// Puts the rules into force.
@@ -34,13 +54,15 @@ impl Rules {
         *self = Self { warnings, ..rules };
     }
 
-    /// Applies the rules again if their cgroups changed, and retries until that succeeds; returns the
-    /// failure.
-    pub fn update(&mut self, attachment: &Attachment, targets: &AttachTargets) -> Option<&str> {
+    /// Compares bundled connections with plain ones, and applies the rules again if their cgroups
+    /// changed or bundling is withdrawn. Retries until that succeeds; returns the failure.
+    pub fn update(&mut self, attachment: &mut Attachment, targets: &AttachTargets) -> Option<&str> {
+        let compared = self.compare(attachment);
         let followed = self.followed.follow(attachment, targets);
-        let failure = followed
-            .err()
-            .map(|error| format!("cgroups changed, but the rules could not follow: {error}"));
+        let followed = followed.map_err(|error| {
+            format!("the rules could not follow cgroups or a withdrawal: {error}")
+        });
+        let failure = followed.and(compared).err();
         if let Some(why) = &failure
             && self.failure != failure
         {
@@ -48,6 +70,26 @@ impl Rules {
         }
         self.failure = failure;
         self.failure.as_deref()
+    }
+
+    /// Compares the connections of rules with a holdback, if that is due.
+    fn compare(&mut self, attachment: &mut Attachment) -> Result<(), String> {
+        if !self.holdbacks.is_due(Instant::now()) {
+            return Ok(());
+        }
+        let holdbacks = &mut self.holdbacks;
+        let read = attachment.observe(|observation| holdbacks.add(&observation));
+        read.map_err(|error| format!("the holdback cannot be compared: {error}"))?;
+        for withdrawn in holdbacks.analyse() {
+            log::warn!(
+                "rule {}: bundling withdrawn, because bundled connections were reliably worse than \
+                 plain ones ({}); change the rule or restart pillion to bundle again",
+                withdrawn.rule,
+                withdrawn.differences()
+            );
+            self.followed.withdraw(withdrawn.rule);
+        }
+        Ok(())
     }
 
     /// Logs each new warning once, and its end; returns all current ones.

@@ -12,19 +12,21 @@ use anyhow::{Context, Result};
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::{self, Gid, Pid, Uid, initgroups, setgid, setuid};
 use pillion_bpf::{
-    AttachTargets, Attachment, Cgroup, Change, Mode, Namespaces, Policy, Programs, Rule, Scope,
+    AttachTargets, Attachment, Cgroup, Change, Mode, Namespaces, Observing, Policy, Programs, Rule,
+    Scope,
 };
 use pillion_cli::command::{InheritedSignals, Signals, report_spawn_error};
 use pillion_cli::exit::one_line;
 use pillion_cli::log::{self as logger, LogLevel};
 use pillion_cli::settings::BadInput;
 
-use crate::args::{BundlingArgs, cleanup_capabilities};
+use crate::args::{BundlingArgs, HoldbackArgs, cleanup_capabilities};
 use crate::event_loop::{EventHandler, Wake, log_change, run_until_signal};
 use crate::process::{
     CleanupHelper, Descriptors, FOR_FILES, HELPER_KILLED, is_setuid, refuse_if_setuid,
     spawn_cleanup_helper,
 };
+use crate::rules::Rules;
 use crate::stats::{Stats, log_totals};
 
 /// Maximum delay of the command while devices are attached, at tens of milliseconds each. The others
@@ -65,6 +67,9 @@ pub struct Args {
     command: Vec<OsString>,
 
     #[command(flatten)]
+    holdback: HoldbackArgs,
+
+    #[command(flatten)]
     bundling: BundlingArgs,
 }
 
@@ -103,6 +108,7 @@ impl Bundler {
 struct Output {
     quiet: bool,
     stats: Stats,
+    rules: Rules,
 }
 
 impl EventHandler for Output {
@@ -112,7 +118,9 @@ impl EventHandler for Output {
         }
     }
 
-    fn on_tick(&mut self, attachment: &Attachment, _: &AttachTargets) {
+    fn on_tick(&mut self, attachment: &mut Attachment, targets: &AttachTargets) {
+        // The rules log their failures themselves.
+        let _ = self.rules.update(attachment, targets);
         self.stats.write_if_due(attachment);
     }
 }
@@ -125,11 +133,9 @@ impl Args {
         let options = self.bundling.options()?;
         let descriptors = Descriptors::raise();
         let mut targets = self.bundling.targets(&Namespaces::default())?;
-        let mut output = Output {
-            quiet: self.quiet,
-            stats: Stats::new(self.stats.clone())?,
-        };
+        let stats = Stats::new(self.stats.clone())?;
         let rule = Rule {
+            holdback: self.holdback.holdback,
             tcp_options: self.bundling.how.tcp_options,
             mode: if self.on_request {
                 Mode::OnRequest(options)
@@ -138,21 +144,28 @@ impl Args {
             },
             ..Rule::default()
         };
-        let (max_connections, memory_warning) = self.bundling.max_connections(false)?;
+        let has_holdback = !rule.holdback.is_none();
+        let (max_connections, memory_warning) = self.bundling.max_connections(has_holdback)?;
         if let Some(warning) = memory_warning.filter(|_| !self.quiet) {
             log::warn!("{warning}");
         }
         // First, so that nothing remains after an early signal.
         let mut signals = Signals::block().context("block signals")?;
-        let programs = Programs::load(&Policy {
+        let policy = Policy {
             rules: vec![rule],
             scope: Scope::Anywhere,
             max_connections,
             governing: true,
             redundancy_caps: self.bundling.caps(),
+            observing: has_holdback.then(|| Observing::by_holdback(rand::random())),
             ..Policy::default()
-        })?
-        .with_hook(self.bundling.hook());
+        };
+        let programs = Programs::load(&policy)?.with_hook(self.bundling.hook());
+        let mut output = Output {
+            quiet: self.quiet,
+            stats,
+            rules: Rules::new(policy)?,
+        };
 
         let cgroup = Cgroup::create()?;
         let cleanup = programs.cleanup();
@@ -215,6 +228,9 @@ impl Args {
         let totals = bundler.attachment.totals()?;
         if !self.quiet {
             log_totals(&totals);
+            for comparison in bundler.output.rules.holdbacks().comparisons() {
+                log::info!("{comparison}");
+            }
         }
         bundler.output.stats.write(&totals)
     }

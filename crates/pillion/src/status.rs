@@ -81,6 +81,9 @@ fn print_health(health: &Health) -> Result<()> {
     let covered = counted(health.active_connections, "connection");
     let total = health.totals["connections"].as_u64().unwrap_or(0);
     print_line!("  covers {covered} now, {total} since the start")?;
+    for comparison in &health.holdbacks {
+        print_line!("  {comparison}")?;
+    }
     for condition in &health.conditions {
         let severity = if condition.is_degraded() {
             "degraded"

@@ -28,7 +28,7 @@ pub fn exits_successfully(pillion: &mut Child) -> bool {
 }
 
 /// Returns the PIDs of the ready pillions in a namespace.
-fn ready_pids(namespace: &Namespace) -> Vec<u32> {
+pub fn ready_pids(namespace: &Namespace) -> Vec<u32> {
     let json = pillion_in(namespace, &["status", "--json"])
         .output()
         .unwrap();
@@ -47,7 +47,7 @@ fn expect_none_left(namespace: &Namespace) {
 }
 
 /// New process of a hand-over, which is not a child of the test. Stopped when dropped.
-struct NewProcess(u32);
+pub struct NewProcess(pub u32);
 
 impl Drop for NewProcess {
     fn drop(&mut self) {

@@ -124,14 +124,18 @@ impl Daemon<'_> {
         state.replace_rules(rules);
         state.warn(&self.attachment, &self.targets);
         let requests = self.attachment.requests();
-        let restarted = state.handover.restart(allowed, requests);
+        let holdbacks = state.rules.holdbacks();
+        let restarted = state.handover.restart(allowed, requests, holdbacks);
         restarted.unwrap_or_else(|error| log_failed_handover(&error));
     }
 
     fn start_handover(&mut self) {
         let allowed = self.may_hand_over();
-        let handover = &mut self.state.handover;
-        let started = allowed.and_then(|()| handover.start(self.attachment.requests()));
+        let DaemonState {
+            handover, rules, ..
+        } = &mut self.state;
+        let requests = self.attachment.requests();
+        let started = allowed.and_then(|()| handover.start(requests, rules.holdbacks()));
         started.unwrap_or_else(|error| log_failed_handover(&error));
     }
 
@@ -273,6 +277,9 @@ impl DaemonState {
             self.preceded = preceded;
         }
         conditions.extend((!self.preceded.is_empty()).then_some(Condition::Preceded));
+        let mut comparisons = self.rules.holdbacks().comparisons();
+        let has_withdrawn = comparisons.any(|it| it.withdrawn);
+        conditions.extend(has_withdrawn.then_some(Condition::Withdrawn));
         notes.extend_from_slice(&self.preceded);
         self.service.set_notes(notes, conditions);
     }
@@ -293,9 +300,11 @@ impl EventHandler for DaemonState {
         self.service.on_change(change);
     }
 
-    fn on_tick(&mut self, attachment: &Attachment, targets: &AttachTargets) {
+    fn on_tick(&mut self, attachment: &mut Attachment, targets: &AttachTargets) {
         let failure = self.rules.update(attachment, targets);
         self.service.set_rules_failure(failure);
+        let holdbacks = self.rules.holdbacks().comparisons().cloned();
+        self.service.set_holdbacks(holdbacks.collect());
         self.warn(attachment, targets);
         self.service.on_tick(attachment, targets);
         if let Err(error) = self.handover.check() {
@@ -350,7 +359,9 @@ impl Daemon<'_> {
         let targets = new_targets.as_ref().unwrap_or(&self.targets);
         let policy = read.policy.with_targets(targets);
         let (count, description) = (policy.rules.len(), self.args.description(&policy));
-        let rules = Rules::new(policy).and_then(|rules| {
+        let has_holdback = policy.has_holdback();
+        let rules = Rules::new(policy).and_then(|mut rules| {
+            rules.continue_from(self.state.rules.holdbacks());
             rules.apply(&self.attachment)?;
             Ok(rules)
         });
@@ -389,6 +400,11 @@ impl Daemon<'_> {
         }
         if let Some(warning) = restart_warning(&self.output, &self.args.output(read.output)) {
             log::warn!("{warning}");
+        }
+        if has_holdback && rules.holdbacks().key().is_none() {
+            log::warn!(
+                "`holdback` added: restart pillion to apply it (all connections are bundled)"
+            );
         }
         Ok(ReloadResult {
             description,

@@ -12,7 +12,8 @@ use clap::Id;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SignalFd, siginfo};
 use pillion_bpf::{
-    Device, Error, FollowedRules, NamespaceName, Namespaces, Policy, Programs, Scope, cgroup2_mount,
+    Device, Error, FollowedRules, NamespaceName, Namespaces, Policy, Programs, Rule, Scope,
+    cgroup2_mount,
 };
 use pillion_cli::disposition::{ignore_file_limit_signal, is_ignored};
 use pillion_cli::log as logger;
@@ -21,7 +22,7 @@ use pillion_cli::settings::policy::{self, DefaultMode, File};
 use pillion_cli::settings::{BadInput, Bundling, OutputConfig, arguments};
 use pillion_stats::report::number::counted;
 
-use crate::args::{BundlingArgs, ConnectionMatchArgs, NamespaceArgs};
+use crate::args::{BundlingArgs, ConnectionMatchArgs, HoldbackArgs, NamespaceArgs};
 use crate::handover::{detach_from_old_process, remember_program, take_over};
 use crate::process::{Descriptors, block_signals, receive_signals};
 use crate::rules::covers_nothing;
@@ -73,13 +74,16 @@ pub struct Args {
     output: OutputConfig,
 
     #[command(flatten)]
+    holdback: HoldbackArgs,
+
+    #[command(flatten)]
     bundling: BundlingArgs,
 }
 
 /// Returns the options that a rules file replaces.
 fn options_of_the_file() -> impl Iterator<Item = Id> {
     let choice = arguments::<ConnectionMatchArgs>().into_iter();
-    let choice = choice.chain(["all", "default_mode"].map(Id::from));
+    let choice = choice.chain(["all", "default_mode", "holdback"].map(Id::from));
     choice.chain(arguments::<Bundling>())
 }
 
@@ -191,14 +195,18 @@ impl Args {
                        --port, --peer, --cgroup or --container";
             return Err(BadInput(why.to_owned()).into());
         }
-        let rule = self.matches.rule(&self.bundling.how, options);
+        let rule = Rule {
+            holdback: self.holdback.holdback,
+            ..self.matches.rule(&self.bundling.how, options)
+        };
         let needed = rule.rows();
         if needed > Policy::MAX_ROWS {
             return Err(Error::TooManyRules { needed }.into());
         }
-        if !selects && !rule.tcp_options.is_empty() {
-            let why = "TCP options need selected connections: select some with --port or --peer, or all \
-                       with --all";
+        let is_unneeded = rule.tcp_options.is_empty() && rule.holdback.is_none();
+        if !selects && !is_unneeded {
+            let why = "TCP options and --holdback need selected connections: select some with --port or \
+                       --peer, or all with --all";
             return Err(BadInput(why.to_owned()).into());
         }
         Ok(Policy {

@@ -10,7 +10,9 @@ use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SignalFd, siginfo};
 use pillion_bpf::host::interruption::poll;
-use pillion_bpf::{AttachTargets, Attachment, Error, Namespaces, Policy, Programs, cgroup2_mount};
+use pillion_bpf::{
+    AttachTargets, Attachment, Error, Namespaces, Observing, Policy, Programs, cgroup2_mount,
+};
 use pillion_cli::exit::one_line;
 use pillion_cli::log as logger;
 use pillion_cli::settings::{BadInput, Endpoint, OutputConfig};
@@ -22,7 +24,7 @@ use super::daemon::{
 use super::{Args, AttachConfig, display_name, is_from_terminal, names};
 use crate::args::start_cleanup_helper;
 use crate::event_loop::EventHandler;
-use crate::handover::{check_old_process, inherited};
+use crate::handover::{check_old_process, inherited, inherited_holdbacks};
 use crate::process::{
     FOR_DEVICES, FOR_FILES, FOR_HANDOVER, FOR_NAMESPACES, drop_capabilities, read_signal,
 };
@@ -49,15 +51,22 @@ impl Args {
             output,
         } = config;
         let description = self.description(&policy);
-        let (max_connections, memory_warning) = self.bundling.max_connections(false)?;
-        let policy = Policy {
+        let has_holdback = policy.has_holdback();
+        let (max_connections, memory_warning) = self.bundling.max_connections(has_holdback)?;
+        let old_holdbacks = inherited_holdbacks();
+        let key = old_holdbacks.key().unwrap_or_else(rand::random);
+        let mut policy = Policy {
             max_connections,
             governing: true,
+            observing: has_holdback.then(|| Observing::by_holdback(key)),
             ..policy
         }
         .with_targets(&targets);
         // Before the programs are attached, so that later changes of cgroups show as a difference.
-        let rules = Rules::new(policy.clone())?;
+        let mut rules = Rules::new(policy.clone())?;
+        for rule in rules.continue_from(&old_holdbacks) {
+            policy.withdraw(rule);
+        }
         log::debug!("loading the eBPF programs");
         let programs = self.load(&policy)?;
         let helper = start_cleanup_helper(&programs, &namespaces)?;
@@ -65,7 +74,7 @@ impl Args {
         // Its scope keeps network namespaces alive.
         drop(policy);
         log::debug!("attaching to devices and the cgroup");
-        let (attachment, changes) =
+        let (mut attachment, changes) =
             Attachment::start_everywhere(programs, &mut targets, Some(ATTACH_TIMEOUT))?;
         let mut state = DaemonState::new(
             service,
@@ -73,7 +82,7 @@ impl Args {
             memory_warning.into_iter().chain(view_warning()),
         );
         let service = &mut state.service;
-        service.set_ready(description.clone(), &attachment, &targets)?;
+        service.set_ready(description.clone(), &mut attachment, &targets)?;
         log::info!(
             "bundling {description} on {}; end with Ctrl-C",
             names(attachment.devices())

@@ -60,7 +60,7 @@ impl Args {
             rules: rules.transpose()?,
         };
         let observing = Observing {
-            bundled_ppm: 0,
+            bundled_ppm: Some(0),
             key: [0; 2],
             assign_by: AssignBy::Peer,
             grace_us: self.observe.grace,

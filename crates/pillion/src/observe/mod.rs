@@ -222,7 +222,7 @@ impl EventHandler for ChangeLogger {
         log_change(change);
     }
 
-    fn on_tick(&mut self, attachment: &Attachment, targets: &AttachTargets) {
+    fn on_tick(&mut self, attachment: &mut Attachment, targets: &AttachTargets) {
         // The rules log their failures themselves.
         let _ = self.rules.update(attachment, targets);
         self.rules.warn(targets);
@@ -258,7 +258,9 @@ impl Session {
         let helper = start_cleanup_helper(&programs, &namespaces)?;
         let (attachment, changes) = Attachment::start_everywhere(programs, &mut targets, None)?;
         log::info!("{verb} {}; stop with Ctrl-C", args.connections_text());
-        let shared = (observing.bundled_ppm > 0)
+        let shared = observing
+            .bundled_ppm
+            .is_some_and(|it| it > 0)
             .then(|| serve_trial(args.connections_text(), &attachment))
             .transpose()?;
         let mut logger = ChangeLogger {

@@ -100,7 +100,7 @@ impl Args {
             log::info!("continuing the trial of {file}");
         }
         let observing = Observing {
-            bundled_ppm: self.share,
+            bundled_ppm: Some(self.share),
             key,
             assign_by: self.assign_by,
             grace_us: self.observe.grace,

@@ -42,6 +42,7 @@ conditions! {
     NoMemory: Degraded, "connections stay plain for lack of kernel memory";
     Dropping: Degraded, "segments or ACKs are dropped because rewriting them fails";
     Stalled: Degraded, "devices, rules and connections are not followed: the process is blocked";
+    Withdrawn: Degraded, "bundling was withdrawn from a rule: plain connections were better";
     Elsewhere: Notice, "more than half of the segments leave by devices without pillion";
     Preceded: Notice, "another tcx program runs before pillion's";
     UnmatchedRules: Notice, "a part of the rules covers nothing";

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::condition::Condition;
 use super::status_socket::is_trial_running;
+use crate::trial::RuleComparison;
 
 /// The command of a process with a health.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +51,9 @@ pub struct Health {
     /// Rules and objects that are not covered now, with the reasons.
     pub notes: Vec<String>,
     pub last_error: Option<LastError>,
+    /// Rules with a holdback.
+    #[serde(default)]
+    pub holdbacks: Vec<RuleComparison>,
     /// Connections covered now.
     pub active_connections: u64,
     pub totals: Value,
@@ -135,6 +139,7 @@ impl Shared {
             failures: Vec::new(),
             notes: Vec::new(),
             last_error: None,
+            holdbacks: Vec::new(),
             active_connections: 0,
             totals: Value::Null,
         };
@@ -222,6 +227,10 @@ impl Shared {
         if let Change::Failed(error) = change {
             self.record_failure(&error.to_string());
         }
+    }
+
+    pub fn set_holdbacks(&self, holdbacks: Vec<RuleComparison>) {
+        self.change(|state| state.health.holdbacks = holdbacks);
     }
 
     pub fn set_notes(&self, notes: Vec<String>) {

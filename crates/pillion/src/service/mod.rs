@@ -20,6 +20,7 @@ use pillion_cli::settings::OutputConfig;
 use crate::event_loop::{EventHandler, log_change};
 use crate::handover::{is_program_replaced, old_process};
 use crate::stats::{Stats, summary};
+use crate::trial::RuleComparison;
 use condition::{Condition, Monitor};
 pub use health::Shared;
 use metrics::Metrics;
@@ -76,7 +77,7 @@ impl Service {
     pub fn set_ready(
         &mut self,
         bundling: String,
-        attachment: &Attachment,
+        attachment: &mut Attachment,
         targets: &AttachTargets,
     ) -> Result<()> {
         self.shared.set_bundling(bundling);
@@ -112,6 +113,11 @@ impl Service {
     /// Stores why the rules do not follow cgroups now, if so.
     pub fn set_rules_failure(&mut self, why: Option<&str>) {
         store_failure(&mut self.rules_failure, why, &self.shared);
+    }
+
+    /// Stores the comparisons of rules with a holdback.
+    pub fn set_holdbacks(&mut self, holdbacks: Vec<RuleComparison>) {
+        self.shared.set_holdbacks(holdbacks);
     }
 
     /// Stores the notes on rules and objects that are not covered now, and the conditions that the
@@ -158,7 +164,7 @@ impl EventHandler for Service {
         self.shared.record(change);
     }
 
-    fn on_tick(&mut self, attachment: &Attachment, targets: &AttachTargets) {
+    fn on_tick(&mut self, attachment: &mut Attachment, targets: &AttachTargets) {
         self.stats.write_if_due(attachment);
         store_failure(&mut self.stats_failure, self.stats.failure(), &self.shared);
         let failures = targets.failing().map(str::to_owned);

@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use super::condition::Condition;
 use super::health::Health;
+use crate::trial::ArmCounts;
 
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -57,6 +58,7 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         self.health(&mut encoder)?;
         self.rtt(&mut encoder)?;
+        self.holdbacks(&mut encoder)?;
         encode_numbers(&self.totals, &mut encoder)?;
         encode_families(&self.totals, &mut encoder)
     }
@@ -140,6 +142,61 @@ impl Scrape {
             for (quantile, us) in RTT_QUANTILES.iter().zip(quantiles) {
                 let labels = [("quantile", quantile.to_string())];
                 ConstGauge::new(f64::from(us) / 1e6).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Name, help, unit and value of a counter of an arm.
+type ArmCounter = (
+    &'static str,
+    &'static str,
+    Option<&'static Unit>,
+    fn(&ArmCounts) -> f64,
+);
+
+impl Scrape {
+    /// Encodes the counters of both arms of each rule with a holdback.
+    fn holdbacks(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let counters: [ArmCounter; 4] = [
+            ("connections", "Compared connections", None, |it| {
+                it.connections as f64
+            }),
+            (
+                "cut_connections",
+                "Compared connections ended by an error with undelivered data",
+                None,
+                |it| it.cut as f64,
+            ),
+            (
+                "segments",
+                "Acknowledged segments of compared connections",
+                None,
+                |it| it.segments as f64,
+            ),
+            (
+                "late",
+                "Waits of these segments for their ACK beyond the minimum RTT and 50 ms",
+                Some(&Unit::Seconds),
+                |it| it.late_us as f64 / 1e6,
+            ),
+        ];
+        for (name, help, unit, value) in counters {
+            let name = format!("holdback_{name}");
+            let mut family = descriptor(encoder, &name, help, unit, MetricType::Counter)?;
+            for comparison in &self.health.holdbacks {
+                let arms = [
+                    ("bundled", &comparison.bundled),
+                    ("plain", &comparison.plain),
+                ];
+                for (arm, counts) in arms {
+                    let labels = [
+                        ("rule", comparison.rule.to_string()),
+                        ("arm", arm.to_owned()),
+                    ];
+                    ConstCounter::new(value(counts)).encode(family.encode_family(&labels)?)?;
+                }
             }
         }
         Ok(())
@@ -362,6 +419,20 @@ mod tests {
             "{before:?}"
         );
         assert_eq!(before, names(Some(Default::default())));
+    }
+
+    #[test]
+    fn holdback_counters_have_rule_and_arm() {
+        let shared = Shared::new(Role::Attach, String::new(), Vec::new());
+        let mut comparison = crate::trial::RuleComparison {
+            rule: 2,
+            ..Default::default()
+        };
+        comparison.plain.late_us = 1_500_000;
+        shared.set_holdbacks(vec![comparison]);
+        let text = text(shared.read().unwrap().0, None).unwrap();
+        let line = "pillion_holdback_late_seconds_total{rule=\"2\",arm=\"plain\"} 1.5";
+        assert!(text.contains(&format!("\n{line}\n")), "{text}");
     }
 
     #[test]

@@ -19,13 +19,16 @@ const SELECTED: Style = Style::new().add_modifier(Modifier::REVERSED);
 const HEADING_LINES: usize = 2;
 
 pub fn draw(frame: &mut Frame, view: &mut View) {
-    let [top, middle, bottom] = Layout::vertical([
+    let holdbacks = view.holdbacks.join("\n");
+    let [top, middle, below, bottom] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Min(0),
+        Constraint::Max(view.holdbacks.len().try_into().unwrap_or(u16::MAX)),
         Constraint::Length(1),
     ])
     .areas(frame.area());
     frame.render_widget(Paragraph::new(title(view)).style(BOLD), top);
+    frame.render_widget(Paragraph::new(holdbacks), below);
     frame.render_widget(Paragraph::new(keys(view)).style(DIM), bottom);
     match (view.screen, &view.selected) {
         (Screen::Help, _) => frame.render_widget(Paragraph::new(HELP), middle),
@@ -294,7 +297,10 @@ mod tests {
 
     #[test]
     fn list_shows_connections_and_totals() {
-        let lines = screen(&mut view(3), 100, 20);
+        let mut view = view(3);
+        view.holdbacks.push("holdback 5% of rule 1".to_owned());
+        let lines = screen(&mut view, 100, 20);
+        assert!(lines[18].contains("holdback 5%"), "{lines:#?}");
         assert!(lines[0].contains("3 connections"), "{lines:#?}");
         assert!(lines[1].contains("bundled"), "{lines:#?}");
         assert!(lines[5].contains(":5002"), "{lines:#?}");

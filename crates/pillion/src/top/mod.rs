@@ -25,6 +25,7 @@ use pillion_cli::stop;
 use ratatui::DefaultTerminal;
 
 use crate::flows::{Connection, columns, list, owners, width, with_owners};
+use crate::service::status_socket;
 use draw::{ascii, draw};
 use view::{KeyOutcome, Order, View};
 
@@ -85,6 +86,8 @@ impl Args {
         let source = Source {
             lister: FlowLister::load()?,
             owners: owners(),
+            holdbacks: Vec::new(),
+            holdbacks_read_at: None,
         };
         let mut view = View::new(Order::by_column(self.sort), self.filter);
         let is_dumb = env::var_os("TERM").is_some_and(|it| it == "dumb");
@@ -110,11 +113,29 @@ fn is_utf8_locale(variable: impl Fn(&str) -> Option<String>) -> bool {
 struct Source {
     lister: FlowLister,
     owners: Owners,
+    /// Comparisons of rules with a holdback, as `status` prints them.
+    holdbacks: Vec<String>,
+    holdbacks_read_at: Option<Instant>,
 }
+
+/// Time between two queries of the comparisons, which change with each window.
+const HOLDBACKS_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Source {
     fn read(&mut self) -> Result<Vec<Connection>> {
         Ok(with_owners(self.lister.list()?, &mut self.owners))
+    }
+
+    /// Returns a line for each rule with a holdback in this network namespace.
+    fn holdbacks(&mut self) -> Vec<String> {
+        let read_at = self.holdbacks_read_at;
+        if read_at.is_none_or(|at| at.elapsed() >= HOLDBACKS_INTERVAL) {
+            let running = status_socket::query().unwrap_or_default().healths;
+            let all = running.iter().flat_map(|it| &it.holdbacks);
+            self.holdbacks = all.map(ToString::to_string).collect();
+            self.holdbacks_read_at = Some(Instant::now());
+        }
+        self.holdbacks.clone()
     }
 }
 
@@ -140,12 +161,15 @@ fn run_batch(
             serde_json::to_string(&visible)? + "\n"
         } else {
             let blank = if iteration > 0 { "\n" } else { "" };
-            let text = match visible.is_empty() {
+            let mut text = match visible.is_empty() {
                 true => format!("{blank}{}\n", view.empty_message()),
                 false => {
                     blank.to_owned() + &list(&visible, columns(), width(), 0..visible.len()).text
                 }
             };
+            for line in source.holdbacks() {
+                text += &format!("{line}\n");
+            }
             match view.is_ascii_only {
                 true => text.chars().map(ascii).collect(),
                 false => text,
@@ -214,6 +238,7 @@ fn show(mut source: Source, mut view: View, interval: Duration) -> Result<()> {
     let stop = stop::on_any_signal()?;
     exit_on_hangup();
     view.update(source.read()?);
+    view.holdbacks = source.holdbacks();
     let mut due = Instant::now() + interval;
     let mut terminal = TerminalGuard::open()?;
     let mut is_current = false;
@@ -235,6 +260,7 @@ fn show(mut source: Source, mut view: View, interval: Duration) -> Result<()> {
         if Instant::now() >= due {
             if !view.paused {
                 view.update(source.read()?);
+                view.holdbacks = source.holdbacks();
                 is_current = false;
             }
             due = Instant::now() + interval;

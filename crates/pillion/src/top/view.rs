@@ -66,6 +66,8 @@ pub struct View {
     /// Selected connection; its last state if it has ended.
     pub selected: Option<Connection>,
     pub paused: bool,
+    /// Comparisons of rules with a holdback, a line each.
+    pub holdbacks: Vec<String>,
     /// Draws no character other than ASCII.
     pub is_ascii_only: bool,
     /// Index of the first visible row.
@@ -87,6 +89,7 @@ impl View {
             screen: Screen::List,
             selected: None,
             paused: false,
+            holdbacks: Vec::new(),
             is_ascii_only: false,
             scroll_offset: 0,
             page_height: 1,

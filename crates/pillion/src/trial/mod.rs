@@ -6,6 +6,7 @@
 //! * [`Trial`]: two arms with random assignment, its [interim analyses](Trial::analyse_if_due) and
 //!   its [`Verdict`] with a known error rate. Its [`TrialState`] survives restarts in a
 //!   [`StateFile`].
+//! * [`Holdbacks`]: the same comparison for the rules of a service, window after window.
 //! * [`ConnectionGroups`]: connections that were observed without bundling. Their [`Advice`]
 //!   estimates the benefit of bundling by process and service.
 
@@ -13,6 +14,7 @@ mod advice;
 mod arms;
 mod estimate;
 mod groups;
+mod holdback;
 mod sequential_test;
 mod state;
 mod state_file;
@@ -22,6 +24,7 @@ pub use advice::{Advice, AdviceKind, ObservedConnection, Service};
 pub use arms::{ArmResults, Comparison, Results, SHARE_RANGE_PPM, Trial};
 pub use estimate::Estimate;
 pub use groups::ConnectionGroups;
+pub use holdback::{ArmCounts, Holdbacks, RuleComparison};
 pub use sequential_test::{ERROR_RATE, InterimAnalysis, Verdict};
 pub use state::{Setting, StateError, TrialState};
 pub use state_file::StateFile;

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 // distribution of latencies, similar units, or constant conditions.
 
 /// Returns the number of permutations. It is large enough for p-values of half the threshold, and
-/// limited to a million for the sake of run time.
+/// limited to four million for the sake of run time.
 fn permutation_count(threshold: f64) -> u32 {
-    (4.0 / threshold).ceil().clamp(20_000.0, 1_000_000.0) as u32
+    (4.0 / threshold).ceil().clamp(20_000.0, 4_000_000.0) as u32
 }
 
 /// Probabilities of a difference at least as large as observed, from random assignment only.
@@ -35,36 +35,43 @@ pub(crate) fn randomisation_test(
     rng: &mut impl Rng,
 ) -> PValues {
     let ranks = doubled_ranks(values);
-    let bundled = values.iter().zip(&ranks);
-    let bundled = bundled.filter(|((arm, _), _)| *arm == Arm::Bundled);
-    let bundled: Vec<_> = bundled.map(|(_, rank)| *rank).collect();
-    let scale = Scale::of(&ranks, bundled.len());
-    let observed = scale.statistic(bundled.iter().copied());
+    let [bundled, plain] = [Arm::Bundled, Arm::Plain].map(|of| {
+        let of_arm = values.iter().zip(&ranks).filter(|((arm, _), _)| *arm == of);
+        of_arm.map(|(_, rank)| *rank).collect::<Vec<_>>()
+    });
+    // The smaller arm takes less time. The statistics of the two arms differ only in their sign.
+    let is_swapped = plain.len() < bundled.len();
+    let smaller = if is_swapped { plain } else { bundled };
+    let scale = Scale::of(&ranks, smaller.len());
+    let observed = scale.statistic(smaller.iter().copied());
     let (mut lower, mut higher, mut permutations) = (1, 1, 1);
     let permutation_count = permutation_count(threshold);
     let stop_count = threshold * f64::from(permutation_count + 1);
     let mut order = ranks;
     while permutations <= permutation_count && f64::from(lower.min(higher)) <= stop_count {
-        for index in 0..bundled.len() {
+        for index in 0..smaller.len() {
             let other = rng.random_range(index..order.len());
             order.swap(index, other);
         }
-        let permuted = scale.statistic(order[..bundled.len()].iter().copied());
+        let permuted = scale.statistic(order[..smaller.len()].iter().copied());
         // Values that differ only by rounding count as equal.
         lower += u32::from(permuted <= observed + 1e-9);
         higher += u32::from(permuted >= observed - 1e-9);
         permutations += 1;
     }
     let share = |count| f64::from(count) / f64::from(permutations);
+    if is_swapped {
+        (lower, higher) = (higher, lower);
+    }
     PValues {
         lower: share(lower),
         higher: share(higher),
     }
 }
 
-/// Scale of both parts of the statistic.
+/// Scale of both parts of the statistic of one arm.
 struct Scale {
-    /// Expected number of bundled values above 0.
+    /// Expected number of its values above 0.
     expected: f64,
     spread: f64,
     /// Number of values above 0 in both arms.
@@ -72,13 +79,12 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(ranks: &[u64], bundled: usize) -> Self {
+    fn of(ranks: &[u64], units: usize) -> Self {
         let above = ranks.iter().filter(|rank| **rank > 0).count() as f64;
-        let (all, bundled) = (ranks.len() as f64, bundled as f64);
-        let variance =
-            bundled * (all - bundled) * above * (all - above) / (all * all * (all - 1.0));
+        let (all, units) = (ranks.len() as f64, units as f64);
+        let variance = units * (all - units) * above * (all - above) / (all * all * (all - 1.0));
         Self {
-            expected: bundled * above / all,
+            expected: units * above / all,
             spread: variance.sqrt(),
             above,
         }

@@ -92,6 +92,12 @@ const CONDITIONS: &[(&str, &str, &str)] = &[
         "\"bundle\"; \"on-request\", when the application requests it; \"tcp-options\", without \
          bundling; or \"never\"",
     ),
+    (
+        "holdback",
+        "\"5%\"",
+        "Share of bundled connections that stays plain, 1% to 50%; bundling ends if bundled ones are \
+         reliably worse",
+    ),
 ];
 
 /// Returns all tables with all keys.

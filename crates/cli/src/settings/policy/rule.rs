@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 use pillion_bpf::{
-    CgroupName, ContainerLabel, ContainerName, ContainerSelector, Direction, Mode, Options,
-    TcpOption, TcpOptions,
+    CgroupName, ContainerLabel, ContainerName, ContainerSelector, Direction, Holdback, Mode,
+    Options, TcpOption, TcpOptions,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -54,6 +54,9 @@ pub struct Rule {
     pub direction: Option<Direction>,
     /// The mode of connections that match.
     pub mode: RuleMode,
+    /// Share of the connections that stays plain, for comparison.
+    #[serde(with = "text")]
+    pub holdback: Holdback,
     /// Bundling options.
     #[serde(flatten)]
     pub options: Options,
@@ -101,6 +104,7 @@ impl From<Rule> for pillion_bpf::Rule {
                 RuleMode::Never => Mode::Never,
             },
             tcp_options: rule.tcp_options,
+            holdback: rule.holdback,
         }
     }
 }
@@ -169,9 +173,10 @@ fn excluded_keys<'a>(own: &'a DeTable, mode: RuleMode) -> impl Iterator<Item = M
     let (options, tcp_options) = (keys::<Options>(), tcp_options());
     own.keys().filter_map(move |key| {
         let is_of = |names: &[String]| names.iter().any(|name| name == key.get_ref());
+        let is_of_bundling = is_of(&options) || name(key) == "holdback";
         let mode = match mode {
-            RuleMode::TcpOptions if is_of(&options) => "tcp-options",
-            RuleMode::Never if is_of(&options) || tcp_options.contains(&name(key)) => "never",
+            RuleMode::TcpOptions if is_of_bundling => "tcp-options",
+            RuleMode::Never if is_of_bundling || tcp_options.contains(&name(key)) => "never",
             _ => return None,
         };
         let text = format!(

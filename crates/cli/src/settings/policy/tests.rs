@@ -55,6 +55,7 @@ fn example_of_the_docs_has_its_described_rules() {
     assert_eq!(game.local_ports, [7777..=7777, 8000..=8100]);
     assert_eq!(game.direction, Some(Direction::Accept));
     assert_eq!(options(game).max_packets, Some(2));
+    assert_eq!(game.holdback, "5%".parse().unwrap());
     let itt_min = Duration::from_millis(10);
     assert_eq!(options(game).thin, ThinTest::Dpifl { itt_min });
     assert_eq!(
@@ -227,6 +228,11 @@ mode = \"tcp-options\"
 [[rule]]
 mode = \"never\"
 nodelay = true
+[[rule]]
+mode = \"never\"
+holdback = \"5%\"
+[[rule]]
+holdback = \"60%\"
 ";
     let expected = [
         "2:11: `0s`; expected ",
@@ -236,6 +242,8 @@ nodelay = true
         "8:1: `thin` has no effect with mode = \"tcp-options\"; remove it",
         "10:1: no TCP option; set one of linear-timeouts, nodelay, rto-min, ",
         "14:1: `nodelay` has no effect with mode = \"never\"; remove it",
+        "17:1: `holdback` has no effect with mode = \"never\"; remove it",
+        "19:12: invalid share `60%`: expected 1% to 50%, so that both groups can be compared, or 0%",
     ];
     let found = mistakes(text);
     for (expected, found) in expected.iter().zip(&found) {

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use pillion_bpf::{Arm, Observation};
@@ -165,35 +166,10 @@ impl Trial {
         if self.verdict() != Verdict::Undecided || !is_due {
             return None;
         }
-        let compared = units.values().filter(|unit| is_compared(&unit.summary));
-        let values: Vec<_> = compared
-            .map(|Unit { arm, summary }| (*arm, summary.late_us as f64 / summary.segments as f64))
-            .collect();
-        // A unit whose connections end early may never have enough segments for the comparison
-        // above.
-        let has_outcome = |unit: &&Unit| is_compared(&unit.summary) || unit.summary.cut > 0;
-        let cuts = units.values().filter(has_outcome);
-        let cuts: Vec<_> = cuts
-            .filter_map(|unit| Some((unit.arm, unit.summary.cut_share()?)))
-            .collect();
-        // Waiting for more units would make the time of the analysis depend on the assignment.
-        if (values.len() as u64) < min_units(self.state.setting.bundled_ppm) {
-            return None;
-        }
         let ordinal = self.state.interim_analyses.len() + 1;
+        let bundled_ppm = self.state.setting.bundled_ppm;
         let seed = self.state.key[0] ^ ordinal as u64;
-        let threshold = threshold(ordinal);
-        let rng = &mut seeded_rng(seed);
-        let late = randomisation_test(&values, threshold, rng);
-        let cut = randomisation_test(&cuts, threshold, rng);
-        let analysis = InterimAnalysis {
-            segments,
-            units: values.len() as u64,
-            chance_of_better: late.lower,
-            chance_of_worse: late.higher,
-            chance_of_more_cut: cut.higher,
-            threshold,
-        };
+        let analysis = analyse(&units, bundled_ppm, threshold(ordinal), seed)?;
         self.state.interim_analyses.push(analysis);
         Some(analysis)
     }
@@ -250,6 +226,41 @@ impl From<(Sample, u64)> for ArmResults {
             summary: arm.sum,
         }
     }
+}
+
+/// Compares the arms at this significance level of benefit; `None` with too few units.
+pub(crate) fn analyse(
+    units: &BTreeMap<u64, Unit>,
+    bundled_ppm: u32,
+    threshold: f64,
+    seed: u64,
+) -> Option<InterimAnalysis> {
+    let segments = units.values().map(|unit| unit.summary.segments);
+    let compared = units.values().filter(|unit| is_compared(&unit.summary));
+    let values: Vec<_> = compared
+        .map(|Unit { arm, summary }| (*arm, summary.late_us as f64 / summary.segments as f64))
+        .collect();
+    // A unit whose connections end early may never have enough segments for the comparison above.
+    let has_outcome = |unit: &&Unit| is_compared(&unit.summary) || unit.summary.cut > 0;
+    let cuts = units.values().filter(has_outcome);
+    let cuts: Vec<_> = cuts
+        .filter_map(|unit| Some((unit.arm, unit.summary.cut_share()?)))
+        .collect();
+    // Waiting for more units would make the time of the analysis depend on the assignment.
+    if (values.len() as u64) < min_units(bundled_ppm) {
+        return None;
+    }
+    let rng = &mut seeded_rng(seed);
+    let late = randomisation_test(&values, threshold, rng);
+    let cut = randomisation_test(&cuts, threshold, rng);
+    Some(InterimAnalysis {
+        segments: segments.fold(0, u64::saturating_add),
+        units: values.len() as u64,
+        chance_of_better: late.lower,
+        chance_of_worse: late.higher,
+        chance_of_more_cut: cut.higher,
+        threshold,
+    })
 }
 
 /// Returns true if a unit has enough segments for its lateness to be compared.

@@ -1,0 +1,160 @@
+//! A share of the connections that stays plain, and the withdrawal of bundling that harms.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pillion_tests::HostPair;
+
+use crate::common::*;
+use crate::handover::{NewProcess, ready_pids};
+use crate::service::{ServiceGuard, scrape, status, unix_endpoint, value};
+
+const PORT: u16 = 7001;
+
+/// Stops the traffic, also after a failed assertion.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Messages of a connection, one every 20 ms.
+const MESSAGES: usize = 250;
+
+/// Sends on ten connections at a time, and replaces those that are complete or reset.
+fn send_until(stop: &AtomicBool) {
+    let connect = || {
+        let stream = TcpStream::connect(("10.77.0.2", PORT)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+    };
+    let mut streams = [(); 10].map(|()| connect());
+    let mut round = 0;
+    while !stop.load(Ordering::Relaxed) {
+        for (index, stream) in streams.iter_mut().enumerate() {
+            let is_complete = (round + index * 25) % MESSAGES == MESSAGES - 1;
+            if is_complete || stream.write_all(&[7; 120]).is_err() {
+                *stream = connect();
+            }
+        }
+        round += 1;
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Accepts connections, and reads all data.
+fn receive_until(stop: &AtomicBool, listener: &TcpListener) {
+    listener.set_nonblocking(true).unwrap();
+    let (mut streams, mut buffer) = (Vec::new(), [0; 4096]);
+    while !stop.load(Ordering::Relaxed) {
+        while let Ok((stream, _)) = listener.accept() {
+            stream.set_nonblocking(true).unwrap();
+            streams.push(stream);
+        }
+        streams.retain_mut(|stream| {
+            loop {
+                match stream.read(&mut buffer) {
+                    Ok(1..) => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                    _ => return false,
+                }
+            }
+        });
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Makes a middlebox reset connections that send larger packets than plain ones.
+fn turn_harmful(pair: &HostPair) {
+    let resets = "table ip filter {
+        chain input {
+            type filter hook input priority 0
+            tcp dport 7001 meta length > 250 reject with tcp reset
+        }
+    }";
+    let set = pair.receiver.namespace.run("nft", &["-f", "-"], resets);
+    let set = set.expect("nft runs");
+    assert!(set.status.success(), "{}", stderr(&set));
+}
+
+#[test]
+fn path_that_turns_harmful_withdraws_bundling() {
+    needs_root!();
+    const TIMEOUT: Duration = Duration::from_secs(90);
+    let pair = clean_pair();
+    let namespace = &pair.sender.namespace;
+    let (_folder, socket, endpoint) = unix_endpoint();
+    let options = ["--holdback", "50%", "--metrics", &endpoint];
+    let service = ServiceGuard::start(namespace, &options);
+    let listen = || TcpListener::bind(("10.77.0.2", PORT)).unwrap();
+    let listener = pair.receiver.namespace.enter(listen).unwrap();
+    let counter = |name: &str, arm: &str| {
+        let sample = format!("pillion_holdback_{name}_total{{rule=\"1\",arm=\"{arm}\"}}");
+        value(&scrape(&socket), &sample)
+    };
+    let condition = || {
+        value(
+            &scrape(&socket),
+            "pillion_condition{condition=\"withdrawn\"}",
+        )
+    };
+    let has_line = |line: &str| {
+        let (_, text) = status(namespace);
+        text.lines().any(|it| it.starts_with(line))
+    };
+    let stop = AtomicBool::new(false);
+    let compared = "  holdback 50% of rule 1: no clear difference; lateness in ms: ";
+    let withdrawn = "  holdback 50% of rule 1: bundling withdrawn; lateness in ms: ";
+    thread::scope(|scope| {
+        let _stop = StopOnDrop(&stop);
+        scope.spawn(|| receive_until(&stop, &listener));
+        for _ in 0..4 {
+            scope.spawn(|| namespace.enter(|| send_until(&stop)).unwrap());
+        }
+        within(TIMEOUT, "a window is complete", || has_line(compared));
+        assert_eq!(status(namespace).0, Some(0));
+        let connections = ["bundled", "plain"].map(|arm| counter("connections", arm));
+        assert!(connections.iter().all(|it| *it > 5.0), "{connections:?}");
+        assert_eq!(
+            (counter("cut_connections", "bundled"), condition()),
+            (0.0, 0.0)
+        );
+        turn_harmful(&pair);
+        within(TIMEOUT, "bundling is withdrawn", || has_line(withdrawn));
+        let degraded =
+            "  degraded: bundling was withdrawn from a rule: plain connections were better";
+        within(TIMEOUT, "status fails", || {
+            status(namespace).0 == Some(1) && has_line(degraded)
+        });
+        // On a busy machine, waiting messages leave in segments as large as bundles.
+        let cut = ["bundled", "plain"].map(|arm| counter("cut_connections", arm));
+        assert!(cut[0] > cut[1], "{cut:?}");
+        assert_eq!(condition(), 1.0);
+        // The hand-over passes the withdrawal on: no connection of any age is bundled.
+        kill(Pid::from_raw(service.pid().cast_signed()), Signal::SIGUSR2).unwrap();
+        let mut new_process = None;
+        within(TIMEOUT, "the new process is ready", || {
+            new_process = match ready_pids(namespace)[..] {
+                [pid] if pid != service.pid() => Some(NewProcess(pid)),
+                _ => None,
+            };
+            new_process.is_some()
+        });
+        within(TIMEOUT, "the withdrawal is shown", || has_line(withdrawn));
+        let outcome = |name: &str| {
+            let sample = format!("pillion_data_segments_total{{outcome=\"{name}\"}}");
+            value(&scrape(&socket), &sample)
+        };
+        within(TIMEOUT, "segments leave", || {
+            outcome("suppressed") > 1_000.0
+        });
+        assert_eq!(outcome("bundled"), 0.0);
+    });
+}
