@@ -19,7 +19,7 @@ use crate::{Counters, Direction, Error, Namespace};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observing {
     /// Share of assignments to the bundled arm, in ppm; `None`: observe only connections of rules with
-    /// a [`Holdback`], assigned by its share.
+    /// a [`Holdback`](crate::Holdback), assigned by its share.
     pub bundled_ppm: Option<u32>,
     /// The key of the assignment. The same key gives the same assignment.
     pub key: [u64; 2],
