@@ -44,27 +44,33 @@ fn thin_streams_bundle_and_bytes_arrive_intact() {
     );
 }
 
-/// At 10 % loss, copies of all segments send more than TFRC-SP allows at times.
+/// Copies send more than TFRC-SP allows at times: at 10 % loss too many bytes, and of isolated segments
+/// every 13 ms too many packets.
 #[test]
 fn auto_stops_copies_before_it_reduces_window() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let experiment = r#"
         duration = 60
-        path = { rtt = 150, loss = 10 }
         [group.thin]
         streams = 4
-        itt = "30ms:3ms"
         size = 120
         bundle = { level = "auto", reaction = "tfrc-sp" }
         [measure]
         traces = false
         sockets = false
+        [axis.with.all]
+        path = { rtt = 150, loss = 10 }
+        group.thin.itt = "30ms:3ms"
+        [axis.with.isolated]
+        path = { rtt = 8, loss = 3 }
+        group.thin.itt = 13
     "#;
-    let runs = run_all(folder.path(), experiment);
-    let bundling = &json(&runs[0], "bundling.json")[0];
-    let count = |name: &str| bundling[name].as_u64().unwrap();
-    assert!(count("copies") > 4000, "{bundling}");
-    assert!(count("reactions_suppressed") > 500, "{bundling}");
-    assert!(count("reactions") < 8, "{bundling}");
+    for run in run_all(folder.path(), experiment) {
+        let bundling = &json(&run, "bundling.json")[0];
+        let count = |name: &str| bundling[name].as_u64().unwrap();
+        assert!(count("copies") > 4000, "{bundling}");
+        assert!(count("reactions_suppressed") > 300, "{bundling}");
+        assert!(count("reactions") < 8, "{bundling}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pillion_bpf::{CopiesWhen, Level, LossRule, Options, Outcome, Reaction, ThinTest};
 use pillion_tests::{Bundler, Setup, Wire, limit_one, netstat};
@@ -307,10 +307,27 @@ fn auto_copies_isolated_segments_only() {
 #[test]
 fn auto_ends_copies_where_nothing_is_lost() {
     Setup::bundling(auto()).run(|wire| {
+        // With copies at most 100 packets per second.
+        const PACE: Pace = Pace {
+            rtt: Duration::from_millis(2),
+            itt: Duration::from_millis(23),
+        };
         // Eight decisions, one for each sixteen segments.
-        send_isolated(wire, 0..128);
+        assert_eq!(send_paced(wire, 0..128, PACE), 128);
         wire.sends("12801:12901");
         wire.expect_nothing(Duration::from_millis(100));
+    });
+}
+
+/// Nothing has been lost yet, so only their number is limited.
+#[test]
+fn auto_copies_stay_below_100_packets_per_second() {
+    Setup::bundling(auto()).run(|wire| {
+        let start = Instant::now();
+        let copies = send_paced(wire, 0..120, SHORT) as f64;
+        // Half of 100 packets per second, decided once per eight segments.
+        let allowed = 50.0 * start.elapsed().as_secs_f64().max(1.0) + 16.0;
+        assert!((30.0..allowed).contains(&copies), "{copies} {allowed}");
     });
 }
 

@@ -1,5 +1,6 @@
 //! Tests which segments the governor allows to be bundled.
 
+use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
 use std::thread::sleep;
 use std::time::Duration;
@@ -30,15 +31,29 @@ fn with_safeguards() -> Options {
 
 /// Returns the IDs of the maps of the governor that started last: measurements, and decisions.
 fn governor_maps() -> (u32, u32) {
+    let own = own_maps();
     // Programs without a governor have maps of these names as well, with a single entry.
     let loads = MapInfoIter::default()
         .filter(|map| map.name == "pillion_network" && map.max_entries > 1)
+        .filter(|map| own.contains(&map.id))
         .map(|map| map.id)
         .max()
         .expect("a governor");
     // Different programs use the two maps; all programs loaded together share their constants.
     let constants = map_used_with(loads, ".rodata");
     (loads, map_used_with(constants, "pillion_governo"))
+}
+
+/// Returns the maps of this process; other processes of the host may have a governor as well.
+fn own_maps() -> Vec<u32> {
+    let files = fs::read_dir("/proc/self/fdinfo").expect("procfs");
+    files
+        .filter_map(|file| fs::read_to_string(file.ok()?.path()).ok())
+        .filter_map(|info| {
+            info.lines()
+                .find_map(|line| line.strip_prefix("map_id:")?.trim().parse().ok())
+        })
+        .collect()
 }
 
 /// Returns the map with such a name in the programs that use this map.

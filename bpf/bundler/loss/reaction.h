@@ -63,6 +63,11 @@ __noinline __u64 find_allowed_rate(struct flow *flow, __u64 rtt_us)
 	return tfrc_rate(scale_by_ack_coverage(&flow->ingress, p), rtt_us);
 }
 
+static __always_inline bool are_packets_allowed(const struct sent *rate)
+{
+	return rate->packets <= SECOND_US / MIN_INTERVAL_US;
+}
+
 /*
  * Decides whether the stream sends at most this rate, headers included; stores
  * the decision.
@@ -80,7 +85,7 @@ __noinline int record_tfrc_decision(struct flow *flow, __u64 rate, __u64 rtt_us)
 	tfrc_decision.tfrc_allowed_bytes_per_s = subtract_headers(rate, &sent);
 	store_tfrc_decision(flow, &tfrc_decision);
 	return sent.payload <= tfrc_decision.tfrc_allowed_bytes_per_s &&
-	       sent.packets <= SECOND_US / MIN_INTERVAL_US;
+	       are_packets_allowed(&sent);
 }
 
 static __always_inline bool make_tfrc_decision(struct flow *flow, __u64 rtt_us)
@@ -104,19 +109,28 @@ decide_fair_share(struct flow *flow, const struct tcp_sock *tp, __u64 rtt_us)
 
 /*
  * Stops the copies of level `auto` while the stream sends more than TFRC-SP
- * allows. Decided once per eight new segments. A global function, so that the
- * verifier does not follow every case.
+ * allows; before the first loss, that is a number of packets. Decided once per
+ * eight new segments. A global function, so that the verifier does not follow
+ * every case.
  */
 __noinline int limit_copies(struct flow *flow, __u64 rtt_us)
 {
 	struct egress *egress;
+	struct sent rate;
+	bool allowed;
 
 	if (!flow)
 		return 0;
 	egress = &flow->egress;
-	if (egress->record.next % 8 || !egress->loss_events.closed)
+	if (egress->record.next % 8)
 		return 0;
-	if (make_tfrc_decision(flow, rtt_us))
+	if (egress->loss_events.closed) {
+		allowed = make_tfrc_decision(flow, rtt_us);
+	} else {
+		rate = sending_rate(&egress->sending, now_us(), rtt_us);
+		allowed = are_packets_allowed(&rate);
+	}
+	if (allowed)
 		egress->copies_limited_us = 0;
 	else if (!egress->copies_limited_us)
 		egress->copies_limited_us = (__u32)now_us() | 1;
@@ -137,7 +151,7 @@ static __always_inline bool stop_copies(struct flow *flow, __u64 rtt_us)
 		return false;
 	if (egress->copies_limited_us)
 		return now - egress->copies_limited_us < window_us(rtt_us);
-	if (READ_ONCE(flow->ingress.copies) != AUTO_COPIES_ALL)
+	if (READ_ONCE(flow->ingress.copies) == AUTO_COPIES_NONE)
 		return false;
 	egress->copies_limited_us = now | 1;
 	return true;
