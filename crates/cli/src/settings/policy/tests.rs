@@ -63,7 +63,8 @@ fn example_of_the_docs_has_its_described_rules() {
         (&[22..=22][..], Some(1000))
     );
     assert_eq!(options(terminals).thin, ThinTest::Spifl { limit: 4 });
-    assert_eq!(options(terminals).max_packets, Some(1));
+    assert_eq!(options(terminals).max_packets, None);
+    assert_eq!(options(terminals).level(), Level::Auto);
     assert_eq!(options(terminals).max_bytes, 600);
     let ContainerSelector { names, labels } = &contained.containers;
     assert_eq!((names.len(), labels.len()), (2, 1));
