@@ -74,3 +74,27 @@ fn auto_stops_copies_before_it_reduces_window() {
         assert!(count("reactions") < 8, "{bundling}");
     }
 }
+
+/// At 2 % loss, one previous segment meets the target for lost segments alone, and two meet it for those
+/// that wait behind them as well.
+#[test]
+fn auto_bundles_more_where_messages_wait() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let experiment = r#"
+        duration = 60
+        path = { rtt = 150, loss = 2 }
+        [group.thin]
+        streams = 4
+        itt = "30ms:3ms"
+        size = 120
+        bundle = { level = "auto", reaction = "tfrc-sp" }
+        [measure]
+        traces = false
+        sockets = false
+    "#;
+    let bundling = &json(&run_all(folder.path(), experiment)[0], "bundling.json")[0];
+    let [new, redundant] =
+        ["new_bytes", "redundant_bytes"].map(|name| bundling[name].as_f64().unwrap());
+    assert!(redundant > 1.4 * new, "{bundling}");
+}

@@ -370,11 +370,11 @@ fn send_paced(wire: &mut Wire, segments: Range<u32>, pace: Pace) -> u64 {
     wire.totals().counters.copies - before
 }
 
-/// Level `auto` with measurements of the path.
-fn governed_auto() -> Setup {
+/// Bundling with measurements of the path.
+fn governed(options: Options) -> Setup {
     Setup {
         governing: true,
-        ..Setup::bundling(auto())
+        ..Setup::bundling(options)
     }
 }
 
@@ -389,7 +389,7 @@ fn show_queue(wire: &mut Wire) {
 
 #[test]
 fn auto_sends_no_copies_while_packets_wait() {
-    governed_auto().run_on_ip_variants(|wire| {
+    governed(auto()).run_on_ip_variants(|wire| {
         show_queue(wire);
         assert_eq!(send_paced(wire, 40..50, LONG), 0);
         for window in 0..3 {
@@ -403,7 +403,7 @@ fn auto_sends_no_copies_while_packets_wait() {
 /// Losses of a full queue are congestion, even if the stream sends less than TFRC-SP allows.
 #[test]
 fn auto_reacts_while_packets_wait() {
-    governed_auto().run(|wire| {
+    governed(auto()).run(|wire| {
         show_queue(wire);
         // Each second segment is lost, and the next one repairs it.
         for segment in (40..50).step_by(2) {
@@ -428,11 +428,7 @@ fn auto_bundles_one_segment_while_packets_wait() {
         reaction: Some(Reaction::None),
         ..auto()
     };
-    let setup = Setup {
-        governing: true,
-        ..Setup::bundling(options)
-    };
-    setup.run(|wire| {
+    governed(options).run(|wire| {
         // One of ten is lost, and the next one repairs it.
         for segment in (0..100).step_by(10) {
             send_paced(wire, segment..segment + 8, SHORT);

@@ -104,6 +104,8 @@ pub(super) struct LossMonitor {
     baseline: Counts,
     /// Since the phase started.
     phase: Counts,
+    /// Losses of the phase that were retransmitted.
+    retransmitted: f64,
     window: Counts,
     /// Losses above the expected number, and the counts since it was last zero.
     excess: f64,
@@ -114,14 +116,12 @@ pub(super) struct LossMonitor {
 struct Counts {
     packets: f64,
     losses: f64,
-    retransmitted: f64,
 }
 
 impl Counts {
     fn add(&mut self, other: Self) {
         self.packets += other.packets;
         self.losses += other.losses;
-        self.retransmitted += other.retransmitted;
     }
 }
 
@@ -143,9 +143,9 @@ impl LossMonitor {
         let counts = Counts {
             packets: load.packets as f64,
             losses: load.losses as f64,
-            retransmitted: load.retransmitted as f64,
         };
         self.phase.add(counts);
+        self.retransmitted += load.retransmitted as f64;
         self.window.add(counts);
         if self.window.packets >= Self::WINDOW {
             let window = std::mem::take(&mut self.window);
@@ -168,9 +168,7 @@ impl LossMonitor {
     /// The loss rate that makes no excess: the highest that the path may well have by itself, and half
     /// of that more, so that chance makes no alarm.
     fn reference(&self) -> f64 {
-        let Counts {
-            packets, losses, ..
-        } = self.baseline;
+        let Counts { packets, losses } = self.baseline;
         if packets < Self::WINDOW {
             return Self::ASSUMED_RATE;
         }
@@ -185,9 +183,7 @@ impl LossMonitor {
 
     /// Fewer losses than make an alarm, but more than are expected.
     pub(super) fn are_suspicious(&self) -> bool {
-        let Counts {
-            packets, losses, ..
-        } = self.phase;
+        let Counts { packets, losses } = self.phase;
         match self.are_known() {
             true => self.excess >= Self::ALARM / 4.0,
             false => losses >= 3.0 && losses * 100.0 >= packets,
@@ -207,9 +203,7 @@ impl LossMonitor {
 
     /// True if at least 1 % is lost and the path's own loss rate is unknown.
     pub(super) fn are_unexplained(&self) -> bool {
-        let Counts {
-            packets, losses, ..
-        } = self.phase;
+        let Counts { packets, losses } = self.phase;
         !self.are_known() && losses >= 10.0 && losses * 100.0 >= packets
     }
 
@@ -220,7 +214,7 @@ impl LossMonitor {
 
     /// True if redundancy repaired at least three of four losses of this phase.
     pub(super) fn are_repaired(&self) -> bool {
-        4.0 * self.phase.retransmitted <= self.phase.losses
+        4.0 * self.retransmitted <= self.phase.losses
     }
 
     /// Loss rate of this phase.
@@ -231,15 +225,14 @@ impl LossMonitor {
     /// True if a measurement of the path by itself can end: it has enough packets, or it shows that the
     /// path causes at least half of this loss rate.
     pub(super) fn are_measured(&self, rate: f64) -> bool {
-        let Counts {
-            packets, losses, ..
-        } = self.baseline;
+        let Counts { packets, losses } = self.baseline;
         packets >= Self::ENOUGH_PACKETS || self.are_known() && losses >= packets * rate / 2.0
     }
 
     /// A phase starts: the excess of the last one does not count.
     pub(super) fn restart(&mut self) {
         self.phase = Counts::default();
+        self.retransmitted = 0.0;
         self.window = Counts::default();
         self.run = Counts::default();
         self.excess = 0.0;

@@ -5,8 +5,8 @@
 //!
 //! While redundancy repairs the losses, a path's own loss rate is measured with half of it. Where
 //! packets are dropped because they are too many, the loss rate falls far more than the load: a policer
-//! that drops a tenth of a load drops nothing of nine tenths of it. So half is enough to tell such
-//! losses from others. It is not once streams have a backlog, which fills any gap.
+//! that drops a tenth of a load drops nothing of nine tenths of it. So half distinguishes such losses
+//! from others. Once streams have a backlog, which fills any gap, only a stop does.
 
 use std::time::Duration;
 

@@ -47,9 +47,9 @@ impl Effect {
 }
 
 /// Returns a rules file with a rule for each worthwhile service, or `None` without any. With
-/// `--by-peer` a rule has only the worthwhile peers of equal advice. Comments name the processes, including others
-/// that the rule covers. If the rules need more rows than [`Policy::MAX_ROWS`], the services with
-/// the largest savings remain.
+/// `--by-peer` a rule has only the worthwhile peers of equal advice. Comments name the processes,
+/// including others that the rule covers. If the rules need more rows than [`Policy::MAX_ROWS`], the
+/// services with the largest savings remain.
 pub fn rules_file(
     advice: &[Advice],
     bundling: &Bundling,

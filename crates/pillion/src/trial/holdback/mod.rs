@@ -1,4 +1,4 @@
-//! Continuous comparison of the bundled connections of a rule with those that it holds back.
+//! Continuous comparison of a rule's bundled connections with those that its holdback leaves plain.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -154,6 +154,21 @@ impl RuleComparison {
             late(self.plain_late_ms)
         )
     }
+
+    /// Stores the lateness of both arms in a window.
+    fn estimate(&mut self, units: &BTreeMap<u64, Unit>, seed: u64) {
+        let [bundled, plain] = [Arm::Bundled, Arm::Plain].map(|arm| {
+            let of_arm = units.values().filter(|unit| unit.arm == arm);
+            of_arm.map(|unit| &unit.summary).collect::<Vec<_>>()
+        });
+        let smaller_arm = bundled.len().min(plain.len());
+        let rng = &mut seeded_rng(seed);
+        let [bundled, plain] = [bundled, plain].map(|units| Sample::new(&units, smaller_arm, rng));
+        let lateness = MEASURES[0].of;
+        self.bundled_late_ms = bundled.estimate(lateness);
+        self.plain_late_ms = plain.estimate(lateness);
+        self.difference_late_ms = bundled.difference(&plain, lateness);
+    }
 }
 
 impl fmt::Display for RuleComparison {
@@ -221,23 +236,6 @@ impl HeldBackRule {
         self.window_ms = 0;
         self.units.clear();
         Some(units)
-    }
-}
-
-impl RuleComparison {
-    /// Stores the lateness of both arms in a window.
-    fn estimate(&mut self, units: &BTreeMap<u64, Unit>, seed: u64) {
-        let [bundled, plain] = [Arm::Bundled, Arm::Plain].map(|arm| {
-            let of_arm = units.values().filter(|unit| unit.arm == arm);
-            of_arm.map(|unit| &unit.summary).collect::<Vec<_>>()
-        });
-        let smaller_arm = bundled.len().min(plain.len());
-        let rng = &mut seeded_rng(seed);
-        let [bundled, plain] = [bundled, plain].map(|units| Sample::new(&units, smaller_arm, rng));
-        let lateness = MEASURES[0].of;
-        self.bundled_late_ms = bundled.estimate(lateness);
-        self.plain_late_ms = plain.estimate(lateness);
-        self.difference_late_ms = bundled.difference(&plain, lateness);
     }
 }
 
