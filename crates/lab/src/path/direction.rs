@@ -84,7 +84,7 @@ impl DirectionState {
         self.counts.received.add(bytes);
         // Use the random numbers before the queue decides. Then a frame's disposition depends only
         // on its number, not on the queue length.
-        let lost = self.losses.is_lost(frame);
+        let lost = self.losses.is_lost(now, frame);
         let decision = self.decisions.of(frame);
         let copies = 1 + usize::from(decision == OrderDecision::Duplicated);
         if !self.delay_line.has_room(copies, bytes) {

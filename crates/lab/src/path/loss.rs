@@ -1,6 +1,7 @@
 //! Loss models of a path, also for single ports.
 
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -30,6 +31,19 @@ pub enum Loss {
     },
     /// The packets with these numbers are lost, counted from 1 in order of arrival.
     Listed(Vec<u64>),
+    /// As uniform, with a probability that changes with time. The first step starts at 0, and
+    /// starts ascend.
+    Steps(Vec<LossStep>),
+}
+
+/// The probability of a loss from a time on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossStep {
+    /// Seconds after the direction's first packet, 0 or more.
+    pub start_s: f64,
+    /// Probability, 0 to 1.
+    pub loss: f64,
 }
 
 impl Loss {
@@ -51,6 +65,16 @@ impl Loss {
             Self::Listed(numbers) => {
                 let zero = numbers.iter().find(|number| **number == 0);
                 return zero.map(|zero| ("loss", zero.to_string(), "numbers of packets, from 1"));
+            }
+            Self::Steps(steps) => {
+                let valid = |start: f64| Duration::try_from_secs_f64(start).is_ok();
+                let starts = steps.iter().map(|step| step.start_s);
+                let ascend = starts.clone().is_sorted_by(|a, b| a < b);
+                if !ascend || starts.clone().next() != Some(0.0) || !starts.clone().all(valid) {
+                    let starts = format!("{:?}", starts.collect::<Vec<_>>());
+                    return Some(("loss.start_s", starts, "ascending seconds, the first 0"));
+                }
+                steps.iter().map(|step| ("loss.loss", &step.loss)).collect()
             }
         };
         let mut probabilities = probabilities.into_iter();
@@ -80,6 +104,11 @@ enum Rule {
         numbers: HashSet<u64>,
         seen: u64,
     },
+    Steps {
+        /// Times after the first packet and probabilities, the latest first.
+        latest: Vec<(Duration, f64)>,
+        first: Option<Instant>,
+    },
 }
 
 impl LossModel {
@@ -101,6 +130,14 @@ impl LossModel {
                 numbers: numbers.iter().copied().collect(),
                 seen: 0,
             },
+            Loss::Steps(steps) => Rule::Steps {
+                latest: steps
+                    .iter()
+                    .rev()
+                    .map(|step| (Duration::from_secs_f64(step.start_s), step.loss))
+                    .collect(),
+                first: None,
+            },
         };
         Self {
             rule,
@@ -109,7 +146,7 @@ impl LossModel {
     }
 
     /// Returns whether this frame, the next of the sequence, is lost.
-    pub fn is_lost(&mut self, frame: &[u8]) -> bool {
+    pub fn is_lost(&mut self, now: Instant, frame: &[u8]) -> bool {
         if !is_impairable(frame) {
             return false;
         }
@@ -128,6 +165,12 @@ impl LossModel {
             Rule::Listed { numbers, seen } => {
                 *seen += 1;
                 numbers.contains(seen)
+            }
+            Rule::Steps { latest, first } => {
+                let age = now.saturating_duration_since(*first.get_or_insert(now));
+                let step = latest.iter().find(|(start, _)| *start <= age);
+                let loss = step.map_or(0.0, |(_, loss)| *loss);
+                self.generator.random_bool(loss)
             }
         }
     }
@@ -156,11 +199,11 @@ impl Losses {
     }
 
     /// Returns whether this frame, the next of the sequence, is lost.
-    pub fn is_lost(&mut self, frame: &[u8]) -> bool {
+    pub fn is_lost(&mut self, now: Instant, frame: &[u8]) -> bool {
         self.own
             .of(frame)
             .unwrap_or(&mut self.common)
-            .is_lost(frame)
+            .is_lost(now, frame)
     }
 }
 
@@ -177,7 +220,8 @@ mod tests {
         let packet = ipv4(6, 7);
         [(); 2].map(|()| {
             let mut losses = LossModel::new(&mut source, loss);
-            (0..packets).map(|_| losses.is_lost(&packet)).collect()
+            let now = Instant::now();
+            (0..packets).map(|_| losses.is_lost(now, &packet)).collect()
         })
     }
 
@@ -277,13 +321,47 @@ mod tests {
     }
 
     #[test]
+    fn loss_changes_at_start_of_each_step() {
+        let step = |start_s, loss| LossStep { start_s, loss };
+        let steps = Loss::Steps(vec![step(0.0, 0.0), step(2.0, 1.0), step(3.0, 0.0)]);
+        let mut losses = LossModel::new(&mut Pcg64::seed_from_u64(1), &steps);
+        let first = Instant::now();
+        let lost = [0, 1999, 2000, 2999, 3000, 9000].map(|ms| {
+            let now = first + Duration::from_millis(ms);
+            losses.is_lost(now, &ipv4(6, 7))
+        });
+        assert_eq!(lost, [false, false, true, true, false, false]);
+    }
+
+    #[test]
+    fn steps_that_do_not_ascend_from_0_are_invalid() {
+        let invalid = |steps: &[(f64, f64)]| {
+            let steps = steps
+                .iter()
+                .map(|&(start_s, loss)| LossStep { start_s, loss });
+            let invalid = Loss::Steps(steps.collect()).invalid_parameter();
+            invalid.map(|(name, ..)| name)
+        };
+        assert_eq!(invalid(&[(0.0, 0.0), (2.0, 1.0)]), None);
+        for steps in [
+            &[][..],
+            &[(1.0, 0.0)],
+            &[(0.0, 0.0), (0.0, 0.1)],
+            &[(0.0, 0.0), (f64::NAN, 0.1)],
+        ] {
+            assert_eq!(invalid(steps), Some("loss.start_s"), "{steps:?}");
+        }
+        assert_eq!(invalid(&[(0.0, 1.5)]), Some("loss.loss"));
+    }
+
+    #[test]
     fn link_maintenance_frame_is_not_numbered() {
         let loss = Loss::Listed(vec![2]);
         let mut losses = LossModel::new(&mut Pcg64::seed_from_u64(1), &loss);
         let arp = [0; 42];
-        assert!(!losses.is_lost(&ipv4(6, 7)));
-        assert!(!losses.is_lost(&arp));
-        assert!(losses.is_lost(&ipv4(6, 7)));
+        assert!(!losses.is_lost(Instant::now(), &ipv4(6, 7)));
+        assert!(!losses.is_lost(Instant::now(), &arp));
+        assert!(losses.is_lost(Instant::now(), &ipv4(6, 7)));
     }
 
     #[test]
@@ -299,8 +377,10 @@ mod tests {
             let [other, own] = [7, 20_001].map(|port| ipv4(6, port));
             let mut count = [0, 0];
             for _ in 0..1000 {
-                count[0] = count[0] << 1 ^ u64::from(losses.is_lost(&other)) ^ count[0] >> 63;
-                count[1] += u64::from(losses.is_lost(&own));
+                count[0] = count[0] << 1
+                    ^ u64::from(losses.is_lost(Instant::now(), &other))
+                    ^ count[0] >> 63;
+                count[1] += u64::from(losses.is_lost(Instant::now(), &own));
             }
             count
         };

@@ -45,7 +45,7 @@ use std::io;
 
 pub(crate) use config::MAX_QUEUE;
 pub use config::{Direction, Disorder, PathConfig, PortOverride};
-pub use loss::Loss;
+pub use loss::{Loss, LossStep};
 pub use running::{Path, Tap};
 pub use stats::{DelayError, DirectionStats, JitterStats, PathStats, Volume};
 pub use trace::{LinkTrace, OPPORTUNITY_BYTES};

@@ -181,7 +181,7 @@ fn netem_arguments(emulation: &Emulation) -> String {
             let [p, r, bad, good] = [to_bad, to_good, in_bad, in_good].map(|it| percent(*it));
             words += &format!(" loss gemodel {p} {r} {bad} {good}");
         }
-        Some(Loss::Listed(_)) | None => {}
+        Some(Loss::Listed(_) | Loss::Steps(_)) | None => {}
     }
     if let Some(impairments) = emulation.impairments.filter(|it| it.duplicate > 0.0) {
         words += &format!(" duplicate {}", percent(impairments.duplicate));

@@ -20,8 +20,8 @@ pub enum Emulator {
     },
     /// pillion's own path in user space. It replaces netem if the kernel lacks it. It also handles
     /// jitter, because netem delays each packet independently, so that packets wait for or overtake
-    /// each other. It also handles reordered packets of streams with their own round-trip times, and
-    /// recorded links.
+    /// each other. It also handles reordered packets of streams with their own round-trip times, loss
+    /// in steps, and recorded links.
     Path(Path),
 }
 
@@ -53,7 +53,8 @@ impl Emulator {
             .chain(directions)
             .any(|direction| {
                 let reorders = direction.impairments.is_some_and(|it| it.reorder > 0.0);
-                direction.jitter.is_some() || reorders && !own.is_empty()
+                let has_steps = matches!(direction.loss, Some(Loss::Steps(_)));
+                direction.jitter.is_some() || has_steps || reorders && !own.is_empty()
             });
         let is_recorded = plan.is_recorded().contains(&true);
         if !own_path && has_netem && !exceeds_netem && !is_recorded {

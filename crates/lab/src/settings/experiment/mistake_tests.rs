@@ -140,6 +140,8 @@ fn mistake_has_position_and_remedy() {
             "4:8: `101`; expected per cent, as in 2",
         ),
         ("[path]\nloss = \"gilbert-elliott:1\"\n", "4:8: "),
+        ("[path]\nloss = \"steps:1=0,20=10\"\n", "4:8: "),
+        ("[path]\nloss = \"steps:0=0,20=10,20=1\"\n", "4:8: "),
         (
             "[path]\nback.los = 1\n",
             "4:6: unknown key `los`; known: jitter",

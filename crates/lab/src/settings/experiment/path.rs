@@ -291,8 +291,8 @@ impl TimeText for RoundTrips {
     }
 }
 
-/// Losses in files: per cent, `gilbert-elliott:TO_BAD:TO_GOOD:IN_BAD:IN_GOOD` in per cent, or a
-/// list of packets.
+/// Losses in files: per cent, `gilbert-elliott:TO_BAD:TO_GOOD:IN_BAD:IN_GOOD` in per cent,
+/// `steps:SECONDS=PERCENT,...`, or a list of packets.
 pub(super) mod loss {
     use std::fmt;
 
@@ -300,6 +300,7 @@ pub(super) mod loss {
     use serde::{Deserializer, Serialize, Serializer};
 
     use super::super::{Loss, Share};
+    use crate::path::LossStep;
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
@@ -312,6 +313,13 @@ pub(super) mod loss {
             None => to.serialize_none(),
             Some(Loss::Uniform(share)) => Share::of(*share).serialize(to),
             Some(Loss::Listed(packets)) => packets.serialize(to),
+            Some(Loss::Steps(steps)) => {
+                let steps = steps.iter().map(|step| {
+                    let loss = Share::of(step.loss);
+                    format!("{}={loss}", step.start_s)
+                });
+                to.serialize_str(&format!("{STEPS}{}", steps.collect::<Vec<_>>().join(",")))
+            }
             Some(Loss::GilbertElliott {
                 to_bad,
                 to_good,
@@ -327,8 +335,23 @@ pub(super) mod loss {
 
     const NAME: &str = "gilbert-elliott:";
 
+    const STEPS: &str = "steps:";
+
     const EXPECTED: &str = "per cent, as in 2, or \"gilbert-elliott:TO_BAD:TO_GOOD[:IN_BAD[:IN_GOOD]]\" in \
-                        per cent, or a list of packets, as in [10, 11]";
+                        per cent, or \"steps:0=PERCENT,SECONDS=PERCENT,...\", or a list of packets, as in \
+                        [10, 11]";
+
+    fn parse_steps(text: &str) -> Option<Vec<LossStep>> {
+        let step = |text: &str| {
+            let (start, loss) = text.split_once('=')?;
+            let loss: Share = loss.parse().ok()?;
+            Some(LossStep {
+                start_s: start.parse().ok()?,
+                loss: loss.get(),
+            })
+        };
+        text.split(',').map(step).collect()
+    }
 
     #[derive(Clone, Copy)]
     struct LossVisitor;
@@ -360,6 +383,11 @@ pub(super) mod loss {
         }
 
         fn visit_str<E: Error>(self, text: &str) -> Result<Option<Loss>, E> {
+            if let Some(steps) = text.strip_prefix(STEPS) {
+                let steps = parse_steps(steps).map(Loss::Steps);
+                let valid = steps.filter(|steps| steps.invalid_parameter().is_none());
+                return valid.map(Some).ok_or_else(|| self.invalid());
+            }
             let shares = text.strip_prefix(NAME).into_iter();
             let shares = shares.flat_map(|text| text.split(':'));
             let shares = shares.map(|text| text.parse().map(Share::get));

@@ -15,6 +15,7 @@ const VALUES: &[&str] = &[
     "[bottleneck]\nrate = 5\nback = { rate = 0.5, limit = 9, shaper = \"tbf\", burst = 3000 }\n",
     "[path]\nrtt = 33.3\njitter = 0.7\nloss = 0.07\nreorder = \"1.1:5.5\"\nduplicate = 0.3\n",
     "[path]\nloss = \"gilbert-elliott:1:30:50:0.1\"\nback.loss = [11, 10, 11]\n",
+    "[path]\nloss = \"steps:0=0,20=10,60.5=1\"\n",
     "[path]\nrtt = 8\nback = { jitter = 1, loss = 3, reorder = \"2:8\", duplicate = 7 }\n",
     "[receiver]\nread-delay = 12.5\necho = true\n",
     "[receiver]\nread-rate = 3000\nresponse-every = 10\nresponse-size = 7\n",
