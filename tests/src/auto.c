@@ -18,12 +18,13 @@ int pillion_choose_level(const __u16 runs[RUN_LENGTHS], __u32 segments,
 
 int pillion_are_bundles_insufficient(const __u16 runs[RUN_LENGTHS],
 				     __u32 segments, __u32 in_time,
-				     __u32 target_ppm)
+				     __u32 target_ppm, int isolated)
 {
 	struct ingress ingress = {.run_segments = segments};
 
 	__builtin_memcpy(ingress.runs, runs, sizeof(ingress.runs));
-	return are_bundles_insufficient(&ingress, in_time, target_ppm);
+	return are_bundles_insufficient(&ingress, in_time, target_ppm,
+					isolated);
 }
 
 int pillion_are_bundles_sufficient(__u32 expected, __u32 received,

@@ -15,6 +15,7 @@ mod c {
             segments: u32,
             in_time: u32,
             target_ppm: u32,
+            isolated: i32,
         ) -> i32;
         pub safe fn pillion_are_bundles_sufficient(
             expected: u32,
@@ -42,7 +43,13 @@ pub fn messages_waiting(itt_us: u32, srtt_us: u32) -> u32 {
 /// Returns whether copies start: `runs` has the number of loss runs by length among `segments`.
 #[must_use]
 pub fn copies_start(runs: [u16; 8], segments: u32, in_time: u32, target_ppm: u32) -> bool {
-    c::pillion_are_bundles_insufficient(&runs, segments, in_time, target_ppm) != 0
+    c::pillion_are_bundles_insufficient(&runs, segments, in_time, target_ppm, 0) != 0
+}
+
+/// Returns whether copies of isolated segments start again.
+#[must_use]
+pub fn isolated_copies_start(runs: [u16; 8], segments: u32, target_ppm: u32) -> bool {
+    c::pillion_are_bundles_insufficient(&runs, segments, 0, target_ppm, 1) != 0
 }
 
 /// Returns whether copies end, by the reports expected and received, in 1/64.

@@ -1,6 +1,8 @@
 //! Level `auto`: its integer decisions, compared with floating point.
 
-use pillion_tests::auto::{copies_end, copies_start, level, messages_in_time, messages_waiting};
+use pillion_tests::auto::{
+    copies_end, copies_start, isolated_copies_start, level, messages_in_time, messages_waiting,
+};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -152,8 +154,18 @@ fn copies_end_as_in_floating_point() {
 fn copies_start_at_high_loss_only() {
     assert!(!copies_start([20, 0, 0, 0, 0, 0, 0, 0], 1000, 1, 1000));
     assert!(copies_start([81, 8, 1, 0, 0, 0, 0, 0], 1000, 1, 1000));
-    // One loss is enough where no bundle is in time.
-    assert!(copies_start([1, 0, 0, 0, 0, 0, 0, 0], 20, 0, 1000));
+}
+
+#[test]
+fn copies_start_at_low_loss_if_deadline_is_below_itt() {
+    assert!(copies_start([20, 0, 0, 0, 0, 0, 0, 0], 1000, 0, 1000));
+    assert!(!copies_start([2, 0, 0, 0, 0, 0, 0, 0], 1000, 0, 1000));
+}
+
+#[test]
+fn one_loss_starts_copies_of_isolated_segments() {
+    assert!(isolated_copies_start([1, 0, 0, 0, 0, 0, 0, 0], 20, 1000));
+    assert!(!copies_start([1, 0, 0, 0, 0, 0, 0, 0], 20, 0, 1000));
 }
 
 #[test]

@@ -98,3 +98,26 @@ fn auto_bundles_more_where_messages_wait() {
         ["new_bytes", "redundant_bytes"].map(|name| bundling[name].as_f64().unwrap());
     assert!(redundant > 1.4 * new, "{bundling}");
 }
+
+/// No bundle meets a deadline of 5 ms, so all segments are copied.
+#[test]
+fn deadline_below_itt_causes_copies_of_all_segments() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let experiment = r#"
+        duration = 60
+        path = { rtt = 150, loss = 2 }
+        [group.thin]
+        streams = 4
+        itt = "30ms:3ms"
+        size = 120
+        bundle = { level = "auto", deadline = "5ms", reaction = "tfrc-sp" }
+        [measure]
+        traces = false
+        sockets = false
+    "#;
+    let bundling = &json(&run_all(folder.path(), experiment)[0], "bundling.json")[0];
+    // 8,000 segments, of which the first few hundred are not copied.
+    let copies = bundling["copies"].as_u64().unwrap();
+    assert!(copies > 6000, "{bundling}");
+}

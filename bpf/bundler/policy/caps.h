@@ -72,22 +72,21 @@ __noinline int take_from_caps(__u32 bytes, __u32 copies)
 static __always_inline enum outcome
 apply_caps(enum outcome outcome, __u32 bundle, __u32 len, __u32 *copies)
 {
-	bool has_bundle = outcome == ELIGIBLE;
+	bool bundle_fits, copies_fit;
 
 	if (!capped)
 		return outcome;
-	if (!has_bundle)
+	if (outcome != ELIGIBLE)
 		bundle = 0;
-	if (has_bundle && !take_from_caps(bundle, 0))
-		outcome = CAPPED;
-	else if (!*copies || take_from_caps(*copies * (len + bundle), *copies))
-		return outcome;
-	else if (!has_bundle)
-		outcome = CAPPED;
-	if (*copies)
+	bundle_fits = !bundle || take_from_caps(bundle, 0);
+	copies_fit =
+		bundle_fits &&
+		(!*copies || take_from_caps(*copies * (len + bundle), *copies));
+	if (*copies && !copies_fit) {
 		COUNT_IN_TOTALS(copies_capped);
-	*copies = 0;
-	return outcome;
+		*copies = 0;
+	}
+	return bundle_fits && (bundle || copies_fit) ? outcome : CAPPED;
 }
 
 #endif /* PILLION_CAPS_H */

@@ -39,7 +39,8 @@
 
 /*
  * The number of following messages whose bundles are in time: 0 if the next
- * message is usually more than an RTT away, 1 if that is unknown.
+ * message is usually after the deadline, or more than an RTT away; 1 if the ITT
+ * is unknown.
  */
 static __always_inline __u32 messages_in_time(const struct options *options,
 					      __u32 itt_us, __u32 srtt_us)
@@ -67,12 +68,13 @@ static __always_inline __u32 messages_waiting(__u32 itt_us, __u32 srtt_us)
 }
 
 /*
- * Returns 1 if bundles in time leave too many late messages, otherwise 0. The
- * numbers are those of choose_level(). A global function, so that the verifier
- * checks the loop once.
+ * Returns 1 if bundles in time leave too many late messages, otherwise 0. For
+ * isolated segments, one loss is enough. The numbers are those of
+ * choose_level(). A global function, so that the verifier checks the loop once.
  */
 __noinline int are_bundles_insufficient(const struct ingress *ingress,
-					__u32 in_time, __u32 target_ppm)
+					__u32 in_time, __u32 target_ppm,
+					int isolated)
 {
 	__u64 unrepaired = 0, runs = 0, shorter, at, tolerable, expected;
 	__u32 k;
@@ -87,7 +89,7 @@ __noinline int are_bundles_insufficient(const struct ingress *ingress,
 		  ENDS;
 	/* Times PPM, like all that it is compared with. */
 	tolerable = shorter * target_ppm;
-	if (!in_time)
+	if (isolated)
 		return unrepaired * PPM > tolerable;
 	if (ingress->run_segments < MIN_SEGMENTS)
 		return 0;
@@ -151,8 +153,8 @@ __noinline int choose_redundancy(struct flow *flow, __u32 segments,
 				 __u32 itt_us, __u32 srtt_us)
 {
 	__u32 in_time, target_ppm;
+	bool insufficient, isolated;
 	struct ingress *ingress;
-	bool insufficient;
 
 	if (!flow)
 		return 0;
@@ -166,7 +168,9 @@ __noinline int choose_redundancy(struct flow *flow, __u32 segments,
 		   choose_level(ingress, target_ppm,
 				messages_waiting(itt_us, srtt_us)));
 	in_time = messages_in_time(&flow->options, itt_us, srtt_us);
-	insufficient = are_bundles_insufficient(ingress, in_time, target_ppm);
+	isolated = itt_us > srtt_us;
+	insufficient = are_bundles_insufficient(ingress, in_time, target_ppm,
+						isolated);
 	if (is_congested(flow)) {
 		/* Losses of a full queue say nothing about the time after it.
 		 */
@@ -174,7 +178,7 @@ __noinline int choose_redundancy(struct flow *flow, __u32 segments,
 			set_copies(ingress, AUTO_COPIES_ISOLATED);
 		return 0;
 	}
-	if (ingress->copies != AUTO_COPIES_ALL && in_time && insufficient) {
+	if (ingress->copies != AUTO_COPIES_ALL && !isolated && insufficient) {
 		if (ingress->hold_bits < MIN_HOLD_BITS)
 			ingress->hold_bits = MIN_HOLD_BITS;
 		if (ingress->hold_bits < MAX_HOLD_BITS)

@@ -17,44 +17,30 @@ use pillion_tests::HostPair;
 use crate::{PILLION, PILLION_LAB};
 
 /// Cases: name, and arguments of pillion.
-const CASES: [(&str, &[&str]); 6] = [
-    ("other port", &["attach", "--port", "1"]),
+const CASES: [(&str, &str); 8] = [
+    ("other port", "attach --port 1"),
     (
         "not bundled (not thin)",
-        &["attach", "--port", "7777", "--thin", "dpifl:10000"],
+        "attach --port 7777 --thin dpifl:10000",
+    ),
+    ("observed (advise)", "advise --port 7777 --thin always"),
+    (
+        "1 previous",
+        "attach --port 7777 --thin always --level fixed",
     ),
     (
-        "observed (advise)",
-        &["advise", "--port", "7777", "--thin", "always"],
+        "no limit",
+        "attach --port 7777 --thin always --level fixed --max-packets 0",
     ),
     (
-        "bundled, 1 previous",
-        &["attach", "--port", "7777", "--thin", "always"],
+        "1 previous, a cap",
+        "attach --port 7777 --thin always --level fixed --max-redundancy-rate 1gbit",
     ),
     (
-        "bundled, 4 previous",
-        &[
-            "attach",
-            "--port",
-            "7777",
-            "--thin",
-            "always",
-            "--max-packets",
-            "4",
-        ],
+        "1 previous and a copy",
+        "attach --port 7777 --thin always --level fixed --copies 1",
     ),
-    (
-        "bundled, no limit",
-        &[
-            "attach",
-            "--port",
-            "7777",
-            "--thin",
-            "always",
-            "--max-packets",
-            "0",
-        ],
-    ),
+    ("auto", "attach --port 7777 --thin always --level auto"),
 ];
 
 /// Programs that run for each packet: two on egress, two on ingress.
@@ -105,7 +91,7 @@ struct Measurement {
     nanoseconds: [f64; PROGRAMS.len()],
 }
 
-fn measure(arguments: &[&str], itt: &str) -> Measurement {
+fn measure(arguments: &str, itt: &str) -> Measurement {
     let direction = || Direction::delayed(Duration::from_millis(20));
     let path = PathConfig {
         forward: direction(),
@@ -117,7 +103,7 @@ fn measure(arguments: &[&str], itt: &str) -> Measurement {
     let stats = folder.path().join("stats.json");
     let mut attach = pair.sender.namespace.command(PILLION);
     attach
-        .args(arguments)
+        .args(arguments.split(' '))
         .arg("--stats")
         .arg(&stats)
         .stdout(Stdio::null())
@@ -158,7 +144,7 @@ fn measure(arguments: &[&str], itt: &str) -> Measurement {
     let mut sender = pair.sender.namespace.command(PILLION_LAB);
     let status = sender
         .args(send)
-        .args(["--itt", &format!("{itt}ms")])
+        .args(["--itt", itt])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
