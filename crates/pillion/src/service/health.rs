@@ -154,13 +154,13 @@ impl Shared {
 
     /// Returns the current health, connections and totals; both are `None` before it is ready.
     pub fn read(&self) -> Result<(Health, Option<(ActiveConnections, Totals)>)> {
-        let has_trial = is_trial_running();
+        let has_trial = self.is_disturbed_by_trial();
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut health = state.health.clone();
         if state.updated.is_some_and(|it| it.elapsed() > STALL_TIMEOUT) {
             health.conditions.push(Condition::Stalled);
         }
-        if health.command == Role::Attach && has_trial {
+        if has_trial {
             health.conditions.push(Condition::Trial);
         }
         let now = Moment::now();
@@ -176,6 +176,18 @@ impl Shared {
         let totals = readings.totals()?;
         health.totals = serde_json::to_value(&totals)?;
         Ok((health, Some((connections, totals))))
+    }
+
+    /// Returns true if a trial runs next to this service. A trial does not look for trials: it would
+    /// find itself, and its answer would look again, without end.
+    fn is_disturbed_by_trial(&self) -> bool {
+        let command = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .health
+            .command;
+        command == Role::Attach && is_trial_running()
     }
 
     /// Describes the covered connections and the devices.
@@ -269,6 +281,12 @@ fn join_lines(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
+    use nix::sched::{CloneFlags, unshare};
+    use nix::unistd::Uid;
+
+    use super::super::status_socket;
     use super::*;
 
     #[test]
@@ -285,6 +303,27 @@ mod tests {
             let (health, _) = shared.read().unwrap();
             assert_eq!(health.last_error.unwrap().text, line);
         }
+    }
+
+    #[test]
+    fn trial_does_not_ask_itself_for_its_status() {
+        if !Uid::effective().is_root() {
+            println!("left out without root");
+            return;
+        }
+        // Other tests read a status as well, and would ask this one's socket.
+        let alone = || {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            let listener = status_socket::listen(Role::Trial).unwrap();
+            listener.set_nonblocking(true).unwrap();
+            for (role, asks) in [(Role::Trial, false), (Role::Attach, true)] {
+                let shared = Shared::new(role, String::new(), Vec::new());
+                let (health, _) = shared.read().unwrap();
+                assert_eq!(health.conditions.contains(&Condition::Trial), asks);
+                assert_eq!(listener.accept().is_ok(), asks, "{role:?}");
+            }
+        };
+        thread::scope(|scope| scope.spawn(alone).join().unwrap());
     }
 
     #[test]

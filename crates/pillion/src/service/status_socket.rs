@@ -69,7 +69,7 @@ impl AsFd for Listener {
 }
 
 /// Binds a socket whose name other users cannot predict and occupy.
-fn listen(role: Role) -> io::Result<UnixListener> {
+pub(super) fn listen(role: Role) -> io::Result<UnixListener> {
     let name = format!(
         "{}{}/{:016x}",
         name_prefix(role),
