@@ -95,7 +95,8 @@ enum holdback {
 struct options {
 	enum thin_test thin_test;
 	__u32 itt_min_us;
-	__u32 spifl;
+	__u16 spifl; /* packets in flight */
+	__u8 copy_delay_ms; /* after the segment; 0: none (copies.h) */
 	enum thin_rtt thin_rtt;
 	__u32 target_ppm; /* adaptive, auto: late segments, of a million */
 	__u32 max_packets; /* previous segments in a bundle; 0: no limit */

@@ -559,3 +559,21 @@ fn harmless_first_program_is_noted_and_left_first() {
         "{stats}"
     );
 }
+
+#[test]
+fn device_without_fq_warns_of_ignored_copy_delay() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let delayed: &[_] = &["--copies", "1", "--copy-delay", "15ms"];
+    for (options, warns) in [(delayed, true), (&["--copies", "1"], false)] {
+        let arguments = [&["run", "--dev", "lo"], options, &["--", "true"]].concat();
+        let output = pillion_in(&namespace, &arguments).output().unwrap();
+        let warning = "lo ignores the delay of copies, because it lacks the queueing discipline fq";
+        assert_eq!(
+            stderr(&output).contains(warning),
+            warns,
+            "{}",
+            stderr(&output)
+        );
+    }
+}

@@ -165,6 +165,10 @@ fn attach_rejects_options_without_effect() {
     );
     for (options, needed) in [
         (["--copies-when", "isolated"].as_slice(), "--copies 1"),
+        (
+            &["--copy-delay", "15ms", "--max-packets", "1"],
+            "--copies 1",
+        ),
         (&["--level", "none"], "--copies 1"),
         (
             &["--level", "none", "--copies", "1", "--max-packets", "2"],
@@ -175,6 +179,10 @@ fn attach_rejects_options_without_effect() {
         assert!(message.contains(needed), "{options:?}: {message}");
     }
     assert!(rejection(&["attach", "--all", "--copies", "3"]).contains("expected 0, 1 or 2 copies"));
+    for delay in ["0ms", "201ms", "15"] {
+        let message = rejection(&["attach", "--all", "--copies", "1", "--copy-delay", delay]);
+        assert!(message.contains(delay), "{message}");
+    }
     assert!(rejection(&["attach", "--all", "--netns", ""]).contains("no network namespace ``"));
 }
 

@@ -464,19 +464,80 @@ fn auto_stays_within_overhead() {
     }
 }
 
+/// Gives the device fq. Returns false if the kernel has none.
+fn use_fq() -> bool {
+    let mut tc = Command::new("tc");
+    tc.args("qdisc replace dev tap0 root fq".split(' '));
+    let has_fq = tc
+        .stderr(Stdio::null())
+        .status()
+        .expect("tc runs")
+        .success();
+    if !has_fq {
+        println!("skipped: the kernel has no fq");
+    }
+    has_fq
+}
+
+/// Copies that leave 50 ms after the segment.
+fn delayed() -> Options {
+    Options {
+        copy_delay: Some(Duration::from_millis(50)),
+        ..copies()
+    }
+}
+
+#[test]
+fn delayed_copy_leaves_after_next_segment() {
+    run(delayed(), |wire| {
+        if !use_fq() {
+            return;
+        }
+        let start = Instant::now();
+        wire.sends("1:101");
+        wire.sends("101:201");
+        wire.expect("1:101");
+        assert!(start.elapsed() >= Duration::from_millis(50));
+        wire.expect("101:201");
+        wire.expect_nothing(Duration::from_millis(100));
+    });
+}
+
+#[test]
+fn delayed_copy_leaves_at_once_without_fq() {
+    run(delayed(), |wire| {
+        wire.sends("1:101");
+        wire.expect("1:101");
+        wire.sends("101:201");
+        wire.expect("101:201");
+    });
+}
+
+/// The reports of several copies are on their way.
+#[test]
+fn late_reports_of_delayed_copies_are_no_losses() {
+    run(delayed(), |wire| {
+        const LATE: u32 = 5;
+        for segment in 0..40 {
+            let range = |segment: u32| format!("{}:{}", 1 + 100 * segment, 101 + 100 * segment);
+            std::thread::sleep(Duration::from_millis(10));
+            wire.sends(&range(segment));
+            wire.expect(&range(segment));
+            wire.ack(101 + 100 * segment);
+            if segment >= LATE {
+                wire.ack_duplicate(101 + 100 * segment, &range(segment - LATE), "");
+            }
+        }
+        let counters = wire.totals().counters;
+        assert_eq!((counters.copies, counters.copy_losses), (40, 0));
+    });
+}
+
 /// The queueing discipline fq takes a copy for another flow.
 #[test]
 fn segments_leave_in_order_through_fq() {
     run(copies(), |wire| {
-        let mut fq = Command::new("tc");
-        fq.args("qdisc replace dev tap0 root fq".split(' '));
-        if !fq
-            .stderr(Stdio::null())
-            .status()
-            .expect("tc runs")
-            .success()
-        {
-            println!("skipped: the kernel has no fq");
+        if !use_fq() {
             return;
         }
         let mut last = 0;

@@ -7,7 +7,7 @@
  * report. So losses are estimated: the reports due, reduced by the share of
  * ACKs that do not arrive, minus those received. A loss counts once the excess
  * is larger than the standard deviation of lost ACKs, plus MISSING_AT_RANDOM
- * and the reports of the newest segment, which are on their way. Copies after
+ * and the reports that are on their way. Copies after
  * which the segment still needed a repair are not included; those losses are
  * found like others. A receiver that reports none of the first copies is one
  * without reports.
@@ -62,6 +62,21 @@ static __always_inline void note_copy_report(struct ingress *ingress)
 }
 
 /*
+ * The number of reports that are late because copies are delayed: those of
+ * twice as many segments as are usually sent during the delay.
+ */
+static __always_inline __u32 delayed_reports(const struct flow *flow)
+{
+	__u32 itt_us = (__u32)flow->egress.itt << ITT_UNIT_BITS;
+	__u32 delay_us = flow->options.copy_delay_ms * 1000U;
+
+	if (!delay_us)
+		return 0;
+	return (2 * delay_us / (itt_us ?: 1U << ITT_UNIT_BITS) + 1) *
+	       (flow->options.copies ?: 1);
+}
+
+/*
  * Counts a loss if more reports are missing than lost ACKs explain. A global
  * function, so that the verifier does not follow every case.
  */
@@ -74,13 +89,15 @@ __noinline int count_copy_loss(struct flow *flow, __u32 acked)
 		return 0;
 	reports = &flow->ingress.copy_reports;
 	if (flow->ingress.loss_rule == LOSS_RULE_LEARNING) {
-		if (reports->expected >= MAX_MISSING_REPORTS * REPORT_ONE)
+		if (reports->expected >=
+		    (MAX_MISSING_REPORTS + delayed_reports(flow)) * REPORT_ONE)
 			WRITE_ONCE(flow->ingress.loss_rule, LOSS_RULE_NONE);
 		return 0;
 	}
 	missing = reports->expected - reports->received - reports->counted;
-	missing -=
-		(MISSING_AT_RANDOM + (flow->options.copies ?: 1)) * REPORT_ONE;
+	missing -= (MISSING_AT_RANDOM + (flow->options.copies ?: 1) +
+		    delayed_reports(flow)) *
+		   REPORT_ONE;
 	if (missing <= 0)
 		return 0;
 	if ((__u32)missing * missing <= reports->variance)

@@ -137,16 +137,20 @@ static __always_inline void count_copy(struct __sk_buff *skb, struct flow *flow,
 
 /*
  * Sends copies of the newest segment's packet. The kernel clears a redirected
- * packet's departure time (EDT), so restore_departure() sets it again.
+ * packet's departure time (EDT), so restore_departure() sets it again: later
+ * than the segment's where losses come in bursts (--copy-delay).
  */
 static __always_inline void send_copies(struct __sk_buff *skb,
 					struct flow *flow,
 					const struct segment *seg, __u32 copies)
 {
 	struct record *record = &flow->egress.record;
+	__u64 delay = flow->options.copy_delay_ms * 1000000ULL;
 	__u64 tstamp = skb->tstamp;
 	__u32 i;
 
+	if (delay)
+		tstamp = (tstamp ?: bpf_ktime_get_ns()) + delay;
 	set_flags(slot(record, record->next - 1),
 		  COPIED | SENT_IN_OTHER_PACKET);
 	skb->cb[COPY_MARK_AT] = COPY_MARK;

@@ -109,6 +109,18 @@ impl Device {
         select(Self::list()?, names)
     }
 
+    /// Returns true if the device has the queueing discipline fq, which heeds departure times (EDT).
+    ///
+    /// # Errors
+    /// [`Error::EnterNotPermitted`], [`Error::System`].
+    pub fn has_fq(&self) -> Result<bool, Error> {
+        let list = || netlink::list_qdiscs(Some(self.index));
+        let qdiscs = self.namespace.enter(list)?;
+        let qdiscs =
+            qdiscs.map_err(|error| Error::system("list the queueing disciplines", error))?;
+        Ok(qdiscs.iter().any(|qdisc| qdisc.kind == "fq"))
+    }
+
     /// All devices of this network namespace whose messages can be parsed.
     ///
     /// # Errors

@@ -149,6 +149,15 @@ pub struct Options {
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub copies_when: CopiesWhen,
 
+    /// Send copies this much later, 1ms to 200ms, against losses in bursts; needs the queueing
+    /// discipline fq at the device, otherwise copies leave at once [default: at once]
+    #[arg(long, value_name = "DURATION", value_parser = parse_copy_delay)]
+    #[serde(
+        deserialize_with = "copy_delay",
+        serialize_with = "units::serialize_duration"
+    )]
+    pub copy_delay: Option<Duration>,
+
     /// Reaction to a loss that a bundle hid [default: tfrc-sp]
     #[arg(long, value_name = "REACTION", value_enum)]
     pub reaction: Option<Reaction>,
@@ -222,6 +231,7 @@ impl From<Options> for types::options {
                 CopiesWhen::Isolated => types::copies_when::COPY_ISOLATED,
             }
             .0 as u8,
+            copy_delay_ms: options.copy_delay.map_or(0, |it| it.as_millis() as u8),
             ..Self::default()
         };
         raw.thin_rtt = match options.thin_rtt {
@@ -259,7 +269,7 @@ impl From<Options> for types::options {
                 types::thin_test::THIN_DPIFL
             }
             ThinTest::Spifl { limit } => {
-                raw.spifl = limit;
+                raw.spifl = u16::try_from(limit).unwrap_or(u16::MAX);
                 types::thin_test::THIN_SPIFL
             }
             ThinTest::Always => types::thin_test::THIN_ALWAYS,
@@ -341,6 +351,24 @@ pub fn parse_deadline(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn deadline<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     units::deserialize(from, parse_deadline).map(Some)
+}
+
+const COPY_DELAYS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(200);
+
+/// Parses the delay of copies, 1 ms to 200 ms; fractions of milliseconds are dropped.
+///
+/// # Errors
+/// The expected form.
+pub fn parse_copy_delay(text: &str) -> Result<Duration, String> {
+    let delay = units::parse_duration(text)?;
+    match COPY_DELAYS.contains(&delay) {
+        true => Ok(delay),
+        false => Err(format!("invalid delay `{text}`: expected 1ms to 200ms")),
+    }
+}
+
+pub(crate) fn copy_delay<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    units::deserialize(from, parse_copy_delay).map(Some)
 }
 
 /// Bytes with redundancy relative to plain bytes: 1 to 31, stored in eighths.

@@ -4,7 +4,8 @@
 use std::time::Instant;
 
 use pillion_bpf::{
-    AttachTargets, Attachment, Error, FollowedRules, Policy, cgroup2_mount, is_full_hierarchy,
+    AttachTargets, Attachment, Device, Error, FollowedRules, Policy, cgroup2_mount,
+    is_full_hierarchy,
 };
 
 use crate::trial::Holdbacks;
@@ -116,6 +117,19 @@ pub fn covers_nothing(unmatched: &str) -> String {
         Some((rule, why)) => format!("{rule} covers nothing: {why}"),
         None => format!("covers nothing: {unmatched}"),
     }
+}
+
+/// Returns a warning about each device that ignores a delay of copies.
+pub fn copy_delay_warnings(attachment: &Attachment) -> Vec<String> {
+    let lacks_fq = |device: &&Device| !device.has_fq().unwrap_or(true);
+    let devices = attachment.devices().filter(lacks_fq);
+    let warnings = devices.map(|device| {
+        format!(
+            "{device} ignores the delay of copies, because it lacks the queueing discipline fq: tc qdisc \
+             replace dev {device} root fq"
+        )
+    });
+    warnings.collect()
 }
 
 /// Returns a warning if only a part of the cgroup hierarchy is visible.

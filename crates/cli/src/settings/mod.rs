@@ -104,6 +104,9 @@ pub fn unused_option(options: &Options) -> Option<UnusedOption> {
     if options.copies_when != CopiesWhen::Always && options.copies == 0 {
         return unused("copies-when", "copies", "1");
     }
+    if options.copy_delay.is_some() && options.copies == 0 && options.level() != Level::Auto {
+        return unused("copy-delay", "copies", "1");
+    }
     if options.level() == Level::None && options.copies == 0 {
         return unused("level", "copies", "1");
     }

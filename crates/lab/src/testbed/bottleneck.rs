@@ -135,6 +135,8 @@ pub(super) fn build_link(host: &SendingHost, here: Port, bridge: Port) -> Result
             .node
             .run_batch("tc", &[back])
             .map_err(missing_discipline)?;
+    } else if host.fq {
+        lines.push(format!("qdisc add dev {device} {parent} handle 20: fq"));
     } else if host.rate_bps.is_some() {
         // The default queue length of a device.
         lines.push(format!(

@@ -43,6 +43,7 @@ const VALUES: &[(&str, &str)] = &[
     ("target", "\"0.1%\""),
     ("deadline", "\"20ms\""),
     ("max-overhead", "4"),
+    ("copy-delay", "\"15ms\""),
     ("max-packets", "1"),
     ("rto-min", "\"50ms\""),
     ("delack-max", "\"40ms\""),

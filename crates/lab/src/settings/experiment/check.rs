@@ -42,6 +42,7 @@ impl Contradiction {
 impl Plan {
     /// Checks the run for contradictions, and reports the first one.
     pub(super) fn check(&self) -> Result<(), Contradiction> {
+        self.check_hosts()?;
         self.check_groups()?;
         let streams: usize = self.streams.iter().map(|it| it.traffic.streams).sum();
         let hosts = self.hosts.len();
@@ -66,6 +67,20 @@ impl Plan {
         let path = self.path().validate();
         path.map_err(|error| Contradiction::new(&["path"], error.to_string()))?;
         self.check_bottleneck()
+    }
+
+    fn check_hosts(&self) -> Result<(), Contradiction> {
+        let delayed = self
+            .hosts
+            .iter()
+            .find(|host| host.fq && !host.delay.is_zero());
+        delayed.map_or(Ok(()), |host| {
+            let text = "fq and a delay of the link exclude each other; set the delay in [path]";
+            Err(Contradiction::new(
+                &["host", &host.name, "fq"],
+                text.to_owned(),
+            ))
+        })
     }
 
     /// Checks each group's own path against the common path.

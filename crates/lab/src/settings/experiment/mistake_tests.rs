@@ -199,6 +199,10 @@ fn mistake_has_position_and_remedy() {
             "4:12: `x`; expected milliseconds",
         ),
         (
+            "host = \"x\"\n[host.x]\nfq = true\ndelay = 1\n",
+            "5:6: fq and a delay of the link exclude each other; set the delay in [path]",
+        ),
+        (
             "[host.x]\nspeed = 1\n",
             "4:1: unknown key `speed`; known: rate",
         ),

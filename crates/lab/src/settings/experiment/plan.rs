@@ -50,6 +50,8 @@ pub struct SendingHost {
     pub rate_bps: Option<u64>,
     /// Delay of its link in each direction.
     pub delay: Duration,
+    /// Whether its device has the queueing discipline fq.
+    pub fq: bool,
     /// Initial congestion window of its connections, in segments; `None`: the kernel's.
     pub initial_window: Option<u32>,
     /// Further kernel parameters of this host.
@@ -291,6 +293,7 @@ impl Run {
                 name: name.to_string(),
                 rate_bps: host.rate.map(super::Rate::bps),
                 delay: host.delay,
+                fq: host.fq,
                 initial_window: host.mechanisms.initial_window,
                 sysctls,
             }

@@ -26,6 +26,7 @@ const VALUES: &[&str] = &[
     "[sysctl]\n\"net.ipv4.tcp_sack\" = \"01\"\n",
     "[measure]\ntraces = false\nsockets = false\nqueue = false\nrecords = false\n",
     "[measure]\ntraces = 1500\nsockets = 12.5\n",
+    "host = \"h\"\n[host.h]\nrate = 2.5\nfq = true\n",
     "host = \"h\"\n[host.h]\nrate = 2.5\ndelay = 3.5\nmechanisms.early-retransmit = \"delayed\"\n",
     "streams = 7\nkind = \"isochronous\"\nitt = 0.3\nsize = 77\nmessages = 9\nramp-up = \"25ms:5ms\"\n",
     "kind = \"request-response\"\nthink = \"pareto:300ms:1.5\"\nsize = \"lognormal:90:30\"\nresponse-size = 3\n",
@@ -58,7 +59,7 @@ fn values() -> Vec<String> {
         Some("target" | "deadline" | "max-overhead") => {
             format!("bundle.level = \"auto\"\nbundle.{line}\n")
         }
-        Some("copies-when") => format!("bundle.copies = 1\nbundle.{line}\n"),
+        Some("copies-when" | "copy-delay") => format!("bundle.copies = 1\nbundle.{line}\n"),
         _ => format!("bundle.{line}\n"),
     });
     let all = VALUES.iter().map(ToString::to_string);

@@ -158,6 +158,8 @@ pub struct Host {
     /// Delay of its link in each direction.
     #[serde(with = "times::milliseconds")]
     pub delay: Duration,
+    /// Whether its device has the queueing discipline fq, which heeds departure times.
+    pub fq: bool,
     /// TCP mechanisms of this host.
     pub mechanisms: Mechanisms,
     /// Further kernel parameters of this host.
