@@ -1,6 +1,7 @@
 //! Measurements of the connections to one peer network during one interval, and delay and loss of its
 //! path while nothing is added.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::contract::types;
@@ -97,7 +98,8 @@ impl Baseline {
     }
 }
 
-/// Losses: a CUSUM over windows of 50 packets against the loss rate seen while nothing was added.
+/// Losses: a CUSUM over windows of 50 packets against the loss rate seen while nothing was added. Its
+/// thresholds grow with the dispersion of the path's own losses, because bursts vary more.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LossMonitor {
     /// While nothing, or hardly anything, was added; fading.
@@ -112,16 +114,67 @@ pub(super) struct LossMonitor {
     run: Counts,
 }
 
+/// Packets and losses.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counts {
+pub(super) struct Counts {
+    decisions: f64,
     packets: f64,
     losses: f64,
+    /// Sums over decisions.
+    packets_squared: f64,
+    losses_squared: f64,
 }
 
 impl Counts {
+    /// Bounds of the index of dispersion: independent losses, and bursts of about five packets.
+    const DISPERSION: RangeInclusive<f64> = 1.0..=8.0;
+    /// Fewer losses do not show their dispersion.
+    const MIN_LOSSES: f64 = 20.0;
+
+    /// The counts of a decision.
+    fn of(load: &Load) -> Self {
+        let (packets, losses) = (load.packets as f64, load.losses as f64);
+        Self {
+            decisions: 1.0,
+            packets,
+            losses,
+            packets_squared: packets * packets,
+            losses_squared: losses * losses,
+        }
+    }
+
     fn add(&mut self, other: Self) {
+        self.decisions += other.decisions;
         self.packets += other.packets;
         self.losses += other.losses;
+        self.packets_squared += other.packets_squared;
+        self.losses_squared += other.losses_squared;
+    }
+
+    fn halved(self) -> Self {
+        Self {
+            decisions: self.decisions / 2.0,
+            packets: self.packets / 2.0,
+            losses: self.losses / 2.0,
+            packets_squared: self.packets_squared / 2.0,
+            losses_squared: self.losses_squared / 2.0,
+        }
+    }
+
+    /// Loss rate.
+    fn rate(&self) -> f64 {
+        self.losses / self.packets.max(1.0)
+    }
+
+    /// Index of dispersion: the variance of a decision's losses, relative to that of independent losses.
+    fn dispersion(&self) -> f64 {
+        if self.losses < Self::MIN_LOSSES {
+            return 1.0;
+        }
+        let rate = self.rate();
+        let variance = (rate * rate).mul_add(-self.packets_squared, self.losses_squared);
+        let index = variance / (self.losses * (1.0 - rate)).max(1.0);
+        index.clamp(*Self::DISPERSION.start(), *Self::DISPERSION.end())
     }
 }
 
@@ -133,17 +186,17 @@ impl LossMonitor {
     const MIN_PACKETS: f64 = 100.0;
     /// Packets after which a measurement of losses is good enough.
     const ENOUGH_PACKETS: f64 = 600.0;
-    /// Packets above which the counts are halved.
+    /// Packets and decisions above which the counts are halved.
     const FADE: f64 = 2000.0;
+    const FADE_DECISIONS: f64 = 32.0;
+    /// Standard deviations between two loss rates that clearly differ.
+    const CLEAR_DEVIATIONS: f64 = 4.0;
     /// The loss rate that is taken for the path's own while nothing is known of it.
     const ASSUMED_RATE: f64 = 0.1;
 
     /// Adds measurements; `baseline` is true if hardly any redundancy was sent meanwhile.
     pub(super) fn add(&mut self, load: &Load, baseline: bool) {
-        let counts = Counts {
-            packets: load.packets as f64,
-            losses: load.losses as f64,
-        };
+        let counts = Counts::of(load);
         self.phase.add(counts);
         self.retransmitted += load.retransmitted as f64;
         self.window.add(counts);
@@ -158,9 +211,11 @@ impl LossMonitor {
         }
         if baseline {
             self.baseline.add(counts);
-            if self.baseline.packets > Self::FADE {
-                self.baseline.packets /= 2.0;
-                self.baseline.losses /= 2.0;
+            let Counts {
+                decisions, packets, ..
+            } = self.baseline;
+            if packets > Self::FADE && decisions > Self::FADE_DECISIONS {
+                self.baseline = self.baseline.halved();
             }
         }
     }
@@ -168,42 +223,53 @@ impl LossMonitor {
     /// The loss rate that makes no excess: the highest that the path may well have by itself, and half
     /// of that more, so that chance makes no alarm.
     fn reference(&self) -> f64 {
-        let Counts { packets, losses } = self.baseline;
+        let Counts {
+            packets, losses, ..
+        } = self.baseline;
         if packets < Self::WINDOW {
             return Self::ASSUMED_RATE;
         }
-        let highest = 2.0f64.mul_add((losses + 1.0).sqrt(), losses + 2.0) / packets;
+        let deviation = (self.baseline.dispersion() * (losses + 1.0)).sqrt();
+        let highest = 2.0f64.mul_add(deviation, losses + 2.0) / packets;
         highest * 1.5
     }
 
     /// More is lost than the path loses by itself.
     pub(super) fn is_alarming(&self) -> bool {
-        self.excess >= Self::ALARM
+        self.excess >= Self::ALARM * self.baseline.dispersion()
     }
 
     /// Fewer losses than make an alarm, but more than are expected.
     pub(super) fn are_suspicious(&self) -> bool {
-        let Counts { packets, losses } = self.phase;
+        let Counts {
+            packets, losses, ..
+        } = self.phase;
         match self.are_known() {
-            true => self.excess >= Self::ALARM / 4.0,
+            true => self.excess >= Self::ALARM * self.baseline.dispersion() / 4.0,
             false => losses >= 3.0 && losses * 100.0 >= packets,
         }
     }
 
-    /// The loss rate of the alarm.
-    pub(super) fn alarming_rate(&self) -> f64 {
-        self.run.losses / self.run.packets.max(1.0)
+    /// The packets and losses of the alarm.
+    pub(super) fn alarming(&self) -> Counts {
+        self.run
     }
 
-    /// True if this phase lost clearly less than at the rate of the alarm.
-    pub(super) fn have_stopped(&self, alarming_rate: f64) -> bool {
-        let expected = alarming_rate * self.phase.packets;
-        expected - self.phase.losses > 2.0f64.mul_add(expected.sqrt(), 1.0)
+    /// True if this phase lost clearly less than at the rate of the alarm: by more than chance explains,
+    /// where losses come in bursts as well, and although the alarm is the highest of many rates.
+    pub(super) fn have_stopped(&self, alarming: Counts) -> bool {
+        let mut both = alarming;
+        both.add(self.phase);
+        let inverse = alarming.packets.max(1.0).recip() + self.phase.packets.max(1.0).recip();
+        let variance = self.baseline.dispersion() * both.rate() * (1.0 - both.rate()) * inverse;
+        alarming.rate() - self.phase.rate() > Self::CLEAR_DEVIATIONS * variance.sqrt()
     }
 
     /// True if at least 1 % is lost and the path's own loss rate is unknown.
     pub(super) fn are_unexplained(&self) -> bool {
-        let Counts { packets, losses } = self.phase;
+        let Counts {
+            packets, losses, ..
+        } = self.phase;
         !self.are_known() && losses >= 10.0 && losses * 100.0 >= packets
     }
 
@@ -219,13 +285,15 @@ impl LossMonitor {
 
     /// Loss rate of this phase.
     pub(super) fn rate(&self) -> f64 {
-        self.phase.losses / self.phase.packets.max(1.0)
+        self.phase.rate()
     }
 
     /// True if a measurement of the path by itself can end: it has enough packets, or it shows that the
     /// path causes at least half of this loss rate.
     pub(super) fn are_measured(&self, rate: f64) -> bool {
-        let Counts { packets, losses } = self.baseline;
+        let Counts {
+            packets, losses, ..
+        } = self.baseline;
         packets >= Self::ENOUGH_PACKETS || self.are_known() && losses >= packets * rate / 2.0
     }
 

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::load::{Baseline, Load, LossMonitor};
+use super::load::{Baseline, Counts, Load, LossMonitor};
 use crate::contract::types::governor_share;
 use crate::{Alarm, Verdict};
 
@@ -91,7 +91,7 @@ pub(crate) struct Network {
     peak_at: Duration,
     /// Decisions in this phase.
     decisions: u32,
-    /// Time, share and loss rate when redundancy stopped.
+    /// Time, share and losses when redundancy stopped.
     stopped: StopState,
     /// When the network was seen first.
     started: Duration,
@@ -129,7 +129,10 @@ struct Excess {
 struct StopState {
     at: Duration,
     share: Share,
+    /// Loss rate before a measurement.
     loss_rate: f64,
+    /// Packets and losses of the alarm.
+    alarming: Counts,
 }
 
 impl Network {
@@ -302,7 +305,8 @@ impl Network {
         self.stopped = StopState {
             at: now,
             share: self.share,
-            loss_rate: self.losses.alarming_rate(),
+            alarming: self.losses.alarming(),
+            ..StopState::default()
         };
         self.enter(Phase::Drain, 0, now);
     }
@@ -381,7 +385,7 @@ impl Network {
         if is_short || self.decisions < MIN_WATCH_DECISIONS {
             return;
         }
-        if self.alarm == Some(Alarm::Loss) && !self.losses.have_stopped(self.stopped.loss_rate) {
+        if self.alarm == Some(Alarm::Loss) && !self.losses.have_stopped(self.stopped.alarming) {
             return self.reject_alarm(now);
         }
         self.verdict = Some(Verdict::Ours);
