@@ -247,15 +247,12 @@ fn per_segment(part: u64, summary: &Summary) -> Option<f64> {
     share(part, summary.segments)
 }
 
-/// Measures that both commands report. The first one, lateness, and `cut_share` decide a trial.
+/// Average time that a segment waited for its ACK beyond the minimum RTT and the grace.
+pub const LATENESS_MS: Formula = |all| per_segment(all.late_us, all).map(|us| us / 1e3);
+
+/// Measures that both commands report. The first one is what a message waits; lateness and `cut_share`
+/// decide a trial.
 pub const MEASURES: [Measure<Formula>; 11] = [
-    measure(
-        "late_ms",
-        "lateness",
-        Unit::Milliseconds,
-        "average time that a segment waited for its ACK beyond the minimum RTT and the grace",
-        |all| per_segment(all.late_us, all).map(|us| us / 1e3),
-    ),
     measure(
         "wait_ms",
         "wait",
@@ -265,6 +262,13 @@ pub const MEASURES: [Measure<Formula>; 11] = [
             let waited = all.waited_byte_us.saturating_add(all.unsent_byte_us);
             share(waited, all.new_bytes).map(|us| us / 1e3)
         },
+    ),
+    measure(
+        "late_ms",
+        "lateness",
+        Unit::Milliseconds,
+        "average time that a segment waited for its ACK beyond the minimum RTT and the grace",
+        LATENESS_MS,
     ),
     measure(
         "ack_latency_ms_p50",

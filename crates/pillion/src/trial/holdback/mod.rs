@@ -14,7 +14,7 @@ use crate::trial::arms::analyse;
 use crate::trial::estimate::{Sample, seeded_rng};
 use crate::trial::sequential_test::{FIRST_ANALYSIS_SEGMENTS, threshold};
 use crate::trial::state::Unit;
-use crate::trial::{Estimate, InterimAnalysis, MEASURES, Summary, Verdict};
+use crate::trial::{Estimate, InterimAnalysis, LATENESS_MS, Summary, Verdict};
 
 // The comparison consists of windows, each with its own analysis, so that earlier benefit does not
 // hide later harm. Window k may withdraw bundling wrongly with a probability of at most
@@ -164,10 +164,9 @@ impl RuleComparison {
         let smaller_arm = bundled.len().min(plain.len());
         let rng = &mut seeded_rng(seed);
         let [bundled, plain] = [bundled, plain].map(|units| Sample::new(&units, smaller_arm, rng));
-        let lateness = MEASURES[0].of;
-        self.bundled_late_ms = bundled.estimate(lateness);
-        self.plain_late_ms = plain.estimate(lateness);
-        self.difference_late_ms = bundled.difference(&plain, lateness);
+        self.bundled_late_ms = bundled.estimate(LATENESS_MS);
+        self.plain_late_ms = plain.estimate(LATENESS_MS);
+        self.difference_late_ms = bundled.difference(&plain, LATENESS_MS);
     }
 }
 
