@@ -37,6 +37,7 @@ const READ_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Sums over connections of one arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ArmCounts {
     /// Connections.
     pub connections: u64,
@@ -106,13 +107,12 @@ impl AddAssign for ArmCounts {
 
 /// Comparison of a rule so far, as in `status --json`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RuleComparison {
     /// Number of the rule.
     pub rule: u32,
     /// Share of its connections that stay plain.
     pub holdback_ppm: u32,
-    /// True once its bundled connections were reliably worse.
-    pub withdrawn: bool,
     /// Time of the complete windows.
     pub observed_ms: u64,
     /// Number of complete windows.
@@ -137,6 +137,12 @@ impl RuleComparison {
     pub fn verdict(&self) -> Verdict {
         let last = self.last_window.as_ref();
         last.map_or(Verdict::Undecided, InterimAnalysis::verdict)
+    }
+
+    /// Returns true once its bundled connections were reliably worse; no window follows.
+    #[must_use]
+    pub fn is_withdrawn(&self) -> bool {
+        self.verdict() == Verdict::Harms
     }
 
     /// Describes how the arms differ.
@@ -187,8 +193,8 @@ impl fmt::Display for RuleComparison {
 /// A rule with a holdback, and its current window.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct HeldBackRule {
-    /// The rule with all its keys; a changed rule is another one.
-    identity: String,
+    /// [`Rule::source`](pillion_bpf::Rule::source); a changed rule is another one.
+    source: String,
     comparison: RuleComparison,
     /// Units of the current window by bucket, which a hand-over does not pass on.
     #[serde(skip)]
@@ -231,7 +237,6 @@ impl HeldBackRule {
         comparison.last_window = Some(analysis);
         comparison.windows = ordinal;
         comparison.observed_ms += self.window_ms;
-        comparison.withdrawn = analysis.verdict() == Verdict::Harms;
         self.window_ms = 0;
         self.units.clear();
         Some(units)
@@ -258,7 +263,7 @@ impl Holdbacks {
         let rules = (1..).zip(&policy.rules);
         let rules = rules.filter(|(_, rule)| !rule.holdback.is_none());
         let rules = rules.map(|(number, rule)| HeldBackRule {
-            identity: format!("{rule:?}"),
+            source: rule.source.clone(),
             comparison: RuleComparison {
                 rule: number,
                 holdback_ppm: rule.holdback.ppm(),
@@ -283,14 +288,14 @@ impl Holdbacks {
         (self.last, self.read_at) = (old.last.clone(), old.read_at);
         let mut unused: Vec<_> = old.rules.iter().collect();
         for rule in &mut self.rules {
-            let equal = |it: &&HeldBackRule| it.identity == rule.identity;
+            let equal = |it: &&HeldBackRule| it.source == rule.source;
             if let Some(index) = unused.iter().position(equal) {
                 let number = rule.comparison.rule;
                 *rule = unused.remove(index).clone();
                 rule.comparison.rule = number;
             }
         }
-        let withdrawn = self.comparisons().filter(|it| it.withdrawn);
+        let withdrawn = self.comparisons().filter(|it| it.is_withdrawn());
         withdrawn.map(|it| it.rule).collect()
     }
 
@@ -333,7 +338,7 @@ impl Holdbacks {
             let holdback = Holdback::from_ppm(it.comparison.holdback_ppm);
             holdback.arm_of(observation.unit) == observation.arm
         };
-        if let Some(rule) = rule.filter(|it| !it.comparison.withdrawn && is_assigned(it)) {
+        if let Some(rule) = rule.filter(|it| !it.comparison.is_withdrawn() && is_assigned(it)) {
             let counts = counts.since(last.unwrap_or_default());
             rule.add(observation.unit, observation.arm, counts);
         }
@@ -342,13 +347,13 @@ impl Holdbacks {
     /// Analyses the windows that are due, and returns the rules from which bundling is withdrawn now.
     pub fn analyse(&mut self) -> Vec<RuleComparison> {
         let key = self.key.unwrap_or_default();
-        let rules = self.rules.iter_mut().filter(|it| !it.comparison.withdrawn);
+        let rules = self.rules.iter_mut().filter(|it| !it.comparison.is_withdrawn());
         let analysed = rules.filter_map(|rule| {
             let units = rule.analyse_if_due(key)?;
             rule.comparison.estimate(&units, key[1]);
             Some(rule.comparison.clone())
         });
-        analysed.filter(|it| it.withdrawn).collect()
+        analysed.filter(|it| it.is_withdrawn()).collect()
     }
 }
 
