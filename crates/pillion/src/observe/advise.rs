@@ -357,9 +357,11 @@ fn rto_min_clause(advice: &Advice) -> String {
     )
 }
 
-/// Returns the savings of copies as a clause, for comparison with bundles.
+/// Returns the savings of a copy of each segment as a clause, if these are larger.
 fn copies_clause(advice: &Advice) -> String {
-    if advice.summary.copies_time_saved_byte_us == 0 {
+    let [copies_ms, saved_ms] = [advice.copies_time_saved_ms, advice.time_saved_ms]
+        .map(|it| it.map_or(0.0, |it| it.value));
+    if copies_ms <= saved_ms {
         return String::new();
     }
     format!(
