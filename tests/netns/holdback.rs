@@ -189,7 +189,9 @@ fn run_compares_holdback_and_reports_it() {
     let output = output.unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let log = stderr(&output);
-    let line = log.lines().find(|it| it.contains("holdback 50% of rule 1: "));
+    let line = log
+        .lines()
+        .find(|it| it.contains("holdback 50% of rule 1: "));
     let line = line.unwrap_or_else(|| panic!("{log}"));
     assert!(line.contains("; lateness in ms: "), "{line}");
 }
@@ -218,13 +220,17 @@ fn reload_adds_changes_and_removes_holdback() {
         kill(Pid::from_raw(new_process.0.cast_signed()), Signal::SIGHUP).unwrap();
     };
     let service = || {
-        let json = pillion_in(namespace, &["status", "--json"]).output().unwrap();
+        let json = pillion_in(namespace, &["status", "--json"])
+            .output()
+            .unwrap();
         let all: Value = serde_json::from_slice(&json.stdout).unwrap();
         all[0].clone()
     };
     let shares = || {
         let holdbacks = service()["holdbacks"].as_array().unwrap().clone();
-        let shares = holdbacks.iter().map(|it| it["holdback_ppm"].as_u64().unwrap());
+        let shares = holdbacks
+            .iter()
+            .map(|it| it["holdback_ppm"].as_u64().unwrap());
         shares.collect::<Vec<_>>()
     };
     let outcome = |name: &str| service()["totals"]["outcomes"][name].as_u64().unwrap_or(0);

@@ -359,8 +359,8 @@ fn rto_min_clause(advice: &Advice) -> String {
 
 /// Returns the savings of a copy of each segment as a clause, if these are larger.
 fn copies_clause(advice: &Advice) -> String {
-    let [copies_ms, saved_ms] = [advice.copies_time_saved_ms, advice.time_saved_ms]
-        .map(|it| it.map_or(0.0, |it| it.value));
+    let [copies_ms, saved_ms] =
+        [advice.copies_time_saved_ms, advice.time_saved_ms].map(|it| it.map_or(0.0, |it| it.value));
     if copies_ms <= saved_ms {
         return String::new();
     }

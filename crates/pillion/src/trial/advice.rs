@@ -185,7 +185,9 @@ const TIME_SAVED_MS: Formula = |all| {
     Some(mean_ms(all.time_saved_byte_us, all)? + unsent_ms * repaired)
 };
 const COPIES_TIME_SAVED_MS: Formula = |all| {
-    let saved = all.copies_time_saved_byte_us.saturating_add(all.reduced_byte_us);
+    let saved = all
+        .copies_time_saved_byte_us
+        .saturating_add(all.reduced_byte_us);
     Some(mean_ms(saved, all)? * needed_share(all))
 };
 const NAGLE_MS: Formula = |all| mean_ms(all.nagle_byte_us, all);
@@ -281,7 +283,9 @@ fn kind(all: &Summary, repairable: Option<Estimate>) -> AdviceKind {
     if all.segments < MIN_SEGMENTS {
         return AdviceKind::TooFewSegments;
     }
-    let suppressed = all.suppressed_segments.saturating_add(all.suppressed_copies);
+    let suppressed = all
+        .suppressed_segments
+        .saturating_add(all.suppressed_copies);
     let interval = repairable.and_then(|estimate| estimate.interval);
     match interval.filter(|_| losses(all) >= MIN_LOSSES) {
         Some((low, _)) if low >= MIN_REPAIRABLE_SHARE => AdviceKind::Bundle,

@@ -347,7 +347,10 @@ impl Holdbacks {
     /// Analyses the windows that are due, and returns the rules from which bundling is withdrawn now.
     pub fn analyse(&mut self) -> Vec<RuleComparison> {
         let key = self.key.unwrap_or_default();
-        let rules = self.rules.iter_mut().filter(|it| !it.comparison.is_withdrawn());
+        let rules = self
+            .rules
+            .iter_mut()
+            .filter(|it| !it.comparison.is_withdrawn());
         let analysed = rules.filter_map(|rule| {
             let units = rule.analyse_if_due(key)?;
             rule.comparison.estimate(&units, key[1]);
