@@ -249,9 +249,9 @@ pub struct Holdbacks {
     /// Secret key of the assignment; `None` if the programs observe no connections by holdback.
     key: Option<[u64; 2]>,
     rules: Vec<HeldBackRule>,
-    /// Last reading of each connection, by its cookie.
+    /// Last reading of each connection, by its cookie, and the rule that counts it; 0: none.
     #[serde(skip)]
-    last: HashMap<u64, ArmCounts>,
+    last: HashMap<u64, (u32, ArmCounts)>,
     #[serde(skip)]
     read_at: Option<Instant>,
 }
@@ -287,13 +287,18 @@ impl Holdbacks {
         self.key = self.key.or(old.key);
         (self.last, self.read_at) = (old.last.clone(), old.read_at);
         let mut unused: Vec<_> = old.rules.iter().collect();
+        let mut renumbered = HashMap::new();
         for rule in &mut self.rules {
             let equal = |it: &&HeldBackRule| it.source == rule.source;
             if let Some(index) = unused.iter().position(equal) {
                 let number = rule.comparison.rule;
                 *rule = unused.remove(index).clone();
+                renumbered.insert(rule.comparison.rule, number);
                 rule.comparison.rule = number;
             }
+        }
+        for (rule, _) in self.last.values_mut() {
+            *rule = renumbered.get(rule).copied().unwrap_or(0);
         }
         let withdrawn = self.comparisons().filter(|it| it.is_withdrawn());
         withdrawn.map(|it| it.rule).collect()
@@ -328,18 +333,26 @@ impl Holdbacks {
     /// packet, which assigns it.
     pub fn add(&mut self, observation: &Observation) {
         let counts = ArmCounts::from(observation);
-        let last = match observation.has_ended {
-            true => self.last.remove(&observation.cookie),
-            false => self.last.insert(observation.cookie, counts),
-        };
         let mut rules = self.rules.iter_mut();
         let rule = rules.find(|it| it.comparison.rule == observation.rule);
         let is_assigned = |it: &HeldBackRule| {
             let holdback = Holdback::from_ppm(it.comparison.holdback_ppm);
             holdback.arm_of(observation.unit) == observation.arm
         };
-        if let Some(rule) = rule.filter(|it| !it.comparison.is_withdrawn() && is_assigned(it)) {
-            let counts = counts.since(last.unwrap_or_default());
+        let rule = rule.filter(|it| !it.comparison.is_withdrawn() && is_assigned(it));
+        let number = rule.as_ref().map_or(0, |it| it.comparison.rule);
+        let last = match observation.has_ended {
+            true => self.last.remove(&observation.cookie),
+            false => self.last.insert(observation.cookie, (number, counts)),
+        };
+        if let Some(rule) = rule {
+            let (counted_by, last) = last.unwrap_or_default();
+            // A changed rule counts older connections, too.
+            let connections = (counted_by != number).into();
+            let counts = ArmCounts {
+                connections,
+                ..counts.since(last)
+            };
             rule.add(observation.unit, observation.arm, counts);
         }
     }
