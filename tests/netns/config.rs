@@ -16,14 +16,14 @@ use tempfile::TempDir;
 use crate::common::*;
 
 /// Running `pillion attach` on the sender's host, with its rules file.
-struct AttachWithRules {
-    process: Child,
+pub struct AttachWithRules {
+    pub process: Child,
     log: BufReader<ChildStderr>,
     folder: TempDir,
 }
 
 impl AttachWithRules {
-    fn start(pair: &HostPair, rules: &str) -> Self {
+    pub fn start(pair: &HostPair, rules: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (file, stats) = (
             folder.path().join("rules.toml"),
@@ -47,23 +47,23 @@ impl AttachWithRules {
         attach
     }
 
-    fn file(&self) -> PathBuf {
+    pub fn file(&self) -> PathBuf {
         self.folder.path().join("rules.toml")
     }
 
     /// Reads the next log line, with the file's path replaced by FILE.
-    fn line(&mut self) -> String {
+    pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.log.read_line(&mut line).unwrap();
         let file = self.file();
         line.trim_end().replace(file.to_str().unwrap(), "FILE")
     }
 
-    fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.process.id().cast_signed()), signal).unwrap();
     }
 
-    fn reload(&mut self, rules: &str) -> String {
+    pub fn reload(&mut self, rules: &str) -> String {
         fs::write(self.file(), rules).unwrap();
         self.signal(Signal::SIGHUP);
         self.line()

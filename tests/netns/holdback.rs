@@ -2,16 +2,20 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use pillion_lab::Namespace;
 use pillion_tests::HostPair;
+use serde_json::Value;
 
 use crate::common::*;
-use crate::handover::{NewProcess, ready_pids};
+use crate::config::AttachWithRules;
+use crate::handover::{NewProcess, exits_successfully, ready_pids};
 use crate::service::{ServiceGuard, scrape, status, unix_endpoint, value};
 
 const PORT: u16 = 7001;
@@ -84,10 +88,24 @@ fn turn_harmful(pair: &HostPair) {
     assert!(set.status.success(), "{}", stderr(&set));
 }
 
+const TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Waits until the new process of a hand-over is the only one.
+fn await_new_process(namespace: &Namespace, old: u32) -> NewProcess {
+    let mut new_process = None;
+    within(TIMEOUT, "the new process is ready", || {
+        new_process = match ready_pids(namespace)[..] {
+            [pid] if pid != old => Some(NewProcess(pid)),
+            _ => None,
+        };
+        new_process.is_some()
+    });
+    new_process.unwrap()
+}
+
 #[test]
 fn path_that_turns_harmful_withdraws_bundling() {
     needs_root!();
-    const TIMEOUT: Duration = Duration::from_secs(90);
     let pair = clean_pair();
     let namespace = &pair.sender.namespace;
     let (_folder, socket, endpoint) = unix_endpoint();
@@ -139,14 +157,7 @@ fn path_that_turns_harmful_withdraws_bundling() {
         assert_eq!(condition(), 1.0);
         // The hand-over passes the withdrawal on: no connection of any age is bundled.
         kill(Pid::from_raw(service.pid().cast_signed()), Signal::SIGUSR2).unwrap();
-        let mut new_process = None;
-        within(TIMEOUT, "the new process is ready", || {
-            new_process = match ready_pids(namespace)[..] {
-                [pid] if pid != service.pid() => Some(NewProcess(pid)),
-                _ => None,
-            };
-            new_process.is_some()
-        });
+        let _new_process = await_new_process(namespace, service.pid());
         within(TIMEOUT, "the withdrawal is shown", || has_line(withdrawn));
         let outcome = |name: &str| {
             let sample = format!("pillion_data_segments_total{{outcome=\"{name}\"}}");
@@ -156,5 +167,94 @@ fn path_that_turns_harmful_withdraws_bundling() {
             outcome("suppressed") > 1_000.0
         });
         assert_eq!(outcome("bundled"), 0.0);
+    });
+}
+
+#[test]
+fn run_compares_holdback_and_reports_it() {
+    needs_root!();
+    let pair = clean_pair();
+    let namespace = &pair.receiver.namespace;
+    let listen = ["traffic", "receive", "--listen", "10.77.0.2:7001"];
+    let mut receiving = lab_in(namespace, &listen);
+    let mut receiving = receiving.stdout(Stdio::null()).spawn().unwrap();
+    await_listening(namespace, PORT);
+    let run = ["run", "--holdback", "50%", "--", PILLION_LAB];
+    let send = ["traffic", "send", "--to", "10.77.0.2:7001", "--itt", "30ms"];
+    let streams = ["--streams", "30", "--duration", "25s"];
+    let arguments = [&run[..], &send, &streams].concat();
+    let output = pillion_in(&pair.sender.namespace, &arguments).output();
+    receiving.kill().unwrap();
+    receiving.wait().unwrap();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let log = stderr(&output);
+    let line = log
+        .lines()
+        .find(|it| it.contains("holdback 50% of rule 1: "));
+    let line = line.unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains("; lateness in ms: "), "{line}");
+}
+
+/// Returns the rules file with a rule for PORT.
+fn rules(holdback: &str) -> String {
+    format!("[[rule]]\nport = {PORT}\n{holdback}")
+}
+
+#[test]
+fn reload_adds_changes_and_removes_holdback() {
+    needs_root!();
+    let pair = clean_pair();
+    let namespace = &pair.sender.namespace;
+    let mut old = AttachWithRules::start(&pair, &rules(""));
+    // The loaded programs observe no connections.
+    old.reload(&rules("holdback = \"5%\"\n"));
+    let remedy = "pillion: warning: `holdback` added: hand over (SIGUSR2) or restart pillion to \
+                  apply it (all connections are bundled)";
+    assert_eq!(old.line(), remedy);
+    old.signal(Signal::SIGUSR2);
+    let new_process = await_new_process(namespace, old.process.id());
+    assert!(exits_successfully(&mut old.process));
+    let reload = |holdback: &str| {
+        std::fs::write(old.file(), rules(holdback)).unwrap();
+        kill(Pid::from_raw(new_process.0.cast_signed()), Signal::SIGHUP).unwrap();
+    };
+    let service = || {
+        let json = pillion_in(namespace, &["status", "--json"])
+            .output()
+            .unwrap();
+        let all: Value = serde_json::from_slice(&json.stdout).unwrap();
+        all[0].clone()
+    };
+    let shares = || {
+        let holdbacks = service()["holdbacks"].as_array().unwrap().clone();
+        let shares = holdbacks
+            .iter()
+            .map(|it| it["holdback_ppm"].as_u64().unwrap());
+        shares.collect::<Vec<_>>()
+    };
+    let outcome = |name: &str| service()["totals"]["outcomes"][name].as_u64().unwrap_or(0);
+    let listen = || TcpListener::bind(("10.77.0.2", PORT)).unwrap();
+    let listener = pair.receiver.namespace.enter(listen).unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _stop = StopOnDrop(&stop);
+        scope.spawn(|| receive_until(&stop, &listener));
+        scope.spawn(|| namespace.enter(|| send_until(&stop)).unwrap());
+        within(TIMEOUT, "5 % are held back", || shares() == [50_000]);
+        reload("holdback = \"50%\"\n");
+        within(TIMEOUT, "half are held back", || {
+            let plain = service()["holdbacks"][0]["plain"]["connections"].clone();
+            shares() == [500_000] && outcome("suppressed") > 200 && plain.as_u64() > Some(0)
+        });
+        reload("");
+        within(TIMEOUT, "none is held back", || shares().is_empty());
+        let before = ["suppressed", "bundled"].map(outcome);
+        within(TIMEOUT, "connections are bundled", || {
+            outcome("bundled") > before[1] + 1_000
+        });
+        // The last readings before the reload may be older than it.
+        let suppressed = outcome("suppressed") - before[0];
+        assert!(suppressed < 100, "{before:?}, {suppressed}");
     });
 }

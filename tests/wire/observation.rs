@@ -4,7 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use pillion_bpf::{
-    Arm, AssignBy, Direction, Holdback, LatencyBuckets, Observation, Observing, Outcome, Rule,
+    Arm, AssignBy, Direction, Holdback, LatencyBuckets, Level, Observation, Observing, Options,
+    Outcome, Rule,
 };
 use pillion_tests::{Bundler, Ip, Setup, Wire, unlimited};
 
@@ -223,6 +224,61 @@ fn needless_retransmission_counts_once_per_segment() {
             (observation.losses.segments, observation.losses.spurious),
             (3, 3)
         );
+    });
+}
+
+#[test]
+fn second_bundle_repairs_if_first_is_lost() {
+    let setup = Setup {
+        rto_min: Duration::from_millis(300),
+        ..suppressed_setup()
+    };
+    // The bundle of the second segment is lost with it.
+    for (level, repairable) in [(1, 1), (2, 2)] {
+        let options = Options {
+            max_packets: Some(level),
+            ..unlimited()
+        };
+        let setup = Setup {
+            bundlers: vec![Bundler::with(options)],
+            ..setup.clone()
+        };
+        setup.run(|wire| {
+            wire.sends("1:101 101:201 201:301 301:401");
+            wire.ack_sack(1, "201:401");
+            wire.expect("1:201");
+            thread::sleep(2 * RTT);
+            wire.ack(401);
+            let losses = observation(wire).losses;
+            assert_eq!((losses.segments, losses.repairable), (2, repairable));
+        });
+    }
+}
+
+#[test]
+fn suppressed_copy_repairs_unless_previous_packet_is_lost() {
+    let options = Options {
+        level: Some(Level::Auto),
+        ..Options::default()
+    };
+    let setup = Setup {
+        bundlers: vec![Bundler::with(options)],
+        rto_min: Duration::from_millis(300),
+        ..suppressed_setup()
+    };
+    setup.run(|wire| {
+        wire.sends("1:101");
+        wire.expect("1:101");
+        wire.ack(101);
+        let first = observation(wire);
+        assert_eq!((first.suppressed, first.suppressed_copies), (0, 1));
+        assert_eq!((first.losses.repairable, first.losses.uncovered), (1, 0));
+        wire.sends("101:201");
+        wire.expect("101:201");
+        wire.ack(201);
+        let second = observation(wire);
+        assert_eq!(second.suppressed_bytes, 200);
+        assert_eq!((second.losses.segments, second.losses.repairable), (2, 1));
     });
 }
 

@@ -220,7 +220,7 @@ static __always_inline bool is_acceptable(struct __sk_buff *skb,
 /* Processes an ACK before TCP does. */
 static __always_inline void on_ack(struct flow *flow, const struct bpf_sock *sk,
 				   struct bpf_tcp_sock *btp,
-				   const struct tcp_sock *tp, struct ack *ack,
+				   struct tcp_sock *tp, struct ack *ack,
 				   const struct header_options *options,
 				   struct observation *observation)
 {

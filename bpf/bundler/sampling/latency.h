@@ -4,11 +4,12 @@
  * ACK that covers it (LCN 2015, section IV.A). For retransmitted segments, also
  * the time that a suppressed bundle would have saved.
  *
- * The first suppressed bundle with a lost segment would have repaired it, if
- * its own packet was acknowledged without retransmission. The repair would have
- * arrived an RTT after it was sent: that of the last segment in a SACK, because
- * receivers do not delay these. Later data, also unsent, would have waited no
- * longer. docs/evidence/advice-model.md lists the limits.
+ * A suppressed bundle with a lost segment would have repaired it, if its own
+ * packet was acknowledged without retransmission. So would a suppressed copy,
+ * which arrives if the packet before it did. The repair would have arrived an
+ * RTT after it was sent: that of the last segment in a SACK, because receivers
+ * do not delay these. Later data would have waited no longer.
+ * docs/evidence/advice-model.md lists the limits.
  */
 #ifndef PILLION_LATENCY_H
 #define PILLION_LATENCY_H
@@ -27,12 +28,14 @@ struct measured_range {
 	__u32 now_us;
 	__u32 rtt_min_us; /* 0: unknown */
 	__u32 rtt_us; /* of the last segment that a SACK reported */
+	__u32 itt_us; /* smoothed time between new segments */
 	__u32 len; /* of the current slot */
 
-	/* The result that bundles would have had. */
+	/* The result that redundancy would have had. */
+	__u32 repaired_us; /* when it would have repaired the current slot */
 	__u32 blocked_us; /* earliest time of the next acknowledgement */
 	__u32 has_loss; /* 1: a segment was lost */
-	__u32 is_repaired; /* 1: a bundle would have repaired one */
+	__u32 is_repaired; /* 1: it would have repaired one */
 };
 
 /* Returns the sending time in microseconds; 0 if unknown. */
@@ -106,7 +109,7 @@ static __always_inline bool is_reported(const struct observation *observation,
 	       record_round(at);
 }
 
-/* Counts a loss that a bundle would have repaired. */
+/* Counts a loss that redundancy would have repaired. */
 static __always_inline void add_repairable(struct observation *observation,
 					   __u32 at)
 {
@@ -118,31 +121,90 @@ static __always_inline void add_repairable(struct observation *observation,
 			1ULL << at % 64;
 }
 
+static __always_inline bool is_retransmitted(struct record *record, __u32 at)
+{
+	return READ_ONCE(slot(record, at)->flags) & RETRANSMITTED;
+}
+
+/* Returns true if a packet, or its suppressed copy, arrived. */
+static __always_inline bool would_arrive(const struct observation *observation,
+					 struct record *record, __u32 at)
+{
+	return !is_retransmitted(record, at) ||
+	       (observation->redundancy[at & (RECORD_SLOTS - 1)] &
+			SUPPRESSED_COPY &&
+		!is_retransmitted(record, at - 1));
+}
+
+/* The redundancy of a lost segment. */
+enum repair {
+	REPAIR_NONE, /* it had none */
+	REPAIR_LOST, /* all was lost */
+	REPAIRED, /* at acked->repaired_us */
+};
+
+/*
+ * Finds the first suppressed copy or bundle of a lost segment that would have
+ * arrived. A global function, so that the verifier checks the loop once.
+ */
+__noinline int find_repair(const struct observation *observation,
+			   struct record *record, struct measured_range *acked)
+{
+	__u32 lost, next, sent_us;
+	enum repair repair = REPAIR_NONE;
+
+	if (!observation || !record || !acked)
+		return REPAIR_NONE;
+	lost = acked->next_slot;
+	next = LOAD_ACQUIRE(record->next);
+	for (__u32 i = 0; i < RECORD_SLOTS && before(lost + i, next); i++) {
+		__u8 redundancy =
+			observation
+				->redundancy[(lost + i) & (RECORD_SLOTS - 1)];
+
+		if (i ? (redundancy & (SUPPRESSED_COPY - 1)) < i
+		      : !(redundancy & SUPPRESSED_COPY))
+			continue;
+		repair = REPAIR_LOST;
+		sent_us = sent_at(observation, lost + i);
+		acked->repaired_us = sent_us + acked->rtt_us;
+		if (sent_us && before(acked->repaired_us, acked->now_us) &&
+		    would_arrive(observation, record, lost + i))
+			return REPAIRED;
+	}
+	/*
+	 * Without the loss, the next message would not wait in the socket, but
+	 * would have a bundle.
+	 */
+	if (repair == REPAIR_NONE && observation->suppressed &&
+	    READ_ONCE(observation->unsent)) {
+		sent_us = sent_at(observation, lost) + acked->itt_us;
+		acked->repaired_us = sent_us + acked->rtt_us;
+		return before(acked->repaired_us, acked->now_us) ? REPAIRED
+								 : REPAIR_LOST;
+	}
+	return repair;
+}
+
 /* Measures a segment that TCP retransmitted. */
 __noinline int add_loss(struct observation *observation, struct record *record,
 			struct measured_range *acked)
 {
-	__u32 distance, covering_bundle, sent_us, repaired_us;
+	enum repair repair;
 
 	if (!observation || !record || !acked)
 		return 0;
-	distance = observation->covering_bundle[acked->next_slot &
-						(RECORD_SLOTS - 1)];
-	covering_bundle = acked->next_slot + distance;
-	sent_us = sent_at(observation, covering_bundle);
-	repaired_us = acked->now_us;
+	repair = find_repair(observation, record, acked);
 	observation->losses.segments++;
-	if (!distance) {
-		observation->losses.uncovered++;
-	} else if (before(covering_bundle, acked->end_slot) && sent_us &&
-		   !(READ_ONCE(slot(record, covering_bundle)->flags) &
-		     RETRANSMITTED)) {
+	if (repair == REPAIRED) {
 		add_repairable(observation, acked->next_slot);
 		acked->is_repaired = 1;
-		repaired_us = sent_us + acked->rtt_us;
+	} else {
+		observation->losses.uncovered += repair == REPAIR_NONE;
+		acked->repaired_us = acked->now_us;
 	}
-	if (!acked->has_loss || after(repaired_us, acked->blocked_us))
-		acked->blocked_us = repaired_us;
+	if (!acked->has_loss || after(acked->repaired_us, acked->blocked_us))
+		acked->blocked_us = acked->repaired_us;
 	acked->has_loss = 1;
 	return 0;
 }
@@ -180,7 +242,7 @@ __noinline int measure_slot(struct observation *observation,
 		return 0;
 	acked->len = slot_len(record, acked->next_slot);
 	add_latency(observation, acked, acked->now_us - sent_us);
-	if (READ_ONCE(slot(record, acked->next_slot)->flags) & RETRANSMITTED)
+	if (is_retransmitted(record, acked->next_slot))
 		add_loss(observation, record, acked);
 	add_time_saved(observation, acked, sent_us);
 	return 0;
@@ -267,37 +329,11 @@ static __always_inline void note_min_rtt(struct observation *observation,
 		observation->rtt_min_us = rtt_us;
 }
 
-/*
- * Adds the waits in the socket that a repair would have ended: those after it,
- * if they are spread evenly over time.
- */
-__noinline int add_unsent_saved(struct observation *observation,
-				const struct measured_range *acked)
-{
-	__u32 blocked_us, saved_us;
-	__u64 byte_us;
-
-	if (!observation || !acked)
-		return 0;
-	byte_us = observation->blocked_byte_us;
-	observation->blocked_byte_us = 0;
-	if (acked->has_loss)
-		observation->losses.copies_time_saved_byte_us += byte_us;
-	if (!acked->is_repaired || !before(acked->blocked_us, acked->now_us))
-		return 0;
-	saved_us = acked->now_us - acked->blocked_us;
-	blocked_us = acked->now_us - observation->blocked_since_us;
-	if (saved_us < blocked_us)
-		byte_us = byte_us / blocked_us * saved_us;
-	observation->losses.time_saved_byte_us += byte_us;
-	return 0;
-}
-
 /* Measures the segments that an ACK acknowledges, before TCP does. */
 static __always_inline void observe_ack(struct observation *observation,
 					struct flow *flow,
 					struct bpf_tcp_sock *btp,
-					const struct tcp_sock *tp,
+					struct tcp_sock *tp,
 					const struct ack *ack)
 {
 	struct record *record = &flow->egress.record;
@@ -320,12 +356,12 @@ static __always_inline void observe_ack(struct observation *observation,
 	}
 	oldest = acked.next_slot;
 	rto_at_ack(observation, tp,
-		   READ_ONCE(slot(record, oldest)->flags) & RETRANSMITTED
+		   is_retransmitted(record, oldest)
 			   ? 0
 			   : sent_at(observation, oldest));
 	acked.rtt_us = tp->rack.rtt_us;
+	acked.itt_us = (__u32)READ_ONCE(flow->egress.itt) << ITT_UNIT_BITS;
 	measure_acked(observation, record, &acked);
-	add_unsent_saved(observation, &acked);
 	observation->measured = acked.end_slot;
 	WRITE_ONCE(observation->timer, 0);
 }

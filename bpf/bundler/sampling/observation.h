@@ -49,14 +49,14 @@ struct retransmit_counts {
 	__u32 probes; /* tail loss probes */
 };
 
-/* Segments that TCP retransmitted, and what bundles would have done. */
+/* Segments that TCP retransmitted, and what redundancy would have done. */
 struct losses {
 	__u32 segments;
 	__u32 spurious; /* the receiver reported duplicates of them */
-	__u32 repairable; /* their suppressed bundle would have arrived */
+	__u32 repairable; /* a suppressed bundle or copy would have arrived */
 	__u32 spurious_repairable; /* spurious and repairable */
-	__u32 uncovered; /* no later segment could have bundled them */
-	/* time saved, including that of delayed and unsent later data */
+	__u32 uncovered; /* they had neither bundle nor copy */
+	/* time saved, including that of delayed later data */
 	__u64 time_saved_byte_us;
 	/* time saved by a copy of each segment, if no copy were lost */
 	__u64 copies_time_saved_byte_us;
@@ -74,6 +74,10 @@ struct rto_min_effect {
 	__u32 needless; /* expirations before an ACK that came anyway */
 };
 
+/* observation.redundancy; the other bits are a number of segments. */
+#define SUPPRESSED_COPY 0x80
+_Static_assert(RECORD_SLOTS <= SUPPRESSED_COPY, "a bundle has fewer segments");
+
 struct observation {
 	struct endpoints endpoints;
 	enum arm arm;
@@ -88,13 +92,13 @@ struct observation {
 	__u32 rto_ms; /* time until then, sum over them */
 	__u32 timer; /* icsk_retransmits at the last one; 0 after an ACK */
 	__u32 unrecorded; /* segments without a slot in the record */
-	__u32 blocked_since_us; /* for blocked_byte_us, on both sides */
 	__u32 suppressed; /* segments that would have had a bundle */
-	__u64 suppressed_bytes; /* bytes of these bundles */
+	__u32 suppressed_copies; /* copies that would have been sent */
+	__u64 suppressed_bytes; /* bytes of these bundles and copies */
 	/* for each slot of the record; 0: unknown */
 	__u32 sent_us[RECORD_SLOTS];
-	/* distance in slots to the bundle that would have had it; 0: none */
-	__u8 covering_bundle[RECORD_SLOTS];
+	/* segments in the slot's suppressed bundle, and SUPPRESSED_COPY */
+	__u8 redundancy[RECORD_SLOTS];
 
 	/* Written on both sides (unsent.h). */
 	__u32 unsent; /* bytes in the socket after the last packet or ACK */
@@ -103,7 +107,8 @@ struct observation {
 	__u32 written; /* its bytes */
 	__u64 unsent_byte_us; /* waits in the socket, sum over all bytes */
 	__u64 nagle_byte_us; /* part of it, for Nagle's algorithm */
-	__u64 blocked_byte_us; /* part of it, since data was acknowledged */
+	__u64 reduced_byte_us; /* part of it, for a window that losses reduced
+				*/
 
 	/* Written on the ingress side. */
 	__u32 measured; /* the next slot to measure */
@@ -162,27 +167,6 @@ static __always_inline struct observation *find_observation(void *ctx)
 }
 
 /*
- * Records the segments that the newest one's bundle would have had. Only the
- * first bundle of a segment counts. A global function, so that the verifier
- * checks the loop once.
- */
-__noinline int note_covering_bundle(struct observation *observation,
-				    __u32 newest, __u32 segments)
-{
-	if (!observation)
-		return 0;
-	for (__u32 i = 1; i < RECORD_SLOTS - 1 && i <= segments; i++) {
-		__u8 *covering_bundle =
-			&observation->covering_bundle[(newest - i) &
-						      (RECORD_SLOTS - 1)];
-
-		if (!*covering_bundle)
-			*covering_bundle = i;
-	}
-	return 0;
-}
-
-/*
  * Returns true for a connection that is not bundled. A holdback costs no
  * unobserved connection its bundles.
  */
@@ -192,18 +176,27 @@ static __always_inline bool is_suppressed(const struct flow *flow)
 	       (flow->arm == ARM_UNOBSERVED && !holding_back);
 }
 
-/* Counts a suppressed bundle of the newest segment. */
-static __always_inline void suppress_bundle(struct __sk_buff *skb,
-					    struct egress *egress, __u32 bytes,
-					    __u32 segments)
+/* Counts the suppressed bundle and copies of the newest segment. */
+static __always_inline void suppress_redundancy(struct __sk_buff *skb,
+						struct egress *egress,
+						__u32 segments, __u32 bundled,
+						__u32 copies, __u32 len)
 {
 	struct observation *observation = find_observation(skb);
+	__u32 newest = egress->record.next - 1;
 
+	/* Copies limit themselves by the sending rate (limit_copies()). */
+	egress->sending.packets += copies;
+	egress->sending.current.packets += copies;
+	egress->sending.current.payload += copies * (len + bundled);
+	egress->sending.current.wire += copies * (len + bundled);
 	if (!observation)
 		return;
-	observation->suppressed++;
-	observation->suppressed_bytes += bytes;
-	note_covering_bundle(observation, egress->record.next - 1, segments);
+	observation->suppressed += !!segments;
+	observation->suppressed_copies += copies;
+	observation->suppressed_bytes += bundled + copies * (len + bundled);
+	observation->redundancy[newest & (RECORD_SLOTS - 1)] =
+		segments | (copies ? SUPPRESSED_COPY : 0);
 }
 
 #endif /* PILLION_OBSERVATION_H */

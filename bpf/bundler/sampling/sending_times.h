@@ -20,10 +20,10 @@ static __always_inline void observe_new(struct observation *observation,
 		observation->unrecorded++;
 		return;
 	}
-	observation->covering_bundle[newest & (RECORD_SLOTS - 1)] = 0;
+	observation->redundancy[newest & (RECORD_SLOTS - 1)] = 0;
 	/* The next slot may become a gap without a sending time. */
 	observation->sent_us[next & (RECORD_SLOTS - 1)] = 0;
-	observation->covering_bundle[next & (RECORD_SLOTS - 1)] = 0;
+	observation->redundancy[next & (RECORD_SLOTS - 1)] = 0;
 	WRITE_ONCE(observation->sent_us[newest & (RECORD_SLOTS - 1)],
 		   (__u32)now_us() | 1);
 }
@@ -67,7 +67,8 @@ observe_segment(struct observation *observation, struct flow *flow,
 {
 	if (seg->seq == btp->snd_nxt) {
 		unsent_at_segment(observation, seg->len,
-				  tp->write_seq - seg->seq - seg->len);
+				  tp->write_seq - seg->seq - seg->len,
+				  is_window_reduced(tp));
 		observe_new(observation, &flow->egress.record, seg);
 	} else if (btp->total_retrans != retransmissions) {
 		observe_retransmission(observation, btp, tp, packets);

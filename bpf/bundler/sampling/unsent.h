@@ -12,6 +12,24 @@
 #include "../tcp_state.h"
 #include "observation.h"
 
+#define TCP_INIT_CWND 10
+
+enum unsent_cause {
+	UNSENT_OTHER,
+	UNSENT_NAGLE, /* the ACK of a small segment is missing */
+	UNSENT_REDUCED, /* losses have reduced the window */
+};
+
+/*
+ * Returns true while TCP recovers from losses, or after them has less than the
+ * initial window (RFC 6928).
+ */
+static __always_inline bool is_window_reduced(struct tcp_sock *tp)
+{
+	return tp->total_retrans &&
+	       (ca_state(tp) != TCP_CA_Open || tp->snd_cwnd < TCP_INIT_CWND);
+}
+
 /*
  * Returns the mean wait of the bytes in the socket since the last packet or
  * ACK. If there were none, a write came after that, and at regular intervals
@@ -30,7 +48,7 @@ static __always_inline __u64 mean_wait_us(const struct observation *observation,
 
 /* Adds the wait since the last packet or ACK. */
 __noinline int add_unsent(struct observation *observation, __u32 unsent,
-			  __u32 for_nagle)
+			  enum unsent_cause cause)
 {
 	__u32 elapsed_us, since_us, before;
 	__u64 byte_us;
@@ -49,11 +67,10 @@ __noinline int add_unsent(struct observation *observation, __u32 unsent,
 		byte_us =
 			mean_wait_us(observation, elapsed_us, unsent) * unsent;
 	observation->unsent_byte_us += byte_us;
-	if (!observation->blocked_byte_us)
-		observation->blocked_since_us = since_us;
-	observation->blocked_byte_us += byte_us;
-	if (for_nagle)
+	if (cause == UNSENT_NAGLE)
 		observation->nagle_byte_us += byte_us;
+	else if (cause == UNSENT_REDUCED)
+		observation->reduced_byte_us += byte_us;
 	return 0;
 }
 
@@ -66,13 +83,14 @@ static __always_inline void note_unsent(struct observation *observation,
 
 /* Handles a new segment, after which `unsent` bytes remain. */
 __noinline int unsent_at_segment(struct observation *observation, __u32 len,
-				 __u32 unsent)
+				 __u32 unsent, bool is_reduced)
 {
 	if (!observation)
 		return 0;
 	/* Otherwise, the write that sent it did not wait. */
 	if (READ_ONCE(observation->unsent)) {
-		add_unsent(observation, unsent + len, 0);
+		add_unsent(observation, unsent + len,
+			   is_reduced ? UNSENT_REDUCED : UNSENT_OTHER);
 	} else if (!unsent) {
 		observation->written_at_us = now_us();
 		observation->written = len;
@@ -83,12 +101,17 @@ __noinline int unsent_at_segment(struct observation *observation, __u32 len,
 
 /* Handles an ACK, before TCP does. */
 static __always_inline void unsent_at_ack(struct observation *observation,
-					  const struct tcp_sock *tp)
+					  struct tcp_sock *tp)
 {
 	__u32 unsent = tp->write_seq - tp->snd_nxt;
+	enum unsent_cause cause = UNSENT_OTHER;
 
+	if (waits_for_nagle(tp, unsent))
+		cause = UNSENT_NAGLE;
+	else if (is_window_reduced(tp))
+		cause = UNSENT_REDUCED;
 	if (unsent)
-		add_unsent(observation, unsent, waits_for_nagle(tp, unsent));
+		add_unsent(observation, unsent, cause);
 	note_unsent(observation, unsent);
 }
 

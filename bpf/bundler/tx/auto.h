@@ -107,10 +107,21 @@ __noinline int are_bundles_insufficient(const struct ingress *ingress,
 	return at >= 6 && expected > 2 * tolerable;
 }
 
+/* All losses of segments that bundles can repair. */
+static __always_inline __u64 lost_segments(const struct ingress *ingress)
+{
+	__u64 lost = 0;
+
+	for (int k = 0; k < RUN_LENGTHS; k++)
+		lost += (k + 1) * (__u64)ingress->runs[k];
+	return lost;
+}
+
 /*
  * Returns 1 if bundles without copies would meet half the target. Of copied
  * segments, those with one lost packet have no report (copy_loss.h): twice the
- * loss rate of single packets. A global function, so that the verifier does not
+ * loss rate of single packets. Without copies, as in an observation, that rate
+ * is that of the segments. A global function, so that the verifier does not
  * follow every case.
  */
 __noinline int are_bundles_sufficient(const struct ingress *ingress,
@@ -127,7 +138,11 @@ __noinline int are_bundles_sufficient(const struct ingress *ingress,
 	missing = reports->expected - reports->received - ENDS;
 	if (missing < 0)
 		missing = 0;
-	loss_ppm = (__u64)missing * PPM / 2 / (reports->expected ?: 1);
+	if (reports->expected)
+		loss_ppm = (__u64)missing * PPM / 2 / reports->expected;
+	else
+		loss_ppm = lost_segments(ingress) * PPM /
+			   (ingress->run_segments ?: 1);
 	late_ppm = in_time ? loss_ppm * loss_ppm / PPM : loss_ppm;
 	return late_ppm * 2 < target_ppm;
 }

@@ -215,14 +215,16 @@ add_redundancy(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 	egress->stored_bytes = egress->announced.stored_bytes + seg->len;
 	if (egress->stored_bytes > HISTORY_BYTES)
 		egress->stored_bytes = HISTORY_BYTES;
-	if (redundancy == ELIGIBLE && !is_suppressed(flow))
+	if (redundancy == ELIGIBLE)
 		*copies = allowed_copies(flow, btp, seg);
 	if (outcome != ELIGIBLE && !*copies)
 		return outcome;
 	if (is_suppressed(flow)) {
-		suppress_bundle(skb, egress, seg->seq - plan.start,
-				plan.segments);
-		return SUPPRESSED;
+		suppress_redundancy(skb, egress, plan.segments,
+				    plan.segments ? seg->seq - plan.start : 0,
+				    *copies, seg->len);
+		*copies = 0;
+		return outcome == ELIGIBLE ? SUPPRESSED : outcome;
 	}
 	if (!take_governor_credit(sk, flow)) {
 		*copies = 0;

@@ -126,6 +126,8 @@ pub struct Observation {
     pub unsent_byte_us: u64,
     /// Part of `unsent_byte_us` that Nagle's algorithm caused.
     pub nagle_byte_us: u64,
+    /// Part of `unsent_byte_us` while losses had reduced the congestion window.
+    pub reduced_byte_us: u64,
     /// Sum of what these segments waited beyond the least RTT and the grace, in microseconds.
     pub late_us: u64,
     /// Segments that waited beyond the least RTT and the grace.
@@ -146,7 +148,9 @@ pub struct Observation {
     pub losses: Losses,
     /// Segments that would have had a bundle, in the plain arm.
     pub suppressed: u32,
-    /// Bytes that would have ridden along, in the plain arm.
+    /// Copies that would have been sent, in the plain arm.
+    pub suppressed_copies: u32,
+    /// Bytes of these bundles and copies, in the plain arm.
     pub suppressed_bytes: u64,
     /// Segments beyond the capacity of the record.
     pub unrecorded: u32,
@@ -195,13 +199,13 @@ pub struct Losses {
     pub segments: u32,
     /// Retransmissions that the receiver reported as duplicates.
     pub spurious: u32,
-    /// Retransmitted segments that their first bundle would have repaired, without spurious
+    /// Retransmitted segments that a bundle or copy would have repaired, without spurious
     /// retransmissions.
     pub repairable: u32,
-    /// Retransmitted segments that would have been in no bundle.
+    /// Retransmitted segments that would have had neither bundle nor copy.
     pub uncovered: u32,
-    /// Time by which bundles would have advanced the delivery of bytes, including delayed and
-    /// unsent later ones, in microseconds times bytes.
+    /// Time by which bundles and copies would have advanced the delivery of bytes, including delayed
+    /// later ones, in microseconds times bytes.
     pub time_saved_byte_us: u64,
     /// As `time_saved_byte_us`, with a copy of each segment instead of bundles, if no copy is lost.
     pub copies_time_saved_byte_us: u64,
@@ -344,6 +348,7 @@ fn parse(cookie: u64, inode: Option<u64>, has_ended: bool, value: &[u8]) -> Opti
         waited_byte_us: raw.waited_byte_us,
         unsent_byte_us: raw.unsent_byte_us,
         nagle_byte_us: raw.nagle_byte_us,
+        reduced_byte_us: raw.reduced_byte_us,
         late_us: raw.late_us,
         late: raw.late,
         stalls: raw.stalls,
@@ -371,6 +376,7 @@ fn parse(cookie: u64, inode: Option<u64>, has_ended: bool, value: &[u8]) -> Opti
             copies_time_saved_byte_us: raw.losses.copies_time_saved_byte_us,
         },
         suppressed: raw.suppressed,
+        suppressed_copies: raw.suppressed_copies,
         suppressed_bytes: raw.suppressed_bytes,
         unrecorded: raw.unrecorded,
         is_aborted: raw.aborted != 0,

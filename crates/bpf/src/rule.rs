@@ -63,6 +63,9 @@ pub struct Rule {
     /// Share of bundled connections that stay plain, for comparison. It has an effect only with
     /// [`Observing::by_holdback`](crate::Observing::by_holdback).
     pub holdback: Holdback,
+    /// Keys and values in its file, `[defaults]` included: equal for an unchanged rule, also in another
+    /// version of pillion. Empty for a rule of the command line.
+    pub source: String,
 }
 
 impl Default for Rule {
@@ -87,6 +90,7 @@ impl Rule {
             mode: Mode::Bundle(options),
             tcp_options: TcpOptions::default(),
             holdback: Holdback::default(),
+            source: String::new(),
         }
     }
 

@@ -125,7 +125,9 @@ fn timeouts_of_requests_advise_rto_min() {
         let pair = short_pair(loss, 0.0);
         let folder = tempfile::tempdir().unwrap();
         let rules = folder.path().join("rules.toml");
-        let advise = ["advise", "--json", "--write-config", path_str(&rules)];
+        // Level auto would copy the requests.
+        let advise = ["advise", "--json", "--max-packets", "1"];
+        let advise = [&advise[..], &["--write-config", path_str(&rules)]].concat();
         let advise = start(&pair, &advise);
         let requests = ["--kind", "request-response", "--think", "5ms"];
         send_with(&pair, &requests, 7001, "10", "10");
@@ -144,6 +146,23 @@ fn timeouts_of_requests_advise_rto_min() {
         assert!(value("saved_ms") > value("timer_ms") / 2.0, "{advice:#}");
         let rules = std::fs::read_to_string(rules).unwrap();
         assert!(rules.contains("rto-min = ") && rules.contains("mode = \"tcp-options\""));
+    }
+}
+
+#[test]
+fn isolated_messages_are_bundled_only_if_level_copies_them() {
+    needs_root!();
+    for (options, advised) in [(&[][..], true), (&["--max-packets", "1"], false)] {
+        let pair = short_pair(0.03, 0.0);
+        let advise = start(&pair, &[&["advise"], options].concat());
+        // Time-outs take 200 ms.
+        send_with(&pair, &["--itt", "300ms"], 7001, "40", "10");
+        let report = stdout(&stop(advise));
+        let bundle = "bundle it: bundles and copies would have repaired ";
+        assert_eq!(report.contains(bundle), advised, "{report}");
+        let not =
+            "so nothing could have been bundled; level auto, the default, copies such messages";
+        assert_eq!(!report.contains(not), advised, "{report}");
     }
 }
 

@@ -26,6 +26,7 @@ use crate::rules::Rules;
 use crate::service::condition::Condition;
 use crate::service::{Service, manager};
 use crate::stats::log_totals;
+use crate::trial::RuleComparison;
 
 /// Warning about a SIGHUP without `--config`.
 pub(super) const SIGHUP_IGNORED: &str =
@@ -278,7 +279,7 @@ impl DaemonState {
         }
         conditions.extend((!self.preceded.is_empty()).then_some(Condition::Preceded));
         let mut comparisons = self.rules.holdbacks().comparisons();
-        let has_withdrawn = comparisons.any(|it| it.withdrawn);
+        let has_withdrawn = comparisons.any(RuleComparison::is_withdrawn);
         conditions.extend(has_withdrawn.then_some(Condition::Withdrawn));
         notes.extend_from_slice(&self.preceded);
         self.service.set_notes(notes, conditions);
@@ -403,7 +404,8 @@ impl Daemon<'_> {
         }
         if has_holdback && rules.holdbacks().key().is_none() {
             log::warn!(
-                "`holdback` added: restart pillion to apply it (all connections are bundled)"
+                "`holdback` added: hand over (SIGUSR2) or restart pillion to apply it (all \
+                 connections are bundled)"
             );
         }
         Ok(ReloadResult {

@@ -279,7 +279,7 @@ fn recommendation(advice: &Advice) -> String {
     let losses = all.lost.saturating_sub(all.spurious);
     match advice.kind {
         AdviceKind::Bundle => format!(
-            "bundle it: bundles would have repaired {} of {losses} losses; a message would have \
+            "bundle it: bundles and copies would have repaired {} of {losses} losses; a message would have \
              waited {} ms less on average, for {} more bytes{}",
             estimate(advice.repairable, Unit::Share),
             estimate(advice.time_saved_ms, Unit::Milliseconds),
@@ -295,7 +295,7 @@ fn recommendation(advice: &Advice) -> String {
             number::count(all.segments)
         ),
         AdviceKind::TooFewConnections => format!(
-            "too few connections ({}): bundles would have repaired {} of their {losses} losses; \
+            "too few connections ({}): bundles and copies would have repaired {} of their {losses} losses; \
              observe for longer, or run `pillion trial`",
             all.connections,
             estimate(advice.repairable, Unit::Share),
@@ -306,7 +306,7 @@ fn recommendation(advice: &Advice) -> String {
         }
         AdviceKind::NothingOutstanding => format!(
             "do not bundle it: each message was acknowledged before the next was sent, so nothing \
-             could have been bundled{}",
+             could have been bundled; level auto, the default, copies such messages{}",
             copies_clause(advice),
         ),
         AdviceKind::NoRoom => {
@@ -324,7 +324,7 @@ fn recommendation(advice: &Advice) -> String {
                 .to_owned()
         }
         AdviceKind::LittleToRepair => format!(
-            "do not bundle it: bundles would have repaired only {} of {losses} losses{}",
+            "do not bundle it: bundles and copies would have repaired only {} of {losses} losses{}",
             estimate(advice.repairable, Unit::Share),
             copies_clause(advice),
         ),
@@ -357,9 +357,11 @@ fn rto_min_clause(advice: &Advice) -> String {
     )
 }
 
-/// Returns the savings of copies as a clause, for comparison with bundles.
+/// Returns the savings of a copy of each segment as a clause, if these are larger.
 fn copies_clause(advice: &Advice) -> String {
-    if advice.summary.copies_time_saved_byte_us == 0 {
+    let [copies_ms, saved_ms] =
+        [advice.copies_time_saved_ms, advice.time_saved_ms].map(|it| it.map_or(0.0, |it| it.value));
+    if copies_ms <= saved_ms {
         return String::new();
     }
     format!(

@@ -117,10 +117,10 @@ pub fn progress_line(results: &Results, setting: &Setting) -> String {
             estimate(comparison.and_then(of), Unit::Milliseconds)
         };
         format!(
-            "{name} {} units, {} segments, late by {} ms, p99 {} ms",
+            "{name} {} units, {} segments, wait {} ms, p99 {} ms",
             arm.units,
             number::count(arm.summary.segments),
-            value("late_ms"),
+            value("wait_ms"),
             value("ack_latency_ms_p99"),
         )
     };
@@ -193,8 +193,8 @@ pub fn table(results: &Results, setting: &Setting) -> Table {
 }
 
 /// Explains a verdict that contradicts the mean values.
-const RANK_NOTE: &str = " The times cover all segments, and a single unit may have most late ones; \
-                       the verdict compares ranks of units.";
+const RANK_NOTE: &str = " The times cover all messages, and a single unit may have the longest ones; \
+                       the verdict compares ranks of the units' lateness.";
 
 /// Returns how many connections of either arm ended with an error.
 fn cut_short(results: &Results) -> String {
@@ -217,18 +217,19 @@ fn retransmitted(arm: &ArmResults) -> u64 {
 
 /// Returns the verdict in words, with its error rate.
 pub fn verdict(results: &Results, setting: &Setting) -> String {
-    let lateness = &results.measures[0];
+    let wait = &results.measures[0];
     let in_ms = |of: Option<Estimate>| estimate(of, Unit::Milliseconds);
     let error_note = format!(
         "such a verdict occurs in at most {} of trials without a difference",
         number::percent(ERROR_RATE)
     );
+    let longer = wait.difference.map_or(0.0, |it| it.value);
     let waits = format!(
-        "beyond the minimum RTT and the grace, a segment waits {} ms with it and {} ms without",
-        in_ms(lateness.bundled),
-        in_ms(lateness.plain)
+        "a message waits {} ms with it and {} ms without, a difference of {} ms",
+        in_ms(wait.bundled),
+        in_ms(wait.plain),
+        in_ms(wait.difference)
     );
-    let longer = lateness.difference.map_or(0.0, |it| it.value);
     let note = match results.verdict {
         Verdict::Helps if longer > 0.0 => RANK_NOTE,
         Verdict::Harms if longer < 0.0 => RANK_NOTE,
@@ -256,7 +257,7 @@ pub fn verdict(results: &Results, setting: &Setting) -> String {
             None => format!(
                 "Not clear: the {} of the arms differs by {} ms, which may be chance ({}{}).",
                 MEASURES[0].label,
-                in_ms(lateness.difference),
+                in_ms(wait.difference),
                 analysis_count(results),
                 left_out(results),
             ),

@@ -20,7 +20,7 @@ const MIN_LOSSES: u64 = 10;
 /// Minimum share of losses that bundles must repair to advise bundling.
 const MIN_REPAIRABLE_SHARE: f64 = 0.25;
 
-/// Fewer suppressed bundles than one segment in this many count as none.
+/// Fewer suppressed bundles and copies than one segment in this many count as none.
 const NEGLIGIBLE_FRACTION: u64 = 100;
 
 /// Minimum mean wait for Nagle's algorithm to advise against it, in milliseconds.
@@ -89,7 +89,7 @@ pub struct Advice {
     pub summary: Summary,
     /// Share of segments that were lost, without spurious retransmissions.
     pub loss: Option<Estimate>,
-    /// Share of losses that bundles would have repaired.
+    /// Share of losses that bundles and copies would have repaired.
     pub repairable: Option<Estimate>,
     /// Waiting time saved per segment, average in milliseconds.
     pub time_saved_ms: Option<Estimate>,
@@ -101,7 +101,7 @@ pub struct Advice {
     pub nodelay: bool,
     /// Smaller minimum RTO that would help; `None` if none is known to.
     pub rto_min: Option<RtoMinAdvice>,
-    /// Bytes added by bundles, as a share of the payload.
+    /// Bytes added by bundles and copies, as a share of the payload.
     pub added: Option<Estimate>,
     /// The advice itself.
     #[serde(rename = "finding")]
@@ -178,9 +178,18 @@ fn mean_ms(byte_us: u64, all: &Summary) -> Option<f64> {
 
 const LOSS: Formula = |all| share(losses(all), all.segments);
 const REPAIRABLE: Formula = |all| share(all.repairable_segments, losses(all));
-const TIME_SAVED_MS: Formula = |all| mean_ms(all.time_saved_byte_us, all);
-const COPIES_TIME_SAVED_MS: Formula =
-    |all| Some(mean_ms(all.copies_time_saved_byte_us, all)? * needed_share(all));
+/// Waits in the socket while losses had reduced the window are saved in proportion to the losses.
+const TIME_SAVED_MS: Formula = |all| {
+    let unsent_ms = mean_ms(all.reduced_byte_us, all)?;
+    let repaired = REPAIRABLE(all).unwrap_or(0.0).min(1.0);
+    Some(mean_ms(all.time_saved_byte_us, all)? + unsent_ms * repaired)
+};
+const COPIES_TIME_SAVED_MS: Formula = |all| {
+    let saved = all
+        .copies_time_saved_byte_us
+        .saturating_add(all.reduced_byte_us);
+    Some(mean_ms(saved, all)? * needed_share(all))
+};
 const NAGLE_MS: Formula = |all| mean_ms(all.nagle_byte_us, all);
 const RTO_MS: Formula = |all| timer_ms(all.rto_ms, all);
 
@@ -274,16 +283,20 @@ fn kind(all: &Summary, repairable: Option<Estimate>) -> AdviceKind {
     if all.segments < MIN_SEGMENTS {
         return AdviceKind::TooFewSegments;
     }
+    let suppressed = all
+        .suppressed_segments
+        .saturating_add(all.suppressed_copies);
     let interval = repairable.and_then(|estimate| estimate.interval);
     match interval.filter(|_| losses(all) >= MIN_LOSSES) {
         Some((low, _)) if low >= MIN_REPAIRABLE_SHARE => AdviceKind::Bundle,
-        _ if all.suppressed_segments * NEGLIGIBLE_FRACTION <= all.sent => obstacle(all),
+        _ if suppressed * NEGLIGIBLE_FRACTION <= all.sent => obstacle(all),
         Some((_, high)) if high < MIN_REPAIRABLE_SHARE => AdviceKind::LittleToRepair,
         _ => AdviceKind::TooFewLosses,
     }
 }
 
-/// Returns the most frequent obstacle to bundling, for groups with next to no suppressed bundles.
+/// Returns the most frequent obstacle to bundling, for groups with next to no suppressed bundles and
+/// copies.
 fn obstacle(all: &Summary) -> AdviceKind {
     let known = [
         (all.nothing_outstanding, AdviceKind::NothingOutstanding),
@@ -410,6 +423,30 @@ mod tests {
         assert!((advice.time_saved_ms.unwrap().value - 200.0 * 4.0 / 1000.0).abs() < 1e-9);
         let copies = advice.copies_time_saved_ms.unwrap().value;
         assert!((copies - 200.0 * 20.0 / 1000.0 / 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn waits_for_reduced_window_are_saved_as_often_as_losses() {
+        let mut connection = observed(20, 15);
+        connection.summary.reduced_byte_us = 100_000 * 40_000;
+        let advice = &advise(&[connection], false)[0];
+        let saved = advice.time_saved_ms.unwrap().value;
+        assert!((saved - (200.0 * 15.0 / 1000.0 + 40.0 * 15.0 / 20.0)).abs() < 1e-9);
+        let copies = advice.copies_time_saved_ms.unwrap().value;
+        assert!((copies - (200.0 * 20.0 / 1000.0 + 40.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn repaired_isolated_segments_advise_bundling() {
+        let mut connection = observed(20, 18);
+        (
+            connection.summary.nothing_outstanding,
+            connection.summary.suppressed_segments,
+            connection.summary.suppressed_copies,
+        ) = (1000, 0, 1000);
+        assert_eq!(kind_of(&vec![connection.clone(); 6]), AdviceKind::Bundle);
+        connection.summary.repairable_segments = 2;
+        assert_eq!(kind_of(&vec![connection; 6]), AdviceKind::LittleToRepair);
     }
 
     /// A request-response connection with RTT 2 ms and 1 % loss.

@@ -29,4 +29,4 @@ pub use sequential_test::{ERROR_RATE, InterimAnalysis, Verdict};
 pub use state::{Setting, StateError, TrialState};
 pub use state_file::StateFile;
 
-pub use summary::{Formula, MEASURES, Summary};
+pub use summary::{Formula, LATENESS_MS, MEASURES, Summary};

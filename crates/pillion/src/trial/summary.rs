@@ -80,11 +80,12 @@ summary! {
     lost = |observation| observation.losses.segments.into(),
     /// Retransmissions that the receiver reported as duplicates, part of `lost`.
     spurious = |observation| observation.losses.spurious.into(),
-    /// Lost segments, without `spurious`, that a bundle would have repaired.
+    /// Lost segments, without `spurious`, that a bundle or copy would have repaired.
     repairable_segments = |observation| observation.losses.repairable.into(),
-    /// Lost segments that no bundle would have contained, part of `lost`.
+    /// Lost segments that would have had neither bundle nor copy, part of `lost`.
     uncovered = |observation| observation.losses.uncovered.into(),
-    /// Time by which bundles would have delivered bytes earlier, in microseconds times bytes.
+    /// Time by which bundles and copies would have delivered bytes earlier after they were sent, in
+    /// microseconds times bytes.
     time_saved_byte_us = |observation| observation.losses.time_saved_byte_us,
     /// The same for a copy of each segment, if no copy were lost.
     copies_time_saved_byte_us = |observation| observation.losses.copies_time_saved_byte_us,
@@ -94,9 +95,13 @@ summary! {
     unsent_byte_us = |observation| observation.unsent_byte_us,
     /// Part of `unsent_byte_us` that Nagle's algorithm caused.
     nagle_byte_us = |observation| observation.nagle_byte_us,
+    /// Part of `unsent_byte_us` while losses had reduced the congestion window.
+    reduced_byte_us = |observation| observation.reduced_byte_us,
     /// Segments whose bundle was suppressed.
     suppressed_segments = |observation| observation.suppressed.into(),
-    /// Bytes of the suppressed bundles.
+    /// Suppressed copies.
+    suppressed_copies = |observation| observation.suppressed_copies.into(),
+    /// Bytes of the suppressed bundles and copies.
     suppressed_bytes = |observation| observation.suppressed_bytes,
     /// Bytes of payload sent for the first time.
     new_bytes = |observation| observation.counters.new_bytes,
@@ -242,15 +247,12 @@ fn per_segment(part: u64, summary: &Summary) -> Option<f64> {
     share(part, summary.segments)
 }
 
-/// Measures that both commands report. The first one, lateness, and `cut_share` decide a trial.
+/// Average time that a segment waited for its ACK beyond the minimum RTT and the grace.
+pub const LATENESS_MS: Formula = |all| per_segment(all.late_us, all).map(|us| us / 1e3);
+
+/// Measures that both commands report. The first one is what a message waits; lateness and `cut_share`
+/// decide a trial.
 pub const MEASURES: [Measure<Formula>; 11] = [
-    measure(
-        "late_ms",
-        "lateness",
-        Unit::Milliseconds,
-        "average time that a segment waited for its ACK beyond the minimum RTT and the grace",
-        |all| per_segment(all.late_us, all).map(|us| us / 1e3),
-    ),
     measure(
         "wait_ms",
         "wait",
@@ -260,6 +262,13 @@ pub const MEASURES: [Measure<Formula>; 11] = [
             let waited = all.waited_byte_us.saturating_add(all.unsent_byte_us);
             share(waited, all.new_bytes).map(|us| us / 1e3)
         },
+    ),
+    measure(
+        "late_ms",
+        "lateness",
+        Unit::Milliseconds,
+        "average time that a segment waited for its ACK beyond the minimum RTT and the grace",
+        LATENESS_MS,
     ),
     measure(
         "ack_latency_ms_p50",

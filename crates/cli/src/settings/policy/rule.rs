@@ -105,6 +105,7 @@ impl From<Rule> for pillion_bpf::Rule {
             },
             tcp_options: rule.tcp_options,
             holdback: rule.holdback,
+            source: String::new(),
         }
     }
 }
@@ -152,7 +153,11 @@ pub(super) fn read(
         let text = format!("no TCP option; set one of {}", tcp_options().join(", "));
         mistakes.push(Mistake::new(span, text));
     }
-    Some(rule.into())
+    let source: toml::Table = document::read(&whole, mistakes)?;
+    Some(pillion_bpf::Rule {
+        source: source.to_string(),
+        ..rule.into()
+    })
 }
 
 /// Refuses unsafe options, unless `allowed`.

@@ -14,7 +14,7 @@ use crate::trial::arms::analyse;
 use crate::trial::estimate::{Sample, seeded_rng};
 use crate::trial::sequential_test::{FIRST_ANALYSIS_SEGMENTS, threshold};
 use crate::trial::state::Unit;
-use crate::trial::{Estimate, InterimAnalysis, MEASURES, Summary, Verdict};
+use crate::trial::{Estimate, InterimAnalysis, LATENESS_MS, Summary, Verdict};
 
 // The comparison consists of windows, each with its own analysis, so that earlier benefit does not
 // hide later harm. Window k may withdraw bundling wrongly with a probability of at most
@@ -37,6 +37,7 @@ const READ_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Sums over connections of one arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ArmCounts {
     /// Connections.
     pub connections: u64,
@@ -106,13 +107,12 @@ impl AddAssign for ArmCounts {
 
 /// Comparison of a rule so far, as in `status --json`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RuleComparison {
     /// Number of the rule.
     pub rule: u32,
     /// Share of its connections that stay plain.
     pub holdback_ppm: u32,
-    /// True once its bundled connections were reliably worse.
-    pub withdrawn: bool,
     /// Time of the complete windows.
     pub observed_ms: u64,
     /// Number of complete windows.
@@ -137,6 +137,12 @@ impl RuleComparison {
     pub fn verdict(&self) -> Verdict {
         let last = self.last_window.as_ref();
         last.map_or(Verdict::Undecided, InterimAnalysis::verdict)
+    }
+
+    /// Returns true once its bundled connections were reliably worse; no window follows.
+    #[must_use]
+    pub fn is_withdrawn(&self) -> bool {
+        self.verdict() == Verdict::Harms
     }
 
     /// Describes how the arms differ.
@@ -164,10 +170,9 @@ impl RuleComparison {
         let smaller_arm = bundled.len().min(plain.len());
         let rng = &mut seeded_rng(seed);
         let [bundled, plain] = [bundled, plain].map(|units| Sample::new(&units, smaller_arm, rng));
-        let lateness = MEASURES[0].of;
-        self.bundled_late_ms = bundled.estimate(lateness);
-        self.plain_late_ms = plain.estimate(lateness);
-        self.difference_late_ms = bundled.difference(&plain, lateness);
+        self.bundled_late_ms = bundled.estimate(LATENESS_MS);
+        self.plain_late_ms = plain.estimate(LATENESS_MS);
+        self.difference_late_ms = bundled.difference(&plain, LATENESS_MS);
     }
 }
 
@@ -188,8 +193,8 @@ impl fmt::Display for RuleComparison {
 /// A rule with a holdback, and its current window.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct HeldBackRule {
-    /// The rule with all its keys; a changed rule is another one.
-    identity: String,
+    /// [`Rule::source`](pillion_bpf::Rule::source); a changed rule is another one.
+    source: String,
     comparison: RuleComparison,
     /// Units of the current window by bucket, which a hand-over does not pass on.
     #[serde(skip)]
@@ -232,7 +237,6 @@ impl HeldBackRule {
         comparison.last_window = Some(analysis);
         comparison.windows = ordinal;
         comparison.observed_ms += self.window_ms;
-        comparison.withdrawn = analysis.verdict() == Verdict::Harms;
         self.window_ms = 0;
         self.units.clear();
         Some(units)
@@ -245,9 +249,9 @@ pub struct Holdbacks {
     /// Secret key of the assignment; `None` if the programs observe no connections by holdback.
     key: Option<[u64; 2]>,
     rules: Vec<HeldBackRule>,
-    /// Last reading of each connection, by its cookie.
+    /// Last reading of each connection, by its cookie, and the rule that counts it; 0: none.
     #[serde(skip)]
-    last: HashMap<u64, ArmCounts>,
+    last: HashMap<u64, (u32, ArmCounts)>,
     #[serde(skip)]
     read_at: Option<Instant>,
 }
@@ -259,7 +263,7 @@ impl Holdbacks {
         let rules = (1..).zip(&policy.rules);
         let rules = rules.filter(|(_, rule)| !rule.holdback.is_none());
         let rules = rules.map(|(number, rule)| HeldBackRule {
-            identity: format!("{rule:?}"),
+            source: rule.source.clone(),
             comparison: RuleComparison {
                 rule: number,
                 holdback_ppm: rule.holdback.ppm(),
@@ -283,15 +287,20 @@ impl Holdbacks {
         self.key = self.key.or(old.key);
         (self.last, self.read_at) = (old.last.clone(), old.read_at);
         let mut unused: Vec<_> = old.rules.iter().collect();
+        let mut renumbered = HashMap::new();
         for rule in &mut self.rules {
-            let equal = |it: &&HeldBackRule| it.identity == rule.identity;
+            let equal = |it: &&HeldBackRule| it.source == rule.source;
             if let Some(index) = unused.iter().position(equal) {
                 let number = rule.comparison.rule;
                 *rule = unused.remove(index).clone();
+                renumbered.insert(rule.comparison.rule, number);
                 rule.comparison.rule = number;
             }
         }
-        let withdrawn = self.comparisons().filter(|it| it.withdrawn);
+        for (rule, _) in self.last.values_mut() {
+            *rule = renumbered.get(rule).copied().unwrap_or(0);
+        }
+        let withdrawn = self.comparisons().filter(|it| it.is_withdrawn());
         withdrawn.map(|it| it.rule).collect()
     }
 
@@ -324,18 +333,26 @@ impl Holdbacks {
     /// packet, which assigns it.
     pub fn add(&mut self, observation: &Observation) {
         let counts = ArmCounts::from(observation);
-        let last = match observation.has_ended {
-            true => self.last.remove(&observation.cookie),
-            false => self.last.insert(observation.cookie, counts),
-        };
         let mut rules = self.rules.iter_mut();
         let rule = rules.find(|it| it.comparison.rule == observation.rule);
         let is_assigned = |it: &HeldBackRule| {
             let holdback = Holdback::from_ppm(it.comparison.holdback_ppm);
             holdback.arm_of(observation.unit) == observation.arm
         };
-        if let Some(rule) = rule.filter(|it| !it.comparison.withdrawn && is_assigned(it)) {
-            let counts = counts.since(last.unwrap_or_default());
+        let rule = rule.filter(|it| !it.comparison.is_withdrawn() && is_assigned(it));
+        let number = rule.as_ref().map_or(0, |it| it.comparison.rule);
+        let last = match observation.has_ended {
+            true => self.last.remove(&observation.cookie),
+            false => self.last.insert(observation.cookie, (number, counts)),
+        };
+        if let Some(rule) = rule {
+            let (counted_by, last) = last.unwrap_or_default();
+            // A changed rule counts older connections, too.
+            let connections = (counted_by != number).into();
+            let counts = ArmCounts {
+                connections,
+                ..counts.since(last)
+            };
             rule.add(observation.unit, observation.arm, counts);
         }
     }
@@ -343,13 +360,16 @@ impl Holdbacks {
     /// Analyses the windows that are due, and returns the rules from which bundling is withdrawn now.
     pub fn analyse(&mut self) -> Vec<RuleComparison> {
         let key = self.key.unwrap_or_default();
-        let rules = self.rules.iter_mut().filter(|it| !it.comparison.withdrawn);
+        let rules = self
+            .rules
+            .iter_mut()
+            .filter(|it| !it.comparison.is_withdrawn());
         let analysed = rules.filter_map(|rule| {
             let units = rule.analyse_if_due(key)?;
             rule.comparison.estimate(&units, key[1]);
             Some(rule.comparison.clone())
         });
-        analysed.filter(|it| it.withdrawn).collect()
+        analysed.filter(|it| it.is_withdrawn()).collect()
     }
 }
 

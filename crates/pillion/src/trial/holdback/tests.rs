@@ -83,7 +83,7 @@ fn run(seed: u64, share: &str, count: usize, readings: u64, effect: Effect) -> (
         }
         rule.window_ms += READ_INTERVAL.as_millis() as u64;
         rule.analyse_if_due(key);
-        if rule.comparison.withdrawn {
+        if rule.comparison.is_withdrawn() {
             return (rule, time_s);
         }
     }
@@ -158,15 +158,23 @@ fn old_rule_can_still_be_withdrawn() {
     );
     rule.window_ms = WINDOW_MS[1];
     rule.analyse_if_due([1, 2]).unwrap();
-    assert!(rule.comparison.withdrawn, "{:#?}", rule.comparison);
+    assert!(rule.comparison.is_withdrawn(), "{:#?}", rule.comparison);
 }
 
 #[test]
 fn unchanged_rule_continues_under_its_new_number() {
-    let rule = |port, share: &str| Rule {
-        ports: vec![port..=port],
+    let rule = |port: u16, share: &str| Rule {
+        source: format!("holdback = \"{share}\"\nport = {port}\n"),
         holdback: share.parse().unwrap(),
         ..Rule::all(Options::default())
+    };
+    let harm = InterimAnalysis {
+        segments: 4_000,
+        units: 20,
+        chance_of_better: 1.0,
+        chance_of_worse: 0.0,
+        chance_of_more_cut: 1.0,
+        threshold: 0.025,
     };
     let holdbacks = |rules: &[Rule]| {
         Holdbacks::new(&Policy {
@@ -177,14 +185,22 @@ fn unchanged_rule_continues_under_its_new_number() {
     let mut old = holdbacks(&[rule(1, "5%"), rule(2, "5%"), rule(3, "0%")]);
     old.key = Some([1, 2]);
     for rule in &mut old.rules {
-        rule.comparison.withdrawn = true;
+        rule.comparison.last_window = Some(harm);
     }
-    let handed_over = serde_json::from_str(&serde_json::to_string(&old).unwrap()).unwrap();
+    // A version without one of the fields, and with other built-in options.
+    let mut json = serde_json::to_value(&old).unwrap();
+    for rule in json["rules"].as_array_mut().unwrap() {
+        let comparison = rule["comparison"].as_object_mut().unwrap();
+        comparison.remove("windows").unwrap();
+    }
+    let handed_over = serde_json::from_value(json).unwrap();
     for old in [old, handed_over] {
-        let mut new = holdbacks(&[rule(3, "0%"), rule(1, "10%"), rule(2, "5%")]);
+        let mut unchanged = rule(2, "5%");
+        unchanged.tcp_options.nodelay = true;
+        let mut new = holdbacks(&[rule(3, "0%"), rule(1, "10%"), unchanged]);
         assert_eq!(new.continue_from(&old), [3]);
         assert_eq!(new.key(), Some([1, 2]));
-        let numbers = new.comparisons().map(|it| (it.rule, it.withdrawn));
+        let numbers = new.comparisons().map(|it| (it.rule, it.is_withdrawn()));
         assert_eq!(numbers.collect::<Vec<_>>(), [(2, false), (3, true)]);
     }
 }
