@@ -63,7 +63,8 @@ static __always_inline void note_copy_report(struct ingress *ingress)
 
 /*
  * The number of reports that are late because copies are delayed: those of
- * twice as many segments as are usually sent during the delay.
+ * twice as many segments as are usually sent during the delay. With an unknown
+ * ITT, no report is missing for a while.
  */
 static __always_inline __u32 delayed_reports(const struct flow *flow)
 {

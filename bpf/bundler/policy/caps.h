@@ -67,26 +67,27 @@ __noinline int take_from_caps(__u32 bytes, __u32 copies)
 
 /*
  * Applies the caps to the redundancy of a new segment of `len` bytes: a bundle
- * of so many bytes if the outcome is ELIGIBLE, and copies. Returns the outcome.
+ * if the outcome is ELIGIBLE, and copies. Returns CAPPED if the bundle is
+ * refused or, without a bundle, its copies; otherwise the outcome.
  */
 static __always_inline enum outcome
-apply_caps(enum outcome outcome, __u32 bundle, __u32 len, __u32 *copies)
+apply_caps(enum outcome outcome, __u32 bundle_bytes, __u32 len, __u32 *copies)
 {
 	bool bundle_fits, copies_fit;
 
 	if (!capped)
 		return outcome;
 	if (outcome != ELIGIBLE)
-		bundle = 0;
-	bundle_fits = !bundle || take_from_caps(bundle, 0);
-	copies_fit =
-		bundle_fits &&
-		(!*copies || take_from_caps(*copies * (len + bundle), *copies));
+		bundle_bytes = 0;
+	bundle_fits = !bundle_bytes || take_from_caps(bundle_bytes, 0);
+	copies_fit = bundle_fits &&
+		     (!*copies ||
+		      take_from_caps(*copies * (len + bundle_bytes), *copies));
 	if (*copies && !copies_fit) {
 		COUNT_IN_TOTALS(copies_capped);
 		*copies = 0;
 	}
-	return bundle_fits && (bundle || copies_fit) ? outcome : CAPPED;
+	return bundle_fits && (bundle_bytes || copies_fit) ? outcome : CAPPED;
 }
 
 #endif /* PILLION_CAPS_H */

@@ -35,7 +35,7 @@
 #define MAX_DECISIONS 0xff /* ingress.decisions */
 #define MAX_WAITING   64
 
-#define DEFAULT_EXTRA_DELAY_US 5000
+#define DEADLINE_MARGIN_US 5000
 
 /*
  * The number of following messages whose bundles are in time: 0 if the next
@@ -52,7 +52,7 @@ static __always_inline __u32 messages_in_time(const struct options *options,
 	if (itt_us > srtt_us)
 		return 0;
 	if (!deadline_us)
-		deadline_us = itt_us + DEFAULT_EXTRA_DELAY_US;
+		deadline_us = itt_us + DEADLINE_MARGIN_US;
 	return deadline_us / itt_us;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Copies: a small new segment leaves twice or three times, with its bundle. A
- * copy costs a packet and is there at once, also for a message that no other
- * message follows.
+ * copy costs a packet and leaves immediately, unless delayed. It also helps a
+ * message that no other message follows.
  *
  * A copy leaves before the packet itself, so the device's queue may accept it
  * and refuse the packet. TCP then sends the segment again, like without copies.
- * After either was refused, copies pause.
+ * After either is refused, the next 64 segments have no copies.
  */
 #ifndef PILLION_COPIES_H
 #define PILLION_COPIES_H
@@ -137,8 +137,8 @@ static __always_inline void count_copy(struct __sk_buff *skb, struct flow *flow,
 
 /*
  * Sends copies of the newest segment's packet. The kernel clears a redirected
- * packet's departure time (EDT), so restore_departure() sets it again: later
- * than the segment's where losses come in bursts (--copy-delay).
+ * packet's departure time (EDT), so restore_departure() sets it again, later
+ * by --copy-delay.
  */
 static __always_inline void send_copies(struct __sk_buff *skb,
 					struct flow *flow,
@@ -167,7 +167,7 @@ static __always_inline void send_copies(struct __sk_buff *skb,
 	skb->cb[COPY_MARK_AT] = 0;
 }
 
-/* Handles a packet without socket at the device's hook: maybe a copy. */
+/* Restores a copy's departure time; ignores other packets. */
 static __always_inline void restore_departure(struct __sk_buff *skb)
 {
 	__u64 tstamp;

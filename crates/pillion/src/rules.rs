@@ -7,6 +7,7 @@ use pillion_bpf::{
     AttachTargets, Attachment, Device, Error, FollowedRules, Policy, cgroup2_mount,
     is_full_hierarchy,
 };
+use pillion_stats::names::escaped;
 
 use crate::trial::Holdbacks;
 
@@ -126,7 +127,8 @@ pub fn copy_delay_warnings(attachment: &Attachment) -> Vec<String> {
     let warnings = devices.map(|device| {
         format!(
             "{device} ignores the delay of copies, because it lacks the queueing discipline fq: tc qdisc \
-             replace dev {device} root fq"
+             replace dev {} root fq",
+            escaped(&device.name)
         )
     });
     warnings.collect()

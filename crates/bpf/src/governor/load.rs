@@ -21,7 +21,7 @@ pub(crate) struct Load {
     pub(crate) rtt: Duration,
     /// Packets with data.
     pub(crate) packets: u64,
-    /// Losses that bundles repaired, and retransmissions.
+    /// Losses that redundancy repaired, and retransmissions, less reordered segments.
     pub(crate) losses: u64,
     /// Of these, retransmissions.
     pub(crate) retransmitted: u64,
@@ -102,7 +102,7 @@ impl Baseline {
 /// thresholds grow with the dispersion of the path's own losses, because bursts vary more.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LossMonitor {
-    /// While nothing, or hardly anything, was added; fading.
+    /// At a share of at most 1/8, or during a measurement; fading.
     baseline: Counts,
     /// Since the phase started.
     phase: Counts,
@@ -194,7 +194,8 @@ impl LossMonitor {
     /// The loss rate that is taken for the path's own while nothing is known of it.
     const ASSUMED_RATE: f64 = 0.1;
 
-    /// Adds measurements; `baseline` is true if hardly any redundancy was sent meanwhile.
+    /// Adds measurements; `baseline` is true if the share was at most 1/8, or the path was
+    /// measured.
     pub(super) fn add(&mut self, load: &Load, baseline: bool) {
         let counts = Counts::of(load);
         self.phase.add(counts);
@@ -239,7 +240,7 @@ impl LossMonitor {
         self.excess >= Self::ALARM * self.baseline.dispersion()
     }
 
-    /// Fewer losses than make an alarm, but more than are expected.
+    /// At least a quarter of the losses that make an alarm.
     pub(super) fn are_suspicious(&self) -> bool {
         let Counts {
             packets, losses, ..
@@ -255,9 +256,9 @@ impl LossMonitor {
         self.run
     }
 
-    /// True if this phase lost clearly less than at the rate of the alarm: by more than chance explains,
-    /// where losses come in bursts as well, and although the alarm is the highest of many rates.
-    pub(super) fn have_stopped(&self, alarming: Counts) -> bool {
+    /// Returns true if the loss rate of this phase is at least four standard deviations below the alarm's.
+    /// The deviation includes bursts. Four, because an alarm selects the highest of many rates.
+    pub(super) fn have_fallen(&self, alarming: Counts) -> bool {
         let mut both = alarming;
         both.add(self.phase);
         let inverse = alarming.packets.max(1.0).recip() + self.phase.packets.max(1.0).recip();

@@ -385,7 +385,7 @@ impl Network {
         if is_short || self.decisions < MIN_WATCH_DECISIONS {
             return;
         }
-        if self.alarm == Some(Alarm::Loss) && !self.losses.have_stopped(self.stopped.alarming) {
+        if self.alarm == Some(Alarm::Loss) && !self.losses.have_fallen(self.stopped.alarming) {
             return self.reject_alarm(now);
         }
         self.verdict = Some(Verdict::Ours);

@@ -118,7 +118,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pillion.toml");
         std::fs::write(&path, &text).unwrap();
-        let read = load(&path, false).unwrap_or_else(|why| panic!("{why:?}\n{text}"));
+        let mut read = load(&path, false).unwrap_or_else(|why| panic!("{why:?}\n{text}"));
+        read.policy.rules[0].source.clear();
         assert_eq!(read.policy.rules, [rule.into()]);
         assert_eq!(read.namespaces.len(), 2);
     }
