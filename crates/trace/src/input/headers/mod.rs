@@ -1,4 +1,8 @@
 //! The headers of a frame: from bytes to a packet.
+//!
+//! Own code, because etherparse's lax slices would replace only about 120 lines: IPv4, IPv6 and
+//! extension headers. They have no lengths on the wire, no truncated TCP header, and no link layers
+//! other than Ethernet and Linux cooked v1.
 
 mod tcp_ip;
 
