@@ -4,9 +4,8 @@ use std::fs;
 use std::os::fd::AsRawFd;
 use std::process::{Child, Stdio};
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::Signal;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
-use nix::unistd::Pid;
 use pillion_bpf::host::interruption::retry;
 use pillion_tests::HostPair;
 use serde_json::Value;
@@ -24,23 +23,9 @@ fn with_attach(pair: &HostPair, options: &[&str], work: impl FnOnce()) -> Value 
         .unwrap();
     await_attached(attach.id());
     work();
-    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    send_signal(&attach, Signal::SIGTERM);
     assert!(attach.wait().unwrap().success());
     read_json(&stats)
-}
-
-/// Starts a receiver of two streams, which verifies every byte.
-pub fn receive(pair: &HostPair, port: u16) -> Child {
-    let listen = format!("10.77.0.2:{port}");
-    let arguments = ["traffic", "receive", "--listen", &listen, "--streams", "2"];
-    let mut receiver = lab_in(&pair.receiver.namespace, &arguments);
-    let receiver = receiver
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    await_listening(&pair.receiver.namespace, port);
-    receiver
 }
 
 /// Starts a sender of two thin streams.
@@ -66,7 +51,7 @@ pub fn send(pair: &HostPair, port: u16, seconds: &str) -> Child {
 
 /// Sends to all ports concurrently; the receivers verify every byte.
 pub fn send_to(pair: &HostPair, ports: &[u16]) {
-    let receivers: Vec<_> = ports.iter().map(|port| receive(pair, *port)).collect();
+    let receivers: Vec<_> = ports.iter().map(|port| receive(pair, *port, 2)).collect();
     let senders = ports.iter().map(|port| send(pair, *port, "2"));
     let senders: Vec<_> = senders.collect();
     for mut child in senders.into_iter().chain(receivers) {
@@ -147,7 +132,7 @@ fn flows_lists_bundled_connections_and_outcomes() {
     let pair = clean_pair();
     with_attach(&pair, &["--port", "7001"], || {
         // Listing takes long on a busy machine, so the streams last a minute.
-        let mut ends = [receive(&pair, 7001), send(&pair, 7001, "60")];
+        let mut ends = [receive(&pair, 7001, 2), send(&pair, 7001, "60")];
         let mut seen = Vec::new();
         eventually("both connections have bundled", || {
             let output = pillion(&["flows", "--json"]);
@@ -223,7 +208,7 @@ fn governor_thread_has_only_cap_bpf() {
     let statuses = governors();
     assert_eq!(statuses.len(), 1);
     assert!(statuses[0].contains(&bpf), "{}", statuses[0]);
-    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    send_signal(&attach, Signal::SIGTERM);
     assert!(attach.wait().unwrap().success());
 }
 
@@ -253,7 +238,7 @@ fn simultaneous_open_counts_as_connect() {
         socket
     });
     let status = pillion_in(&namespace, &["status"]).output().unwrap();
-    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    send_signal(&attach, Signal::SIGTERM);
     assert!(attach.wait().unwrap().success());
     assert!(
         stdout(&status).contains("covers 1 connection now"),

@@ -4,8 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::common::*;
@@ -50,7 +49,7 @@ fn check_passes_for_user_with_capabilities() {
     let attach = ["attach", "--all", "--dev", "lo"];
     let mut attach = install.command(&attach).spawn().unwrap();
     await_attached(attach.id());
-    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    send_signal(&attach, Signal::SIGTERM);
     assert!(attach.wait().unwrap().success());
 
     let check = install.check();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use pillion_lab::Namespace;
 use pillion_lab::path::{Direction, Loss, PathConfig};
 use pillion_tests::HostPair;
+pub use pillion_tests::send_signal;
 
 /// The binary under test.
 pub const PILLION: &str = env!("CARGO_BIN_EXE_pillion");
@@ -226,6 +227,19 @@ pub fn await_listening(namespace: &Namespace, port: u16) {
         let sockets = namespace.enter(table).expect("enter");
         sockets.expect("the table").contains(&socket)
     });
+}
+
+/// Starts a receiver, which ends after this number of streams and verifies every byte.
+pub fn receive(pair: &HostPair, port: u16, streams: u32) -> Child {
+    let listen = format!("10.77.0.2:{port}");
+    let receiver = lab_in(&pair.receiver.namespace, &["traffic", "receive"])
+        .args(["--listen", &listen, "--streams", &streams.to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    await_listening(&pair.receiver.namespace, port);
+    receiver
 }
 
 pub fn read_json(path: &Path) -> serde_json::Value {

@@ -11,7 +11,6 @@ use nix::sys::signal::Signal;
 use pillion_lab::Namespace;
 
 use crate::common::*;
-use crate::manager::signal;
 use crate::namespaces::Sleeper;
 use crate::service::{ServiceGuard, scrape, status, unix_endpoint, value};
 
@@ -75,7 +74,7 @@ fn replaced_binary_is_noted() {
     expect_status(&namespace, 3, line);
     let condition = "pillion_condition{condition=\"stale_binary\"}";
     assert_eq!(value(&scrape(&socket), condition), 1.0);
-    signal(&service, Signal::SIGTERM);
+    send_signal(&service, Signal::SIGTERM);
     assert!(service.wait().unwrap().success());
 }
 
@@ -104,7 +103,7 @@ fn trial_is_shown_and_noted_by_service() {
     expect_status(namespace, 3, note);
     let condition = "pillion_condition{condition=\"trial\"}";
     assert_eq!(value(&scrape(&socket), condition), 1.0);
-    signal(&trial, Signal::SIGTERM);
+    send_signal(&trial, Signal::SIGTERM);
     assert!(trial.wait().unwrap().success());
     assert_eq!(value(&scrape(&socket), condition), 0.0);
     service.stop();

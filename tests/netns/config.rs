@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -90,17 +90,12 @@ impl Stream {
     /// Starts the sender with another program instead of pillion-lab.
     fn start_with(pair: &HostPair, port: u16, program: &str) -> Self {
         let address = format!("10.77.0.2:{port}");
-        let start = |mut command: Command| {
-            command.stdout(Stdio::null()).stderr(Stdio::null());
-            command.spawn().unwrap()
-        };
-        let receive = ["traffic", "receive", "--listen", &address, "--streams", "1"];
-        let receiver = start(lab_in(&pair.receiver.namespace, &receive));
-        await_listening(&pair.receiver.namespace, port);
+        let receiver = receive(pair, port, 1);
         let mut send = pair.sender.namespace.command(program);
         send.args(["traffic", "send", "--to", &address, "--streams", "1"]);
         send.args(["--itt", "10ms", "--duration", "60s"]);
-        let sender = start(send);
+        send.stdout(Stdio::null()).stderr(Stdio::null());
+        let sender = send.spawn().unwrap();
         Self {
             port,
             ends: [receiver, sender],
@@ -499,8 +494,7 @@ fn rules_from_standard_input_cannot_be_reloaded() {
     let mut log = BufReader::new(attach.stderr.take().unwrap()).lines();
     let mut line = || log.next().unwrap().unwrap();
     assert!(line().starts_with("pillion: bundling by 1 rule of standard input"));
-    let pid = Pid::from_raw(attach.id().cast_signed());
-    kill(pid, Signal::SIGHUP).unwrap();
+    send_signal(&attach, Signal::SIGHUP);
     assert_eq!(
         line(),
         "standard input: only a regular file can be reloaded; give one to --config"
@@ -510,6 +504,6 @@ fn rules_from_standard_input_cannot_be_reloaded() {
         "pillion: error: standard input not reloaded: the old rules stay in force; fix the file \
          and reload"
     );
-    kill(pid, Signal::SIGTERM).unwrap();
+    send_signal(&attach, Signal::SIGTERM);
     assert!(attach.wait().unwrap().success());
 }

@@ -48,7 +48,7 @@ fn attach(namespace: &Namespace, arguments: &[&str]) -> Child {
 }
 
 fn stop(mut attach: Child) -> Vec<String> {
-    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    send_signal(&attach, Signal::SIGTERM);
     assert!(attach.wait().unwrap().success());
     let log = BufReader::new(attach.stderr.take().unwrap()).lines();
     log.map(Result::unwrap).collect()
@@ -112,7 +112,7 @@ fn full_and_free_slots_are_logged_once_each() {
     expect_log(LIMIT_REACHED);
     drop(connections);
     expect_log("connection limit no longer reached");
-    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    send_signal(&attach, Signal::SIGTERM);
     assert!(attach.wait().unwrap().success());
 }
 
@@ -134,8 +134,7 @@ fn limit_hits_count_refused_connections() {
     assert_eq!(status[0]["active_connections"], 2, "{status}");
     assert_eq!(status[0]["totals"]["connection_limit_hits"], 4, "{status}");
     // The log of the reload agrees.
-    let pid = Pid::from_raw(attach.id().cast_signed());
-    kill(pid, Signal::SIGHUP).unwrap();
+    send_signal(&attach, Signal::SIGHUP);
     let mut log = BufReader::new(attach.stderr.take().unwrap()).lines();
     let line = log.find_map(|line| Some(line.unwrap()).filter(|it| it.contains("reloaded")));
     let line = line.unwrap();
@@ -146,7 +145,7 @@ fn limit_hits_count_refused_connections() {
     eventually("a refused connection is adopted", || {
         bundled_flows(&namespace) == 2
     });
-    kill(pid, Signal::SIGTERM).unwrap();
+    send_signal(&attach, Signal::SIGTERM);
     assert!(attach.wait().unwrap().success());
     drop(newer);
 }
@@ -253,7 +252,7 @@ fn memory_limit_lowers_connection_limit() {
         ),
         warning
     );
-    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    send_signal(&attach, Signal::SIGTERM);
     assert!(attach.wait().unwrap().success());
     drop(connections);
 }
@@ -469,7 +468,7 @@ fn too_many_users_do_not_prevent_handover() {
     let request = move || (100_000..100_000 + USERS).map(request).collect::<Vec<_>>();
     let thread = namespace.enter(|| thread::spawn(request)).unwrap();
     let sockets = thread.join().unwrap();
-    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGUSR2).unwrap();
+    send_signal(&attach, Signal::SIGUSR2);
     assert!(exits_successfully(&mut attach));
     let status = || {
         pillion_in(&namespace, &["status", "--json"])

@@ -6,8 +6,7 @@ use std::process::Output;
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use crate::common::*;
 use crate::devices::{Attach, Hosts};
@@ -122,8 +121,7 @@ fn cleanup_helper_removes_filters_despite_non_utf8_names() {
     ip(&hosts, "link set a1 alias", LATIN_1);
     thread::sleep(Duration::from_millis(100));
     assert!(tc_state(&hosts, "a0").contains("pillion"));
-    let pid = Pid::from_raw(attach.process.id().cast_signed());
-    kill(pid, Signal::SIGKILL).unwrap();
+    send_signal(&attach.process, Signal::SIGKILL);
     attach.process.wait().unwrap();
     eventually("the filters are removed", || {
         !tc_state(&hosts, "a0").contains("pillion")

@@ -8,8 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use pillion_bpf::host::interruption::poll;
 use pillion_lab::Namespace;
 use serde_json::Value;
@@ -197,8 +196,7 @@ impl Attach {
     }
 
     fn terminate(&mut self) {
-        let pid = Pid::from_raw(self.process.id().cast_signed());
-        kill(pid, Signal::SIGTERM).unwrap();
+        send_signal(&self.process, Signal::SIGTERM);
         assert!(self.process.wait().unwrap().success());
     }
 }

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use caps::Capability;
 use nix::net::if_::if_nametoindex;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use pillion_tests::{FirstProgram, SegmentPadder, detach_link};
 use serde_json::Value;
 
@@ -118,8 +117,7 @@ fn killed_process_leaves_no_filter() {
     let hosts = Hosts::create();
     let attach = Attach::start(&hosts, &["--hook", "clsact", "--dev", "a0"]);
     assert!(tc_state(&hosts, "a0").contains("pillion"));
-    let pid = Pid::from_raw(attach.process.id().cast_signed());
-    kill(pid, Signal::SIGKILL).unwrap();
+    send_signal(&attach.process, Signal::SIGKILL);
     eventually("the filters are removed", || {
         !tc_state(&hosts, "a0").contains("pillion")
     });

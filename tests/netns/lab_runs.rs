@@ -6,8 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use pillion_lab::traffic::Record;
 use pillion_tests::samples::assert_flows;
 use serde_json::Value;
@@ -212,7 +211,6 @@ fn interrupted_run_leaves_only_broken_folder() {
     let run = RUN.replacen("duration = 2", "duration = 600", 1);
     let (mut command, run_folder) = run_one(folder.path(), &run);
     let child = command.stderr(Stdio::piped()).spawn().unwrap();
-    let pid = Pid::from_raw(child.id().cast_signed());
     let log = run_folder.with_extension("part").join("log.txt");
     let started = Instant::now();
     // Connecting may take long on a busy machine. The run is interrupted in any case, so that
@@ -223,7 +221,7 @@ fn interrupted_run_leaves_only_broken_folder() {
         thread::sleep(Duration::from_millis(50));
     }
     let in_time = has_started();
-    kill(pid, Signal::SIGINT).unwrap();
+    send_signal(&child, Signal::SIGINT);
     let output = child.wait_with_output().unwrap();
     assert!(in_time, "the streams never connected: {}", stderr(&output));
     assert_eq!(failure(folder.path(), &output), "stopped\n");

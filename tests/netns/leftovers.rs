@@ -7,12 +7,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pillion_tests::HostPair;
 
-use crate::attach::{receive, send};
+use crate::attach::send;
 use crate::common::*;
-
-fn signal(child: &Child, signal: Signal) {
-    kill(Pid::from_raw(child.id().cast_signed()), signal).expect("the process exists");
-}
 
 /// Kills pillion and waits until all its kernel objects are gone.
 fn kill_and_check_removal(mut child: Child) {
@@ -26,7 +22,7 @@ fn kill_and_check_removal(mut child: Child) {
         objects.iter().any(|object| object.starts_with("prog_id")),
         "{objects:?}"
     );
-    signal(&child, Signal::SIGKILL);
+    send_signal(&child, Signal::SIGKILL);
     child.wait().expect("the process exits");
     eventually("programs, maps and links are gone", || {
         objects.is_disjoint(&all_bpf_objects())
@@ -82,7 +78,7 @@ fn stopped_run_and_attach_leave_nothing() {
 
     assert!(run.wait().expect("the process exits").success());
     assert!(!cgroup.exists(), "run removes its cgroup before it ends");
-    signal(&attach, Signal::SIGTERM);
+    send_signal(&attach, Signal::SIGTERM);
     assert!(attach.wait().expect("the process exits").success());
     eventually("programs, maps and links are gone", || {
         let all = all_bpf_objects();
@@ -107,7 +103,7 @@ fn kill_with_bundles_in_flight(pair: &HostPair, mut pillion: Child, receiver: Ch
     let received_bundles = || netstat(&pair.receiver.namespace, "TCPDSACKOldSent");
     eventually("bundles arrive", || received_bundles() > 20);
     let before = received_bundles();
-    signal(&pillion, Signal::SIGKILL);
+    send_signal(&pillion, Signal::SIGKILL);
     pillion.wait().expect("the process exits");
     let received = receiver.wait_with_output().expect("the process exits");
     assert!(received.status.success(), "every byte is verified");
@@ -124,7 +120,7 @@ fn killed_attach_hides_dsacks_of_bundles_in_flight() {
         let mut attach = pillion_in(&pair.sender.namespace, &["attach", "--all", "--hook", hook]);
         let attach = attach.stdin(Stdio::null()).spawn().expect("pillion runs");
         await_attached(attach.id());
-        let receiver = receive(&pair, 7001);
+        let receiver = receive(&pair, 7001, 2);
         let mut sender = send(&pair, 7001, "4");
         kill_with_bundles_in_flight(&pair, attach, receiver);
         assert!(sender.wait().expect("the process exits").success());
@@ -135,7 +131,7 @@ fn killed_attach_hides_dsacks_of_bundles_in_flight() {
 fn killed_run_hides_dsacks_of_bundles_in_flight() {
     needs_root!();
     let pair = clean_pair();
-    let receiver = receive(&pair, 7001);
+    let receiver = receive(&pair, 7001, 2);
     let command = "traffic send --to 10.77.0.2:7001 --streams 2 --itt 10ms --duration 4s";
     let mut run = pillion_in(&pair.sender.namespace, &["run", "--", PILLION_LAB]);
     let run = run.args(command.split(' ')).stdout(Stdio::null());

@@ -3,7 +3,6 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
-use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -24,20 +23,7 @@ const RTT: Duration = Duration::from_millis(40);
 fn hidden_losses_are_found_and_reduce_window() {
     needs_root!();
     let pair = lossy_pair(0.08);
-    let listen = [
-        "traffic",
-        "receive",
-        "--listen",
-        "10.77.0.2:7777",
-        "--streams",
-        "10",
-    ];
-    let mut receiver = lab_in(&pair.receiver.namespace, &listen);
-    let mut receiver = receiver
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut receiver = receive(&pair, 7777, 10);
     let folder = tempfile::tempdir().unwrap();
     let stats = folder.path().join("stats.json");
     let arguments = [
@@ -126,13 +112,7 @@ fn bundled_retransmissions_repair_losses_on_very_lossy_path() {
         pillion_tests::sysctl("net.ipv4.tcp_early_retrans", "0");
     };
     sender.enter(quiet).expect("enter");
-    let receive = "traffic receive --listen 10.77.0.2:7777 --streams 10";
-    let receive: Vec<_> = receive.split(' ').collect();
-    let mut receiver = lab_in(&pair.receiver.namespace, &receive)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("a receiver");
+    let mut receiver = receive(&pair, 7777, 10);
     let folder = tempfile::tempdir().expect("a folder");
     let stats = folder.path().join("stats.json");
     let run = "run --published --thin always --max-packets 0 --bundle-retransmissions --stats";
@@ -189,15 +169,7 @@ fn run_filtered(filtered: bool, loss: f64) -> (Value, u64) {
         let output = sender.run("nft", &["-f", "-"], FILTER).expect("nft runs");
         assert!(output.status.success(), "{}", stderr(&output));
     }
-    let listen = "traffic receive --listen 10.77.0.2:7777 --streams 1";
-    let mut receiver = lab_in(
-        &pair.receiver.namespace,
-        &listen.split(' ').collect::<Vec<_>>(),
-    )
-    .stdout(Stdio::null())
-    .stderr(Stdio::null())
-    .spawn()
-    .expect("a receiver");
+    let mut receiver = receive(&pair, 7777, 1);
     let folder = tempfile::tempdir().expect("a folder");
     let stats = folder.path().join("stats.json");
     let send =

@@ -8,8 +8,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use pillion_bpf::host::interruption::retry;
 use pillion_lab::Namespace;
 use tempfile::TempDir;
@@ -95,17 +94,13 @@ fn service_stops_under_manager_that_does_not_read() {
     manager.fill();
     // Long enough for a message to the full queue.
     thread::sleep(Duration::from_secs(2));
-    signal(&service, Signal::SIGTERM);
+    send_signal(&service, Signal::SIGTERM);
     let mut status = None;
     within(Duration::from_secs(30), "the service exits", || {
         status = service.try_wait().unwrap();
         status.is_some()
     });
     assert!(status.unwrap().success());
-}
-
-pub fn signal(child: &Child, signal: Signal) {
-    kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
 }
 
 #[test]
@@ -125,10 +120,10 @@ fn manager_is_notified_of_ready_watchdog_reload_and_stop() {
     assert!(ready.contains("STATUS=bundling by 1 rule of "), "{ready}");
     manager.wait_for("WATCHDOG=1");
     fs::write(&rules, "[[rule]]\nport = 7001\n[[rule]]\n").unwrap();
-    signal(&service, Signal::SIGHUP);
+    send_signal(&service, Signal::SIGHUP);
     assert!(manager.wait_for("RELOADING=1").contains("MONOTONIC_USEC="));
     assert!(manager.wait_for("READY=1").contains("by 2 rules"));
-    signal(&service, Signal::SIGTERM);
+    send_signal(&service, Signal::SIGTERM);
     manager.wait_for("STOPPING=1");
     assert!(service.wait().unwrap().success());
 }
@@ -160,7 +155,7 @@ fn wait_mode_waits_for_device_and_reports_it() {
     );
     ip("link del late0");
     manager.wait_for("STATUS=bundling all connections when a device is up");
-    signal(&service, Signal::SIGTERM);
+    send_signal(&service, Signal::SIGTERM);
     assert!(service.wait().unwrap().success());
 
     let mut service = manager.start(
@@ -168,7 +163,7 @@ fn wait_mode_waits_for_device_and_reports_it() {
         &["attach", "--all", "--wait", "--dev", "never0"],
     );
     manager.wait_for("STATUS=waiting: ");
-    signal(&service, Signal::SIGTERM);
+    send_signal(&service, Signal::SIGTERM);
     assert!(service.wait().unwrap().success());
 }
 
@@ -187,7 +182,7 @@ fn ready_message_is_shortened_for_many_devices() {
         ready.contains("MAINPID=") && ready.contains("..."),
         "{ready}"
     );
-    signal(&service, Signal::SIGTERM);
+    send_signal(&service, Signal::SIGTERM);
     assert!(service.wait().unwrap().success());
 }
 
@@ -212,10 +207,10 @@ fn waiting_process_reloads_rules_and_refuses_handover() {
         );
     };
     expect_log("waiting: no network namespace `pillion-test-tpyo`");
-    signal(&service, Signal::SIGUSR2);
+    send_signal(&service, Signal::SIGUSR2);
     expect_log("hand-over failed: pillion still waits");
     fs::write(&rules, "netns = 3.5").unwrap();
-    signal(&service, Signal::SIGHUP);
+    send_signal(&service, Signal::SIGHUP);
     manager.wait_for("RELOADING=1");
     expect_log("not reloaded: the old rules stay in force");
     manager.wait_for("READY=1");
@@ -225,7 +220,7 @@ fn waiting_process_reloads_rules_and_refuses_handover() {
         sleeper.pid()
     );
     fs::write(&rules, text).unwrap();
-    signal(&service, Signal::SIGHUP);
+    send_signal(&service, Signal::SIGHUP);
     manager.wait_for("RELOADING=1");
     expect_log("rules.toml: 2 rules");
     expect_log("`log-totals` changed: restart pillion to apply it");
@@ -233,7 +228,7 @@ fn waiting_process_reloads_rules_and_refuses_handover() {
         "bundling by 2 rules of {file} on lo in /proc/{}/ns/net",
         sleeper.pid()
     ));
-    signal(&service, Signal::SIGTERM);
+    send_signal(&service, Signal::SIGTERM);
     assert!(service.wait().unwrap().success());
 }
 
@@ -262,7 +257,7 @@ fn number_in_wait_mode_is_namespace_name_not_pid() {
         let name = NetnsName(number.clone());
         NetnsName::attach(&name.0, &sleeper.pid());
         manager.wait_for(&format!(" on own0 in {number}"));
-        signal(&service, Signal::SIGTERM);
+        send_signal(&service, Signal::SIGTERM);
         assert!(service.wait().unwrap().success());
     }
 }
@@ -282,9 +277,9 @@ fn sighup_without_rules_file_does_not_stop_service() {
             .unwrap()
             .starts_with("pillion: bundling ")
     );
-    signal(&service, Signal::SIGHUP);
+    send_signal(&service, Signal::SIGHUP);
     let line = log.next().unwrap().unwrap();
     assert!(line.contains("SIGHUP ignored"), "{line}");
-    signal(&service, Signal::SIGTERM);
+    send_signal(&service, Signal::SIGTERM);
     assert!(service.wait().unwrap().success());
 }

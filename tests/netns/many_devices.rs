@@ -8,8 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use pillion_lab::Namespace;
 
 use crate::common::*;
@@ -123,7 +122,7 @@ fn many_devices_do_not_delay_command_and_all_get_attached() {
             .count()
     };
     eventually("all 80 devices have both links", || links() >= 160);
-    kill(Pid::from_raw(run.id().cast_signed()), Signal::SIGTERM).unwrap();
+    send_signal(&run, Signal::SIGTERM);
     let output = run.wait_with_output().unwrap();
     // Only the summary line: all devices existed before the start.
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
@@ -171,8 +170,7 @@ fn devices_beyond_file_limit_are_attached_once_possible() {
     let links = attach.links();
     assert!((20..160).contains(&links), "{links}");
     // A reload needs descriptors as well.
-    let pid = Pid::from_raw(attach.process.id().cast_signed());
-    kill(pid, Signal::SIGHUP).unwrap();
+    send_signal(&attach.process, Signal::SIGHUP);
     let log = attach.next_line();
     assert!(log.contains(": 1 rule; 0 connections covered"), "{log}");
     // Removed devices make room for others.
@@ -190,7 +188,7 @@ fn devices_beyond_file_limit_are_attached_once_possible() {
         "link add n0 type veth peer name n1\nlink set n0 up\n",
     );
     // Nothing is logged: there is still no room, and that was reported before.
-    kill(pid, Signal::SIGHUP).unwrap();
+    send_signal(&attach.process, Signal::SIGHUP);
     let log = attach.next_line();
     assert!(log.contains(": 1 rule; 0 connections covered"), "{log}");
     attach.stop_without_stats();

@@ -7,9 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command};
 use std::{fs, thread};
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::Signal;
 use nix::sys::socket::{SockaddrStorage, connect};
-use nix::unistd::Pid;
 use pillion_bpf::host::interruption::retry;
 use pillion_bpf::host::pillion::{BUNDLE, get, set};
 use pillion_lab::Namespace;
@@ -199,8 +198,7 @@ fn filters_in_other_namespaces_are_removed_at_exit_and_kill() {
     attach.stop();
     assert_eq!(tc_state(&hosts, "a0"), before);
     let mut attach = Attach::start_in(&own, &options);
-    let pid = Pid::from_raw(attach.process.id().cast_signed());
-    kill(pid, Signal::SIGKILL).unwrap();
+    send_signal(&attach.process, Signal::SIGKILL);
     attach.process.wait().unwrap();
     eventually("the filters are removed", || {
         !tc_state(&hosts, "a0").contains("pillion")
@@ -237,8 +235,7 @@ fn listener_request_is_dropped_with_its_namespace() {
     assert!(attach.next_line().contains("bundling by 1 rule"));
     let mut switch_to = |name: &str| {
         rules(name);
-        let pid = Pid::from_raw(attach.process.id().cast_signed());
-        kill(pid, Signal::SIGHUP).unwrap();
+        send_signal(&attach.process, Signal::SIGHUP);
         while !attach.next_line().contains("reloaded") {}
     };
     let listener = hosts[0].enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
@@ -294,8 +291,7 @@ fn reload_switches_to_other_namespaces() {
     assert!(is_covered(&streams[0]) && !is_covered(&streams[1]));
 
     let reload = |attach: &Attach| {
-        let pid = Pid::from_raw(attach.process.id().cast_signed());
-        kill(pid, Signal::SIGHUP).unwrap();
+        send_signal(&attach.process, Signal::SIGHUP);
     };
     rules("pillion-test-of-nobody");
     reload(&attach);
@@ -343,8 +339,7 @@ fn reload_that_adds_namespaces_requires_restart() {
     let mut attach = Attach::spawn(pillion_in(&own, &arguments), tempfile::tempdir().unwrap());
     assert!(attach.next_line().contains("bundling by 1 rule"));
     fs::write(&file, format!("netns = \"{}\"\n[[rule]]\n", name.0)).unwrap();
-    let pid = Pid::from_raw(attach.process.id().cast_signed());
-    kill(pid, Signal::SIGHUP).unwrap();
+    send_signal(&attach.process, Signal::SIGHUP);
     let log = attach.next_line();
     assert!(
         log.contains("not reloaded") && log.contains("need a restart"),

@@ -4,8 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::process::{Child, Stdio};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use pillion_bpf::host::interruption::retry;
 use pillion_lab::Namespace;
 use serde_json::Value;
@@ -87,7 +86,7 @@ impl QueueProbe {
 
     /// Stops the probe and returns its measures.
     fn stop(mut self) -> Value {
-        kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGINT).unwrap();
+        send_signal(&self.0, Signal::SIGINT);
         let mut json = String::new();
         self.0
             .stdout

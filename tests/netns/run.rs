@@ -7,7 +7,6 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{SigHandler, Signal, kill};
-use nix::unistd::Pid;
 
 use crate::common::*;
 
@@ -105,7 +104,7 @@ fn signals_reach_command() {
         let mut ready = [0; 6];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
         thread::sleep(Duration::from_millis(100));
-        kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
+        send_signal(&child, signal);
         assert_eq!(child.wait().unwrap().code(), Some(7), "{name}");
     }
 }
@@ -217,13 +216,7 @@ fn only_connections_of_command_descendants_are_bundled() {
 fn tcp_options_are_set_for_command_and_reported_at_exit() {
     needs_root!();
     let pair = clean_pair();
-    let receive = ["traffic", "receive", "--listen", "10.77.0.2:7003"];
-    let mut receiver = lab_in(&pair.receiver.namespace, &receive)
-        .args(["--streams", "2"])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    await_listening(&pair.receiver.namespace, 7003);
+    let mut receiver = receive(&pair, 7003, 2);
     let output = pillion_in(&pair.sender.namespace, &["run", "--linear-timeouts"])
         .args(["--nodelay", "--congestion", "reno", "--", PILLION_LAB])
         .args(["traffic", "send", "--to", "10.77.0.2:7003"])

@@ -20,7 +20,6 @@ use tempfile::TempDir;
 
 use crate::attach::send_to;
 use crate::common::*;
-use crate::manager::signal;
 
 /// Running `pillion attach`; dropping it kills it.
 pub struct ServiceGuard(Child);
@@ -39,7 +38,7 @@ impl ServiceGuard {
     }
 
     pub fn stop(mut self) {
-        kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGTERM).unwrap();
+        send_signal(&self.0, Signal::SIGTERM);
         let text = self.0.stderr.take().map(io::read_to_string);
         assert!(self.0.wait().unwrap().success(), "{text:?}");
     }
@@ -316,7 +315,7 @@ fn file_size_limit_does_not_stop_service() {
     }
     let mut service = ServiceGuard(attach.stderr(Stdio::piped()).spawn().unwrap());
     await_attached(service.pid());
-    signal(&service.0, Signal::SIGUSR1);
+    send_signal(&service.0, Signal::SIGUSR1);
     let mut text = BufReader::new(service.0.stderr.take().unwrap()).lines();
     let refused = text.find_map(|line| line.ok().filter(|line| line.contains(stats)));
     assert!(refused.unwrap().contains("File too large"));
@@ -339,7 +338,7 @@ fn status_shows_waiting_process() {
         let waits = "note: waiting: no network device `late0`";
         code == Some(1) && text.contains("  not ready yet\n") && text.contains(waits)
     });
-    signal(&waiting, Signal::SIGTERM);
+    send_signal(&waiting, Signal::SIGTERM);
     assert!(waiting.wait().unwrap().success());
 }
 

@@ -164,7 +164,7 @@ fn attach_without_rules_bundles_only_requesting_sockets() {
     });
     let example_run = example_run.finish();
     assert_eq!(requested_by, "application");
-    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    send_signal(&attach, Signal::SIGTERM);
     assert!(attach.wait().unwrap().success());
     let stats = read_json(&stats);
     assert_eq!(stats["connections"], 1);
@@ -178,16 +178,7 @@ fn traffic_streams_can_request_and_decline_bundling() {
     let folder = tempfile::tempdir().unwrap();
     let stats = folder.path().join("stats");
     let bundled = |options: &[&str], switch: &[&str]| {
-        let listen = [
-            "traffic",
-            "receive",
-            "--listen",
-            "10.77.0.2:7002",
-            "--streams",
-            "1",
-        ];
-        let mut receiver = lab_in(&pair.receiver.namespace, &listen).spawn().unwrap();
-        await_listening(&pair.receiver.namespace, 7002);
+        let mut receiver = receive(&pair, 7002, 1);
         let run = ["run", "--stats", stats.to_str().unwrap()];
         let send = [
             "--",
@@ -288,7 +279,7 @@ fn oversized_getsockopt_result_is_unchanged_by_attach() {
     let mut attach = attach.stderr(Stdio::null()).spawn().unwrap();
     await_attached(attach.id());
     let with = namespace.enter(answer).unwrap();
-    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    send_signal(&attach, Signal::SIGTERM);
     attach.wait().unwrap();
     assert_eq!(with, without);
 }

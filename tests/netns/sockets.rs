@@ -14,21 +14,7 @@ use crate::common::*;
 fn samples_have_fixed_times_and_match_final_counters() {
     needs_root!();
     let pair = lossy_pair(0.05);
-    let receive = [
-        "traffic",
-        "receive",
-        "--listen",
-        "10.77.0.2:7001",
-        "--streams",
-        "2",
-    ];
-    let mut receiver = lab_in(&pair.receiver.namespace, &receive);
-    let mut receiver = receiver
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    await_listening(&pair.receiver.namespace, 7001);
+    let mut receiver = receive(&pair, 7001, 2);
     let sample = [
         "sockets",
         "--interval",

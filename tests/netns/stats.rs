@@ -4,8 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::attach::send_to;
@@ -37,7 +36,7 @@ impl AttachWithStats {
     }
 
     fn kill(&self, signal: Signal) {
-        kill(Pid::from_raw(self.process.id().cast_signed()), signal).unwrap();
+        send_signal(&self.process, signal);
     }
 
     fn stats(&self) -> serde_json::Value {

@@ -159,7 +159,7 @@ impl TerminalSession {
     }
 
     fn send_signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.top.id().cast_signed()), signal).unwrap();
+        send_signal(&self.top, signal);
     }
 
     fn press(&mut self, keys: &[u8]) {
@@ -395,7 +395,7 @@ fn flows_of_two_processes_both_name_owner() {
     let mut second = second.stderr(Stdio::null()).spawn().unwrap();
     await_attached(second.id());
     let listed = pillion(&["flows", "--json"]);
-    kill(Pid::from_raw(second.id().cast_signed()), Signal::SIGTERM).unwrap();
+    send_signal(&second, Signal::SIGTERM);
     second.wait().unwrap();
     let local = bundled.local();
     let flows: Vec<serde_json::Value> = serde_json::from_slice(&listed.stdout).unwrap();

@@ -159,7 +159,7 @@ fn advise_observes_only_matching_new_cgroup() {
         let mut flows = flows.as_array().unwrap().iter();
         flows.any(|flow| flow["peer"] == port.as_str() && flow["new_bytes"] != 0)
     });
-    kill(Pid::from_raw(advise.id().cast_signed()), Signal::SIGTERM).unwrap();
+    send_signal(&advise, Signal::SIGTERM);
     let output = advise.wait_with_output().unwrap();
     drop(groups);
     for (mut child, _) in streams {
@@ -318,11 +318,7 @@ fn restricted_cgroup_namespace_is_reported() {
     );
     let status = pillion_in(&namespace, &["status"]).output().unwrap();
     assert_eq!(status.status.code(), Some(3), "{}", stdout(&status));
-    kill(
-        Pid::from_raw(attach.process.id().cast_signed()),
-        Signal::SIGTERM,
-    )
-    .unwrap();
+    send_signal(&attach.process, Signal::SIGTERM);
     attach.process.wait().unwrap();
 }
 

@@ -16,6 +16,11 @@
 //!
 //! All helpers panic on errors, because only tests use them.
 
+use std::process::Child;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 pub mod auto;
 mod cgroup;
 pub mod doc_commands;
@@ -52,3 +57,8 @@ pub use setup::{Bundler, Ip, Opening, Setup, limit_one, unlimited};
 pub use socket::{disconnect, segment_overhead, set_option, tcp_info};
 pub use tap::{Checksums, Link};
 pub use wire::Wire;
+
+/// Sends a signal to a child process.
+pub fn send_signal(process: &Child, signal: Signal) {
+    kill(Pid::from_raw(process.id().cast_signed()), signal).expect("the process exists");
+}

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pillion_lab::engine::LabKernel;
+pub use pillion_tests::send_signal;
 use serde_json::Value;
 
 /// The binary under test.

@@ -4,8 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use crate::common::*;
 
@@ -183,7 +182,7 @@ fn interrupt_logs_one_line_and_keeps_old_report() {
         refused.contains("another process makes these runs"),
         "{refused}"
     );
-    kill(Pid::from_raw(pillion.id().cast_signed()), Signal::SIGINT).unwrap();
+    send_signal(&pillion, Signal::SIGINT);
     let output = pillion.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let printed = stderr(&output);

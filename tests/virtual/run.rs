@@ -228,7 +228,7 @@ fn signal_stops_runs_and_leaves_no_files() {
         .unwrap();
     let mark = "pillion.seed=7770078";
     wait_until("kernels run", || count_processes_with(mark) > 1);
-    kill(Pid::from_raw(pillion.id().cast_signed()), Signal::SIGINT).unwrap();
+    send_signal(&pillion, Signal::SIGINT);
     let output = pillion.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(count_processes_with(mark), 0);

@@ -6,10 +6,11 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::sys::stat::fstat;
 
 use crate::attach_targets::Step;
+use crate::cgroup_links::{self, CgroupLinks};
 use crate::contract::types;
 use crate::device_attachments::DeviceAttachments;
 use crate::governor::Governor;
-use crate::link::{self, AttachPoint, CgroupLinks};
+use crate::link::{self, AttachPoint};
 use crate::policy::bytes;
 use crate::quota::SlotRetry;
 use crate::{
@@ -110,7 +111,7 @@ impl Attachment {
             not_applied: Vec::new(),
             out_of_scope: Vec::new(),
             links,
-            cgroup: cgroup_id(cgroup).map_err(link::cgroup_error)?,
+            cgroup: cgroup_id(cgroup).map_err(cgroup_links::cgroup_error)?,
             slot_retry: SlotRetry::default(),
             unattached_at_finish: None,
         })

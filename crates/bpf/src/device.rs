@@ -1,13 +1,18 @@
-//! Network devices, and which of them are meant.
+//! Network devices: the kernel's list, and which of them are meant.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 
-use netlink_packet_route::link::LinkLayerType;
+use netlink_packet_core::DecodeError;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{
+    LinkFlags, LinkHeader as LinkMessageHeader, LinkLayerType, LinkMessage,
+};
 use pillion_stats::names::escaped;
 
-use crate::netlink::{self, ListResult};
+use crate::netlink::{self, ListResult, attributes, each_attribute, name};
 use crate::{Error, Namespace};
 
 /// A network device.
@@ -130,7 +135,7 @@ impl Device {
     }
 
     pub(crate) fn list_in(namespace: &Namespace) -> Result<ListResult<Self>, Error> {
-        let listed = namespace.enter(netlink::list_devices)?;
+        let listed = namespace.enter(list_devices)?;
         let mut listed =
             listed.map_err(|error| Error::system("list the network devices", error))?;
         for device in &mut listed.all {
@@ -160,4 +165,101 @@ pub(crate) fn select(
         return Err(Error::NoDevice);
     }
     Ok(selected)
+}
+
+/// All devices of the calling thread's network namespace.
+fn list_devices() -> io::Result<ListResult<Device>> {
+    let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    netlink::list(request, libc::RTM_NEWLINK, device)
+}
+
+fn device(body: &[u8]) -> Result<Device, DecodeError> {
+    let header = LinkMessageHeader::parse(body)?;
+    let mut device = Device {
+        name: OsString::new(),
+        other_names: Vec::new(),
+        index: header.index,
+        link_header: LinkHeader::from_link_layer(header.link_layer_type),
+        up: header.flags.contains(LinkFlags::Up),
+        loopback: header.flags.contains(LinkFlags::Loopback),
+        is_port: false,
+        namespace: Namespace::default(),
+    };
+    each_attribute(
+        attributes(body, size_of::<libc::ifinfomsg>()),
+        |kind, value| {
+            match kind {
+                libc::IFLA_IFNAME => device.name = name(value),
+                libc::IFLA_MASTER => device.is_port = true,
+                libc::IFLA_PROP_LIST => each_attribute(value, |kind, value| {
+                    if kind == libc::IFLA_ALT_IFNAME {
+                        device.other_names.push(name(value));
+                    }
+                    Ok(())
+                })?,
+                _ => {}
+            }
+            Ok(())
+        },
+    )?;
+    if device.name.is_empty() {
+        return Err("a network device without a name".into());
+    }
+    Ok(device)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use netlink_packet_core::NLA_F_NESTED;
+
+    use super::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend((value.len() as u16 + 4).to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    fn link(attributes: &[Vec<u8>]) -> Vec<u8> {
+        let mut body = vec![0; size_of::<libc::ifinfomsg>()];
+        body[4] = 7;
+        body.extend(attributes.concat());
+        body
+    }
+
+    #[test]
+    fn device_name_may_hold_any_bytes() {
+        let other = attribute(libc::IFLA_ALT_IFNAME, b"\xfc\0");
+        let body = link(&[
+            attribute(libc::IFLA_IFNAME, b"B\xff\0"),
+            attribute(libc::IFLA_IFALIAS, b"\xfe\xff"),
+            attribute(libc::IFLA_PROP_LIST | NLA_F_NESTED, &other),
+        ]);
+        let device = device(&body).unwrap();
+        assert_eq!(device.index, 7);
+        assert_eq!(device.name.as_bytes(), b"B\xff");
+        assert_eq!(device.other_names, [OsStr::from_bytes(b"\xfc")]);
+    }
+
+    #[test]
+    fn malformed_netlink_message_is_error_without_panic() {
+        let whole = link(&[attribute(libc::IFLA_IFNAME, b"eth0\0")]);
+        assert!(device(&whole).is_ok());
+        for length in 0..whole.len() - 3 {
+            assert!(device(&whole[..length]).is_err(), "{length}");
+        }
+        for byte in 16..whole.len() {
+            for value in 0..=u8::MAX {
+                let mut damaged = whole.clone();
+                damaged[byte] = value;
+                let _ = device(&damaged);
+            }
+        }
+    }
 }

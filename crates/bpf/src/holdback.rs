@@ -1,9 +1,20 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::Arm;
+use serde::{Deserialize, Serialize};
+
 use crate::contract::types;
 use crate::units::parse_percent;
+
+/// On which side of a comparison a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arm {
+    /// The connection's segments are bundled.
+    Bundled,
+    /// Bundles are suppressed.
+    Plain,
+}
 
 /// Share of a rule's connections that stay plain, for comparison: 1 % to 50 %, or none.
 ///

@@ -8,6 +8,7 @@ mod attach_targets;
 mod attachment;
 mod cgroup;
 mod cgroup_hierarchy;
+mod cgroup_links;
 mod change;
 mod check;
 mod closed;
@@ -87,13 +88,13 @@ pub use error::Error;
 pub use flows::{Flow, FlowLister, FlowReader, RequestedBy, list_flows};
 pub use followed_rules::FollowedRules;
 pub use governor::{Alarm, GovernorDecision, Verdict};
-pub use holdback::Holdback;
+pub use holdback::{Arm, Holdback};
 pub use link::Hook;
 pub use memory_limit::available_memory;
-pub use netns::{Namespace, Namespaces, Scope};
-pub use netns_name::{EmptyNamespaceName, NamespaceName};
+pub use netns::{Namespace, Scope};
+pub use netns_name::{EmptyNamespaceName, NamespaceName, Namespaces};
 pub use observation::{
-    Arm, AssignBy, LatencyBuckets, Losses, Observation, Observing, RetransmitCounts, RtoMinEffect,
+    AssignBy, LatencyBuckets, Losses, Observation, Observing, RetransmitCounts, RtoMinEffect,
 };
 pub use options::{
     CopiesWhen, EXPERIMENTAL, Level, LossRule, Options, Overhead, Reaction, Target, TargetError,

@@ -1,5 +1,5 @@
-//! The kernel's list of network devices, by rtnetlink(7). Only required attributes are parsed,
-//! because others, names above all, may hold any bytes.
+//! Lists of the kernel's network objects, by rtnetlink(7). Only required attributes are parsed, because
+//! others, names above all, may hold any bytes.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -11,13 +11,10 @@ use netlink_packet_core::{
     NetlinkPayload, NlasIterator,
 };
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkFlags, LinkHeader as LinkMessageHeader, LinkMessage};
 use netlink_packet_route::tc::{TcHandle, TcHeader, TcMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-use crate::Namespace;
-use crate::device::{Device, LinkHeader};
 use crate::host::interruption::retry;
 
 /// Items from the kernel's messages, without messages that cannot be parsed.
@@ -46,12 +43,6 @@ pub(crate) struct Filter {
     pub(crate) priority: u32,
     /// The kernel's id of the filter's eBPF program, if it has one.
     pub(crate) program: Option<u32>,
-}
-
-/// All devices of the calling thread's network namespace.
-pub(crate) fn list_devices() -> io::Result<ListResult<Device>> {
-    let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
-    list(request, libc::RTM_NEWLINK, device)
 }
 
 /// The queueing disciplines of one device, or of all devices of the network namespace.
@@ -89,7 +80,7 @@ impl NetlinkDeserializable for Body {
     }
 }
 
-fn list<T>(
+pub(crate) fn list<T>(
     request: RouteNetlinkMessage,
     kind: u16,
     read: impl Fn(&[u8]) -> Result<T, DecodeError>,
@@ -156,41 +147,6 @@ fn to_bytes(request: RouteNetlinkMessage) -> Vec<u8> {
     bytes
 }
 
-fn device(body: &[u8]) -> Result<Device, DecodeError> {
-    let header = LinkMessageHeader::parse(body)?;
-    let mut device = Device {
-        name: OsString::new(),
-        other_names: Vec::new(),
-        index: header.index,
-        link_header: LinkHeader::from_link_layer(header.link_layer_type),
-        up: header.flags.contains(LinkFlags::Up),
-        loopback: header.flags.contains(LinkFlags::Loopback),
-        is_port: false,
-        namespace: Namespace::default(),
-    };
-    each_attribute(
-        attributes(body, size_of::<libc::ifinfomsg>()),
-        |kind, value| {
-            match kind {
-                libc::IFLA_IFNAME => device.name = name(value),
-                libc::IFLA_MASTER => device.is_port = true,
-                libc::IFLA_PROP_LIST => each_attribute(value, |kind, value| {
-                    if kind == libc::IFLA_ALT_IFNAME {
-                        device.other_names.push(name(value));
-                    }
-                    Ok(())
-                })?,
-                _ => {}
-            }
-            Ok(())
-        },
-    )?;
-    if device.name.is_empty() {
-        return Err("a network device without a name".into());
-    }
-    Ok(device)
-}
-
 fn qdisc(body: &[u8]) -> Result<Qdisc, DecodeError> {
     let mut qdisc = Qdisc {
         device: TcHeader::parse(body)?.index.cast_unsigned(),
@@ -238,11 +194,11 @@ fn filter(body: &[u8]) -> Result<Filter, DecodeError> {
 }
 
 /// The attributes of a message, which follow a header of this size in bytes.
-fn attributes(body: &[u8], header: usize) -> &[u8] {
+pub(crate) fn attributes(body: &[u8], header: usize) -> &[u8] {
     body.get(header..).unwrap_or_default()
 }
 
-fn each_attribute(
+pub(crate) fn each_attribute(
     bytes: &[u8],
     mut read: impl FnMut(u16, &[u8]) -> Result<(), DecodeError>,
 ) -> Result<(), DecodeError> {
@@ -253,7 +209,7 @@ fn each_attribute(
 }
 
 /// A name in an attribute, up to the zero that ends it.
-fn name(value: &[u8]) -> OsString {
+pub(crate) fn name(value: &[u8]) -> OsString {
     let end = value.iter().position(|byte| *byte == 0);
     OsString::from_vec(value[..end.unwrap_or(value.len())].to_vec())
 }
@@ -264,57 +220,10 @@ fn unreadable(error: DecodeError) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsStr;
-    use std::os::unix::ffi::OsStrExt;
-
-    use netlink_packet_core::NLA_F_NESTED;
-
     use super::*;
 
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        bytes.extend((value.len() as u16 + 4).to_ne_bytes());
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(value);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
-
-    fn link(attributes: &[Vec<u8>]) -> Vec<u8> {
-        let mut body = vec![0; size_of::<libc::ifinfomsg>()];
-        body[4] = 7;
-        body.extend(attributes.concat());
-        body
-    }
-
     #[test]
-    fn device_name_may_hold_any_bytes() {
-        let other = attribute(libc::IFLA_ALT_IFNAME, b"\xfc\0");
-        let body = link(&[
-            attribute(libc::IFLA_IFNAME, b"B\xff\0"),
-            attribute(libc::IFLA_IFALIAS, b"\xfe\xff"),
-            attribute(libc::IFLA_PROP_LIST | NLA_F_NESTED, &other),
-        ]);
-        let device = device(&body).unwrap();
-        assert_eq!(device.index, 7);
-        assert_eq!(device.name.as_bytes(), b"B\xff");
-        assert_eq!(device.other_names, [OsStr::from_bytes(b"\xfc")]);
-    }
-
-    #[test]
-    fn malformed_netlink_message_is_error_without_panic() {
-        let whole = link(&[attribute(libc::IFLA_IFNAME, b"eth0\0")]);
-        assert!(device(&whole).is_ok());
-        for length in 0..whole.len() - 3 {
-            assert!(device(&whole[..length]).is_err(), "{length}");
-        }
-        for byte in 16..whole.len() {
-            for value in 0..=u8::MAX {
-                let mut damaged = whole.clone();
-                damaged[byte] = value;
-                let _ = device(&damaged);
-            }
-        }
-        assert!(qdisc(&whole[..19]).is_err() && filter(&[]).is_err());
+    fn short_netlink_message_is_error_without_panic() {
+        assert!(qdisc(&[0; TC_HEADER - 1]).is_err() && filter(&[]).is_err());
     }
 }

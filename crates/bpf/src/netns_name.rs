@@ -1,10 +1,12 @@
+//! Requested network namespaces: names and containers.
+
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -12,8 +14,8 @@ use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 use pillion_stats::names::escaped;
 
 use crate::host::pattern::{is_pattern, matching};
-use crate::host::{Container, atomic_file, process_start_time};
-use crate::{Error, Namespace};
+use crate::host::{Container, ContainerSelector, Containers, atomic_file, process_start_time};
+use crate::{Error, Namespace, cgroup1_mount, cgroup2_mount};
 
 /// The folder with the names of `ip netns`.
 const NETNS_DIR: &str = "/run/netns";
@@ -256,6 +258,100 @@ impl fmt::Display for NamespaceName {
             NameKind::Container => f.write_str(&name),
         }
     }
+}
+
+/// Names and containers by which the user requests network namespaces.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Namespaces {
+    /// Names; if empty, the calling thread's namespace.
+    pub named: Vec<NamespaceName>,
+    /// Containers whose namespaces are requested additionally.
+    pub container_selectors: Vec<ContainerSelector>,
+}
+
+impl Namespaces {
+    /// True if only the calling thread's namespace is requested.
+    #[must_use]
+    pub fn is_own_only(&self) -> bool {
+        self.named.is_empty() && self.container_selectors.is_empty()
+    }
+
+    /// Copies the names so that a number is a name, and never the id of a process.
+    #[must_use]
+    pub fn without_processes(&self) -> Self {
+        let named = self.named.iter().cloned();
+        Self {
+            named: named.map(NamespaceName::without_process).collect(),
+            container_selectors: self.container_selectors.clone(),
+        }
+    }
+
+    /// True if names or containers may match later.
+    pub(crate) fn may_grow(&self) -> bool {
+        self.patterns().next().is_some() || !self.container_selectors.is_empty()
+    }
+
+    /// Names without wildcards, which must exist.
+    pub(crate) fn exact(&self) -> impl Iterator<Item = &NamespaceName> {
+        self.named.iter().filter(|name| !name.is_pattern())
+    }
+
+    /// Names with wildcards.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = &NamespaceName> {
+        self.named.iter().filter(|name| name.is_pattern())
+    }
+
+    /// The running containers, if any are requested.
+    #[must_use]
+    pub fn containers(&self) -> Containers {
+        let mut containers = Containers::default();
+        self.find_containers(&mut containers);
+        containers
+    }
+
+    /// Finds the running containers, if any are requested.
+    pub(crate) fn find_containers(&self, containers: &mut Containers) {
+        if !self.container_selectors.is_empty()
+            && let Ok(mount) = cgroup2_mount()
+        {
+            containers.refresh(&mount, cgroup1_mount().as_deref());
+        }
+    }
+
+    /// The requested ones of the running containers.
+    pub(crate) fn chosen<'a>(
+        &'a self,
+        running: &'a [Container],
+    ) -> impl Iterator<Item = &'a Container> {
+        let is_chosen = |it: &&Container| {
+            let mut selectors = self.container_selectors.iter();
+            selectors.any(|selector| selector.matches(it))
+        };
+        running.iter().filter(is_chosen)
+    }
+
+    /// The current names that match patterns, and the names of containers.
+    pub(crate) fn matched(&self, running: &[Container]) -> Vec<NamespaceName> {
+        let matched = self.patterns().flat_map(NamespaceName::expand);
+        let container_names = self.chosen(running).filter_map(NamespaceName::of_container);
+        let own = self.named.is_empty().then(|| identity(OWN_NETNS)).flatten();
+        // A container may use the host's network namespace.
+        let is_other = |it: &NamespaceName| own.is_none() || identity(it.path()) != own;
+        matched.chain(container_names.filter(is_other)).collect()
+    }
+
+    /// All current names.
+    pub(crate) fn expand(&self) -> Vec<NamespaceName> {
+        let matched = self.matched(self.containers().running());
+        self.exact().cloned().chain(matched).collect()
+    }
+}
+
+/// The calling process's network namespace.
+const OWN_NETNS: &str = "/proc/self/ns/net";
+
+fn identity(file: impl AsRef<Path>) -> Option<(u64, u64)> {
+    fs::metadata(file).ok().map(|file| (file.dev(), file.ino()))
 }
 
 fn known_names() -> String {

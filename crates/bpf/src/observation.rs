@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contract::types::{self, latency_scale, rto_min_scale};
 use crate::quota::SocketEntries;
-use crate::{Counters, Direction, Error, Namespace};
+use crate::{Arm, Counters, Direction, Error, Namespace};
 
 /// Configures observation, and the share of bundled connections. Connections are assigned to the
 /// bundled arm at random, at their first packet. The others are processed equally (record, limits,
@@ -79,16 +79,6 @@ impl fmt::Display for AssignBy {
             Self::Connection => "connection",
         })
     }
-}
-
-/// On which side of a comparison a connection is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Arm {
-    /// The connection's segments are bundled.
-    Bundled,
-    /// Bundles are suppressed.
-    Plain,
 }
 
 /// The observation of a connection up to now ([`Policy::observing`](crate::Policy::observing)).

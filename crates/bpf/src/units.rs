@@ -80,20 +80,29 @@ pub fn deserialize<'de, T, D>(from: D, parse: fn(&str) -> Result<T, String>) -> 
 where
     D: Deserializer<'de>,
 {
-    from.deserialize_any(TextVisitor(parse))
+    from.deserialize_any(TextVisitor {
+        parse,
+        expected: "a string with a unit, as on the command line",
+    })
 }
 
-struct TextVisitor<T>(fn(&str) -> Result<T, String>);
+/// Reads a text, or a number as text.
+pub struct TextVisitor<T> {
+    /// Returns the value of a text, or the mistake in it.
+    pub parse: fn(&str) -> Result<T, String>,
+    /// The expected input, for the error of another type.
+    pub expected: &'static str,
+}
 
 impl<T> Visitor<'_> for TextVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("a string with a unit, as on the command line")
+        f.write_str(self.expected)
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-        (self.0)(text).map_err(E::custom)
+        (self.parse)(text).map_err(E::custom)
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {

@@ -17,7 +17,7 @@ use pillion_lab::Namespace;
 use tempfile::TempDir;
 
 use crate::common::*;
-use crate::manager::{Manager, signal};
+use crate::manager::Manager;
 
 /// Waits for the exit and returns whether it was successful.
 pub fn exits_successfully(pillion: &mut Child) -> bool {
@@ -72,7 +72,7 @@ fn handover_keeps_connections_covered_without_gap() {
     eventually("the connection is covered", || {
         status().contains("covers 1 connection now")
     });
-    signal(&service, Signal::SIGUSR2);
+    send_signal(&service, Signal::SIGUSR2);
     let ready = manager.wait_for("MAINPID=");
     let pid = ready.split_once("MAINPID=").unwrap().1;
     let new_process = NewProcess(pid.split('\n').next().unwrap().parse().unwrap());
@@ -104,7 +104,7 @@ fn new_process_knows_direction_of_connections() {
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (near, listener.accept().unwrap().0)
     });
-    signal(&service, Signal::SIGUSR2);
+    send_signal(&service, Signal::SIGUSR2);
     manager.wait_for("MAINPID=");
     assert!(exits_successfully(&mut service));
     let new_process = NewProcess(ready_pids(&namespace)[0]);
@@ -124,10 +124,10 @@ fn second_handover_request_is_refused() {
     let mut service = manager.start(&namespace, &["attach", "--all", "--dev", "lo"]);
     let log = BufReader::new(service.stderr.take().unwrap()).lines();
     manager.wait_for("READY=1");
-    signal(&service, Signal::SIGUSR2);
+    send_signal(&service, Signal::SIGUSR2);
     let is_started = || new_process_of(service.id()).is_some();
     eventually("a new process is started", is_started);
-    signal(&service, Signal::SIGUSR2);
+    send_signal(&service, Signal::SIGUSR2);
     assert!(exits_successfully(&mut service));
     let new_process = NewProcess(ready_pids(&namespace)[0]);
     // The new process shares the pipe, so it stays open after the old process has exited.
@@ -175,10 +175,10 @@ fn hand_over_to_hanging_process(move_away: fn(&Path)) {
     fs::write(&program, hangs).unwrap();
     let may_run = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(&program, may_run).unwrap();
-    signal(&service, Signal::SIGUSR2);
+    send_signal(&service, Signal::SIGUSR2);
     let read = || fs::read_to_string(&pid_file).unwrap_or_default();
     eventually("the new process starts", || read().ends_with('\n'));
-    signal(&service, Signal::SIGTERM);
+    send_signal(&service, Signal::SIGTERM);
     assert!(exits_successfully(&mut service));
     assert!(!Path::new("/proc").join(read().trim()).exists());
 }
@@ -195,11 +195,11 @@ fn old_process_stays_ready_if_new_process_fails() {
     let mut log = BufReader::new(service.stderr.take().unwrap()).lines();
     manager.wait_for("READY=1");
     fs::write(&rules, "no rules").unwrap();
-    signal(&service, Signal::SIGUSR2);
+    send_signal(&service, Signal::SIGUSR2);
     let mut lines = log.by_ref().map_while(Result::ok);
     assert!(lines.any(|line| line.contains("rules.toml:1:")));
     assert_eq!(ready_pids(&namespace), [service.id()]);
-    signal(&service, Signal::SIGTERM);
+    send_signal(&service, Signal::SIGTERM);
     assert!(exits_successfully(&mut service));
 }
 
@@ -223,7 +223,7 @@ impl WaitingHandover {
         let mut old = manager.start(&namespace, &attach);
         manager.wait_for("READY=1");
         fs::write(rules, "netns = \"pillion-test-tpyo\"\n[[rule]]\n").unwrap();
-        signal(&old, Signal::SIGUSR2);
+        send_signal(&old, Signal::SIGUSR2);
         let log = BufReader::new(old.stderr.take().unwrap()).lines();
         let mut log = log.map_while(Result::ok);
         let waits = "waiting: no network namespace `pillion-test-tpyo`";
@@ -276,7 +276,7 @@ fn status_shows_ready_old_process_while_new_one_waits() {
         let note = "  note: a hand-over to a new process is in progress\n";
         both && text.matches(note).count() == 2 && status.status.code() == Some(3)
     });
-    signal(&waiting.old, Signal::SIGTERM);
+    send_signal(&waiting.old, Signal::SIGTERM);
     assert!(exits_successfully(&mut waiting.old));
 }
 
@@ -285,7 +285,7 @@ fn old_process_stops_waiting_new_process_at_exit() {
     needs_root!();
     for stop_signal in [Signal::SIGTERM, Signal::SIGKILL] {
         let mut waiting = WaitingHandover::start();
-        signal(&waiting.old, stop_signal);
+        send_signal(&waiting.old, stop_signal);
         let status = waiting.old.wait().unwrap();
         assert_eq!(status.success(), stop_signal == Signal::SIGTERM);
         eventually("the new process exits", || !waiting.new_process_runs());
@@ -308,7 +308,7 @@ fn handover_can_be_repeated_after_new_process_dies() {
             .any(|line| line.contains("hand-over failed: the new process exited"))
     );
     fs::write(waiting.folder.path().join("rules.toml"), "[[rule]]\n").unwrap();
-    signal(&waiting.old, Signal::SIGUSR2);
+    send_signal(&waiting.old, Signal::SIGUSR2);
     assert!(exits_successfully(&mut waiting.old));
     let new_process = NewProcess(ready_pids(&waiting.namespace)[0]);
     drop(new_process);
@@ -345,7 +345,7 @@ fn socket_requests_survive_handover() {
     option::set(&requesting, BUNDLE, 1).unwrap();
     option::set(&requesting, MAX_BYTES, 300).unwrap();
     option::set(&listeners[1], BUNDLE, 1).unwrap();
-    signal(&service, Signal::SIGUSR2);
+    send_signal(&service, Signal::SIGUSR2);
     manager.wait_for("MAINPID=");
     assert!(exits_successfully(&mut service));
     let new_process = NewProcess(ready_pids(&namespace)[0]);
@@ -376,7 +376,7 @@ fn handover_works_with_sigchld_ignored() {
     }
     let mut service = attach.stderr(Stdio::null()).spawn().unwrap();
     await_attached(service.id());
-    signal(&service, Signal::SIGUSR2);
+    send_signal(&service, Signal::SIGUSR2);
     assert!(exits_successfully(&mut service));
     let new_process = NewProcess(ready_pids(&namespace)[0]);
     drop(new_process);

@@ -8,7 +8,7 @@ fn reload_while_new_process_waits_restarts_handover() {
     let mut waiting = WaitingHandover::start();
     let rules = waiting.folder.path().join("rules.toml");
     fs::write(rules, "[[rule]]\n[[rule]]\n").unwrap();
-    signal(&waiting.old, Signal::SIGHUP);
+    send_signal(&waiting.old, Signal::SIGHUP);
     assert!(exits_successfully(&mut waiting.old));
     let new_process = NewProcess(ready_pids(&waiting.namespace)[0]);
     assert_ne!(new_process.0, waiting.new_process.0);
@@ -31,11 +31,11 @@ fn has_pending_signal(pid: u32, signal: Signal) -> bool {
 
 /// Starts a hand-over, and stops the old process before it reads the request to exit.
 fn stop_during_handover(old: &Child) {
-    signal(old, Signal::SIGUSR2);
+    send_signal(old, Signal::SIGUSR2);
     eventually("a new process starts", || {
         new_process_of(old.id()).is_some()
     });
-    signal(old, Signal::SIGSTOP);
+    send_signal(old, Signal::SIGSTOP);
     let timeout = Duration::from_secs(60);
     within(timeout, "the new process takes over", || {
         has_pending_signal(old.id(), Signal::SIGTERM)
@@ -56,8 +56,8 @@ fn reload_during_takeover_applies_to_new_process() {
     await_attached(old.id());
     stop_during_handover(&old);
     fs::write(&rules, "[[rule]]\n[[rule]]\n").unwrap();
-    signal(&old, Signal::SIGHUP);
-    signal(&old, Signal::SIGCONT);
+    send_signal(&old, Signal::SIGHUP);
+    send_signal(&old, Signal::SIGCONT);
     assert!(exits_successfully(&mut old));
     let new_process = NewProcess(ready_pids(&namespace)[0]);
     let status = pillion_in(&namespace, &["status"]).output().unwrap();
@@ -83,8 +83,8 @@ fn new_process_stays_main_pid_after_last_word_of_old_one() {
     let new_process = NewProcess(new_process_of(old.id()).unwrap());
     manager.wait_for(&main(new_process.0));
     fs::write(&rules, "[[mistake]]\n").unwrap();
-    signal(&old, Signal::SIGHUP);
-    signal(&old, Signal::SIGCONT);
+    send_signal(&old, Signal::SIGHUP);
+    send_signal(&old, Signal::SIGCONT);
     manager.wait_for(&main(old.id()));
     manager.wait_for(&main(new_process.0));
     assert!(exits_successfully(&mut old));
@@ -115,29 +115,25 @@ fn reload_after_takeover_is_forwarded_to_new_process() {
     let mut old = attach.stderr(Stdio::null()).spawn().unwrap();
     await_attached(old.id());
     let address = "10.77.0.2:7001";
-    let receive = ["traffic", "receive", "--listen", address, "--streams", "1"];
     let send = [
         ["traffic", "send"],
         ["--to", address],
         ["--itt", "20ms"],
         ["--duration", "60s"],
     ];
-    let quiet = |mut command: Command| {
-        let silent = command.stdout(Stdio::null()).stderr(Stdio::null());
-        KillOnDrop(silent.spawn().unwrap())
-    };
-    let _receiver = quiet(lab_in(&pair.receiver.namespace, &receive));
-    await_listening(&pair.receiver.namespace, 7001);
-    let _sender = quiet(lab_in(namespace, send.as_flattened()));
+    let _receiver = KillOnDrop(receive(&pair, 7001, 1));
+    let mut sender = lab_in(namespace, send.as_flattened());
+    let quiet = sender.stdout(Stdio::null()).stderr(Stdio::null());
+    let _sender = KillOnDrop(quiet.spawn().unwrap());
     stop_during_handover(&old);
-    signal(&old, Signal::SIGCONT);
+    send_signal(&old, Signal::SIGCONT);
     eventually("the process exits", || {
         !has_pending_signal(old.id(), Signal::SIGTERM)
     });
-    signal(&old, Signal::SIGSTOP);
+    send_signal(&old, Signal::SIGSTOP);
     fs::write(&rules, "[[rule]]\n[[rule]]\n").unwrap();
-    signal(&old, Signal::SIGHUP);
-    signal(&old, Signal::SIGCONT);
+    send_signal(&old, Signal::SIGHUP);
+    send_signal(&old, Signal::SIGCONT);
     assert!(exits_successfully(&mut old));
     let new_process = NewProcess(ready_pids(namespace)[0]);
     eventually("the new rules are loaded", || {
@@ -168,7 +164,7 @@ fn sigterm_during_handover_stops_both_processes() {
     manager.wait_for("READY=1");
     if device_links(service.id()) == 0 {
         println!("left out: this kernel has no tcx");
-        signal(&service, Signal::SIGTERM);
+        send_signal(&service, Signal::SIGTERM);
         service.wait().unwrap();
         return;
     }
@@ -182,13 +178,13 @@ fn sigterm_during_handover_stops_both_processes() {
     assert!(ip.args(blackhole).status().unwrap().success());
     near.write_all(b"unheard").unwrap();
     let all = device_links(service.id());
-    signal(&service, Signal::SIGUSR2);
+    send_signal(&service, Signal::SIGUSR2);
     within(
         Duration::from_secs(60),
         "the old process detaches its egress programs",
         || device_links(service.id()) < all,
     );
-    signal(&service, Signal::SIGTERM);
+    send_signal(&service, Signal::SIGTERM);
     assert!(exits_successfully(&mut service));
     expect_none_left(namespace);
 }

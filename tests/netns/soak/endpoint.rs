@@ -15,7 +15,7 @@ use nix::sys::socket::sockopt::Linger;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use super::events::EndpointEvent;
+use super::events::{ByteCounts, EndpointEvent};
 use super::plan::{Kind, Plan, Side, direction_id, fill, first_mismatch};
 
 /// Address of the server.
@@ -202,13 +202,6 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Poll interval of a waiting end.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Sent and received bytes of one end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ByteCounts {
-    pub sent: u64,
-    pub received: u64,
-}
 
 struct Endpoint<'a> {
     connection: u64,

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use super::endpoint::ByteCounts;
 use super::plan::{Kind, Side};
 
 /// Line on an endpoint's standard output. Other lines come from the test harness.
@@ -19,6 +18,13 @@ pub enum EndpointEvent {
     Ended(u64, Side, ByteCounts),
     /// A violation.
     Broken(String),
+}
+
+/// Sent and received bytes of one end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ByteCounts {
+    pub sent: u64,
+    pub received: u64,
 }
 
 const PREFIX: &str = "soak: ";

@@ -5,6 +5,7 @@ use std::fmt::{self, Display};
 use std::marker::PhantomData;
 use std::str::FromStr;
 
+use pillion_bpf::units::TextVisitor;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -14,7 +15,7 @@ where
     T: FromStr<Err: Display>,
     D: Deserializer<'de>,
 {
-    from.deserialize_any(TextVisitor(PhantomData))
+    from.deserialize_any(visitor())
 }
 
 /// Writes the text, or a number if it is one.
@@ -94,29 +95,11 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
     }
 }
 
-struct TextVisitor<T>(PhantomData<T>);
-
-impl<T: FromStr<Err: Display>> Visitor<'_> for TextVisitor<T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("a number, or a string as on the command line")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-        text.parse().map_err(E::custom)
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
-        self.visit_str(&number.to_string())
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
-        self.visit_str(&number.to_string())
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
-        self.visit_str(&number.to_string())
+/// Reads a value in its textual form.
+fn visitor<T: FromStr<Err: Display>>() -> TextVisitor<T> {
+    TextVisitor {
+        parse: |text| text.parse().map_err(|error: T::Err| error.to_string()),
+        expected: "a number, or a string as on the command line",
     }
 }
 
@@ -143,9 +126,7 @@ impl<'de, T: FromStr<Err: Display>> Visitor<'de> for ListVisitor<T> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Vec<T>, E> {
-        TextVisitor(PhantomData)
-            .visit_str(text)
-            .map(|value| vec![value])
+        visitor().visit_str(text).map(|value| vec![value])
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<Vec<T>, E> {

@@ -17,6 +17,7 @@
 mod error;
 mod image;
 mod init;
+mod lab_kernel;
 mod machine;
 mod machines;
 mod protocol;
@@ -26,8 +27,9 @@ mod verify;
 pub use error::{EngineError, KernelCrash};
 pub use image::{Image, find_program};
 pub use init::{is_init, prepare_guest, run_as_init};
+pub use lab_kernel::LabKernel;
 pub use machine::{Console, Machine, RunningKernel};
-pub use machines::{LabKernel, Machines, cores, memory_mib, run_parallel};
+pub use machines::{Machines, cores, memory_mib, run_parallel};
 pub use protocol::{Job, ProgramExit, RESULTS};
 pub use run::{HOST_FILE, RunFailure, run_virtually};
 pub use verify::{Difference, differences, verify};

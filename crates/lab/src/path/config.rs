@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::path::delay::MAX_DEVIATIONS;
-use crate::path::{LinkTrace, Loss, PathError};
+use crate::path::{LinkTrace, PathError};
 
 /// Maximum delay of a direction.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// Maximum queue length of a direction, in packets.
 pub(crate) const MAX_QUEUE: usize = 65_536;
+
+/// Maximum deviation of the delay, in standard deviations, as in netem's table.
+pub(crate) const MAX_DEVIATIONS: u32 = 4;
 
 /// A path: both directions, and the seed of their random events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -105,6 +107,79 @@ impl PortOverride {
             jitter: None,
             loss: None,
         }
+    }
+}
+
+/// The loss model of one direction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum Loss {
+    /// Each packet is lost with the same probability, 0 to 1, independent of others.
+    Uniform(f64),
+    /// Bursts of losses by a good and a bad state (Gilbert and Elliott), starting in the good
+    /// state. The current state decides on a packet's loss, and then the state may change, as in
+    /// netem's `gemodel`.
+    GilbertElliott {
+        /// Probability, 0 to 1, of a change from the good state to the bad one after a packet.
+        to_bad: f64,
+        /// Probability, 0 to 1, of a change from the bad state to the good one after a packet.
+        to_good: f64,
+        /// Probability, 0 to 1, of a loss in the bad state.
+        in_bad: f64,
+        /// Probability, 0 to 1, of a loss in the good state.
+        in_good: f64,
+    },
+    /// The packets with these numbers are lost, counted from 1 in order of arrival.
+    Listed(Vec<u64>),
+    /// As uniform, with a probability that changes with time. The first step starts at 0, and
+    /// starts ascend.
+    Steps(Vec<LossStep>),
+}
+
+/// The probability of a loss from a time on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossStep {
+    /// Seconds after the direction's first packet, 0 or more.
+    pub start_s: f64,
+    /// Probability, 0 to 1.
+    pub loss: f64,
+}
+
+impl Loss {
+    /// Returns the first invalid parameter: its name, its value, and the valid range.
+    pub(crate) fn invalid_parameter(&self) -> Option<(&'static str, String, &'static str)> {
+        let probabilities = match self {
+            Self::Uniform(probability) => vec![("loss", probability)],
+            Self::GilbertElliott {
+                to_bad,
+                to_good,
+                in_bad,
+                in_good,
+            } => vec![
+                ("loss.to_bad", to_bad),
+                ("loss.to_good", to_good),
+                ("loss.in_bad", in_bad),
+                ("loss.in_good", in_good),
+            ],
+            Self::Listed(numbers) => {
+                let zero = numbers.iter().find(|number| **number == 0);
+                return zero.map(|zero| ("loss", zero.to_string(), "numbers of packets, from 1"));
+            }
+            Self::Steps(steps) => {
+                let valid = |start: f64| Duration::try_from_secs_f64(start).is_ok();
+                let starts = steps.iter().map(|step| step.start_s);
+                let ascend = starts.clone().is_sorted_by(|a, b| a < b);
+                if !ascend || starts.clone().next() != Some(0.0) || !starts.clone().all(valid) {
+                    let starts = format!("{:?}", starts.collect::<Vec<_>>());
+                    return Some(("loss.start_s", starts, "ascending seconds, the first 0"));
+                }
+                steps.iter().map(|step| ("loss.loss", &step.loss)).collect()
+            }
+        };
+        let mut probabilities = probabilities.into_iter();
+        let wrong = probabilities.find(|(_, value)| !(0.0..=1.0).contains(*value));
+        wrong.map(|(name, value)| (name, value.to_string(), "0 to 1"))
     }
 }
 

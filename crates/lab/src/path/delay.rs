@@ -7,6 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_pcg::Pcg64;
 
+use crate::path::config::MAX_DEVIATIONS;
 use crate::path::packet::ByPort;
 use crate::path::{Direction, JitterStats};
 
@@ -98,9 +99,6 @@ impl DueTime {
 }
 
 // Variation of a direction's delay with time.
-
-/// Maximum deviation of the delay, in standard deviations, as in netem's table.
-pub(crate) const MAX_DEVIATIONS: u32 = 4;
 
 /// Time between two independent values, in standard deviations. Between two values at the limit,
 /// the delay falls by at most π/2 · √2 · `MAX_DEVIATIONS` = 8.9 in this time. That is less than one

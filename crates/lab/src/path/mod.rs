@@ -44,8 +44,7 @@ mod trace;
 use std::io;
 
 pub(crate) use config::MAX_QUEUE;
-pub use config::{Direction, Disorder, PathConfig, PortOverride};
-pub use loss::{Loss, LossStep};
+pub use config::{Direction, Disorder, Loss, LossStep, PathConfig, PortOverride};
 pub use running::{Path, Tap};
 pub use stats::{DelayError, DirectionStats, JitterStats, PathStats, Volume};
 pub use trace::{LinkTrace, OPPORTUNITY_BYTES};

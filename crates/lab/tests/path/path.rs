@@ -134,48 +134,6 @@ fn same_seed_loses_same_packets_at_requested_rate() {
 }
 
 #[test]
-fn only_listed_packets_are_lost() {
-    if !root("the packets of a list") {
-        return;
-    }
-    let listed = Direction {
-        loss: Loss::Listed(vec![1, 7, 8, 300, 301]),
-        ..delay(5)
-    };
-    let (arrived, stats) = survivors(300, &both(listed, delay(5)));
-    let expected: Vec<u32> = (0..300)
-        .filter(|number| ![0, 6, 7, 299].contains(number))
-        .collect();
-    assert_eq!(arrived, expected);
-    assert_balanced(&stats.forward);
-    assert_eq!(stats.forward.lost.packets, 4);
-}
-
-#[test]
-fn burst_losses_match_requested_rate_and_length() {
-    if !root("losses in runs") {
-        return;
-    }
-    let runs = Direction {
-        loss: Loss::GilbertElliott {
-            to_bad: 0.02,
-            to_good: 0.2,
-            in_bad: 1.0,
-            in_good: 0.0,
-        },
-        ..delay(5)
-    };
-    let (arrived, stats) = survivors(4000, &both(runs, delay(5)));
-    assert_balanced(&stats.forward);
-    // Expected 364 in 73 bursts of 5, standard deviations near 55 and 8.
-    let lost = stats.forward.lost.packets;
-    assert!((150..600).contains(&lost), "{lost} of 4000");
-    let gaps = arrived.windows(2).filter(|two| two[1] > two[0] + 1);
-    let length = lost as f64 / gaps.count() as f64;
-    assert!((3.0..8.0).contains(&length), "{length}");
-}
-
-#[test]
 fn jitter_spreads_arrivals_and_keeps_order() {
     if !root("jitter") {
         return;

@@ -90,3 +90,13 @@ impl Markup {
         self.out.push_str(end);
     }
 }
+
+/// A heading's anchor: its title in lower-case letters, digits and hyphens.
+pub(crate) fn anchor(title: &str) -> String {
+    let words = title.split(|c: char| !c.is_ascii_alphanumeric());
+    let words: Vec<String> = words
+        .filter(|word| !word.is_empty())
+        .map(str::to_ascii_lowercase)
+        .collect();
+    format!("to-{}", words.join("-"))
+}

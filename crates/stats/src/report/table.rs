@@ -2,9 +2,8 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::markup::Markup;
+use super::markup::{Markup, anchor};
 use super::number::MISSING;
-use super::page::anchor;
 use crate::names::is_terminal_control;
 
 /// Alignment of a column's cells.

@@ -6,7 +6,7 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
-use super::repeats::Repeats;
+use super::repeats::{Repeat, Repeats};
 use crate::event::{Class, DeliveryStats, SentPacket};
 use crate::link::Link;
 use crate::link::hull::Hull;
@@ -201,6 +201,40 @@ impl HalfConnection {
         if !self.retransmissions.is_empty() {
             self.retransmissions
                 .retain(|it| it.1 <= start || end <= it.0);
+        }
+    }
+
+    /// Counts a packet that the trace at its sender shows again.
+    #[cold]
+    pub(crate) fn repeated(&mut self, packet: &Packet, repeat: Repeat) {
+        match (repeat, self.numbering, &self.tracker) {
+            (Repeat::PerhapsSent, Some(numbering), Some(tracker)) => {
+                let start = numbering.position(tracker.next(), packet.seq);
+                self.repeats.add(packet, start);
+            }
+            _ => self.counts.repeated_packets += 1,
+        }
+    }
+
+    /// Counts a repeated packet in the receiver's trace.
+    pub(crate) fn repeat_arrived(&mut self) {
+        self.repeats.add_arrived();
+    }
+
+    pub(super) fn classify_repeats(&mut self) {
+        let repeats = self.repeats.take_counts();
+        let counts = &mut self.counts;
+        if !self.repeats.were_sent() {
+            counts.repeated_packets += repeats.packets + repeats.arrived;
+            return;
+        }
+        counts.copied_packets = repeats.packets;
+        counts.copied_bytes = repeats.payload_bytes;
+        counts.payload_bytes += repeats.payload_bytes;
+        counts.header_bytes += repeats.header_bytes;
+        counts.wire_bytes += repeats.wire_bytes;
+        if let Some(link) = &mut self.link {
+            link.delivery_stats.delivered_copies = repeats.arrived;
         }
     }
 

@@ -7,6 +7,7 @@ use std::iter;
 use foldhash::fast::RandomState;
 
 use super::half::HalfConnection;
+use super::repeats::Repeat;
 use super::{Connection, Handshake, Start, Visibility};
 use crate::event::{Direction, PathDirection, Side};
 use crate::packet::{Packet, fingerprint};
@@ -195,15 +196,6 @@ struct RecentPackets {
     fingerprints: [u64; 8],
     seen: [RecentPacket; 8],
     next: usize,
-}
-
-/// A packet that a trace shows a second time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeat {
-    /// It was captured twice.
-    Captured,
-    /// It was captured or sent twice. The receiver's reports decide.
-    PerhapsSent,
 }
 
 #[derive(Debug, Clone, Copy, Default)]

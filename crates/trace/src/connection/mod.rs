@@ -117,7 +117,7 @@ impl Connection {
     fn reset_counts(&mut self) {
         for half in &mut self.halves {
             half.counts = DirectionCounts::default();
-            half.repeats.reset_counts();
+            half.repeats.take_counts();
         }
         self.strays = [None, None];
     }

@@ -2,10 +2,18 @@
 //! or captured twice.
 
 use std::collections::VecDeque;
+use std::mem;
 
-use super::HalfConnection;
-use super::membership::Repeat;
 use crate::packet::Packet;
+
+/// A packet that a trace shows a second time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// It was captured twice.
+    Captured,
+    /// It was captured or sent twice. The receiver's reports decide.
+    PerhapsSent,
+}
 
 /// Repeated packets of one direction.
 #[derive(Debug, Default)]
@@ -22,13 +30,13 @@ pub(super) struct Repeats {
 
 /// Counts of repeated packets that were perhaps sent.
 #[derive(Debug, Default)]
-struct Counts {
-    packets: u64,
-    payload_bytes: u64,
-    header_bytes: u64,
-    wire_bytes: u64,
+pub(super) struct Counts {
+    pub(super) packets: u64,
+    pub(super) payload_bytes: u64,
+    pub(super) header_bytes: u64,
+    pub(super) wire_bytes: u64,
     /// Repetitions in the receiver's trace.
-    arrived: u64,
+    pub(super) arrived: u64,
 }
 
 /// Maximum number of repeated packets that wait for a DSACK.
@@ -46,37 +54,15 @@ impl Repeats {
         }
     }
 
-    pub(super) fn reset_counts(&mut self) {
-        self.counts = Counts::default();
-    }
-
-    fn were_sent(&self) -> bool {
-        self.reported > 0 && self.reported as f64 >= self.packets as f64 * MIN_REPORTED_SHARE
-    }
-}
-
-impl HalfConnection {
-    /// Counts a packet that the trace at its sender shows again.
-    #[cold]
-    pub(crate) fn repeated(&mut self, packet: &Packet, repeat: Repeat) {
-        let (Repeat::PerhapsSent, Some(numbering), Some(tracker)) =
-            (repeat, self.numbering, &self.tracker)
-        else {
-            self.counts.repeated_packets += 1;
-            return;
-        };
-        let start = numbering.position(tracker.next(), packet.seq);
-        let Repeats {
-            packets,
-            unreported,
-            counts,
-            ..
-        } = &mut self.repeats;
-        *packets += 1;
-        if unreported.len() == MAX_UNREPORTED {
-            unreported.pop_front();
+    /// Counts a packet that was perhaps sent, whose payload starts at this position.
+    pub(super) fn add(&mut self, packet: &Packet, start: i64) {
+        self.packets += 1;
+        if self.unreported.len() == MAX_UNREPORTED {
+            self.unreported.pop_front();
         }
-        unreported.push_back((start, start + i64::from(packet.payload_len)));
+        let end = start + i64::from(packet.payload_len);
+        self.unreported.push_back((start, end));
+        let counts = &mut self.counts;
         counts.packets += 1;
         counts.payload_bytes += u64::from(packet.payload_len);
         counts.header_bytes += u64::from(packet.header_len);
@@ -84,25 +70,16 @@ impl HalfConnection {
     }
 
     /// Counts a repeated packet in the receiver's trace.
-    pub(crate) fn repeat_arrived(&mut self) {
-        self.repeats.counts.arrived += 1;
+    pub(super) fn add_arrived(&mut self) {
+        self.counts.arrived += 1;
     }
 
-    pub(super) fn classify_repeats(&mut self) {
-        let sent = self.repeats.were_sent();
-        let repeats = std::mem::take(&mut self.repeats.counts);
-        let counts = &mut self.counts;
-        if !sent {
-            counts.repeated_packets += repeats.packets + repeats.arrived;
-            return;
-        }
-        counts.copied_packets = repeats.packets;
-        counts.copied_bytes = repeats.payload_bytes;
-        counts.payload_bytes += repeats.payload_bytes;
-        counts.header_bytes += repeats.header_bytes;
-        counts.wire_bytes += repeats.wire_bytes;
-        if let Some(link) = &mut self.link {
-            link.delivery_stats.delivered_copies = repeats.arrived;
-        }
+    /// Returns the counts since the last call, and resets them.
+    pub(super) fn take_counts(&mut self) -> Counts {
+        mem::take(&mut self.counts)
+    }
+
+    pub(super) fn were_sent(&self) -> bool {
+        self.reported > 0 && self.reported as f64 >= self.packets as f64 * MIN_REPORTED_SHARE
     }
 }

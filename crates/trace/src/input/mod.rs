@@ -16,6 +16,7 @@ mod bytes;
 mod container;
 mod error;
 mod headers;
+mod link_type;
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -34,7 +35,7 @@ use headers::SkipReason;
 pub use bytes::Compression;
 pub use container::{Container, Format};
 pub use error::{InputError, InputErrorKind, Problem, Warning};
-pub use headers::LinkType;
+pub use link_type::LinkType;
 
 /// Maximum number of stored warnings.
 const MAX_WARNINGS: usize = 100;

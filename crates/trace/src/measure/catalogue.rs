@@ -5,8 +5,8 @@ use pillion_stats::measure::{Distribution, Measure, Unit};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
+use super::latency::Summary;
 use super::measures::Measures;
-use super::measures::Summary;
 
 /// A distribution among [`Measures`]; times are in nanoseconds there.
 pub type DistributionMeasure = Measure<fn(&Measures) -> &Distribution>;

@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::resume_unwind;
 use std::{iter, thread};
 
 use super::batch::{Batch, BatchEntry};
 use super::batch::{ConnectionInfo, FinishedConnection};
 use super::measures::Measures;
-use super::meter::MeterOptions;
+use super::options::MeterOptions;
 use super::results::Fairness;
 use super::results::{ClockSummary, ConnectionResults, GroupResults, Handshakes, Results};
 use crate::Direction;
@@ -229,6 +230,69 @@ impl GroupResults {
     }
 }
 
-pub(super) fn seconds(ns: i64) -> f64 {
+impl ConnectionInfo {
+    /// Combines it with its measures. `trace_ns`: from the first to the last measured packet.
+    fn to_results(
+        &self,
+        measures: [Measures; 2],
+        options: &MeterOptions,
+        trace_ns: &Range<i64>,
+    ) -> ConnectionResults {
+        let [forward, backward] = measures;
+        let [originator, responder] = self.ends;
+        let opened_by_sender = self.main == Direction::Forward;
+        let (main, back, sender, receiver) = if opened_by_sender {
+            (forward, backward, originator, responder)
+        } else {
+            (backward, forward, responder, originator)
+        };
+        let groups = self.groups.iter().map(|&group| &options.groups[group].name);
+        let groups: Vec<String> = groups.cloned().collect();
+        let by_group = |name: &String| {
+            let optima = &mut options.optimum_of_group.iter();
+            optima.find(|(group, _)| group == name).map(|found| found.1)
+        };
+        let start_ns = trace_ns.start;
+        let trace_s = seconds(trace_ns.end.saturating_sub(start_ns));
+        // A connection that was open before the measured period counts from the period's start.
+        let first_ns = self.first_ns.max(start_ns);
+        let carried_bits = main.carried_wire_bytes as f64 * 8.0;
+        ConnectionResults {
+            number: self.number,
+            sender,
+            receiver,
+            opened_by_sender,
+            start_s: seconds(first_ns.saturating_sub(start_ns)),
+            duration_s: seconds(self.last_ns.saturating_sub(first_ns)),
+            outcome: self.outcome,
+            only_at: self.only_at,
+            syns: self.syns,
+            handshake_ms: self.handshake_ns.map(|ns| ns as f64 / 1e6),
+            throughput_bit_per_s: if trace_s > 0.0 {
+                carried_bits / trace_s
+            } else {
+                0.0
+            },
+            optimum_bit_per_s: groups
+                .iter()
+                .find_map(by_group)
+                .or(options.optimum_bit_per_s),
+            groups,
+            main,
+            back,
+            dropped: self.was_dropped(options.test_ns.as_ref().unwrap_or(trace_ns)),
+        }
+    }
+
+    /// Whether it lasted less than half of a test (thesis, table 4.1).
+    fn was_dropped(&self, test_ns: &Range<i64>) -> bool {
+        let until_ns = self.last_ns.min(test_ns.end);
+        let lasted_ns = until_ns.saturating_sub(self.first_ns.max(test_ns.start));
+        let whole_ns = test_ns.end.saturating_sub(test_ns.start);
+        lasted_ns.saturating_mul(2) < whole_ns
+    }
+}
+
+fn seconds(ns: i64) -> f64 {
     ns as f64 / 1e9
 }

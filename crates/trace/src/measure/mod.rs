@@ -17,6 +17,7 @@ mod latency;
 mod ledger;
 mod measures;
 mod meter;
+mod options;
 mod packets;
 mod pending_delays;
 mod results;
@@ -29,7 +30,8 @@ pub use delay::{Delay, UnknownDelays};
 pub use group::{Group, GroupError};
 pub use latency::{Blocking, Completion, HolBlock, Latency};
 pub use measures::Measures;
-pub use meter::{Meter, MeterOptions};
+pub use meter::Meter;
+pub use options::MeterOptions;
 pub use packets::{Loss, Spacing, Volume};
 pub use pillion_stats::measure::Distribution;
 pub use results::{

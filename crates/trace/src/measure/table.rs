@@ -281,133 +281,79 @@ pub(super) struct RunRow {
     pub(super) runs: u64,
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct ConnectionRow {
-    connection: u64,
-    sender: String,
-    receiver: String,
-    opened_by_sender: bool,
+/// Defines a row with its columns: name, type, and value.
+macro_rules! row {
+    ($row:ident from $of:ident: $kind:ty, $($(#[$doc:meta])* $column:ident: $type:ty = $value:expr,)+) => {
+        #[derive(Debug, Serialize)]
+        struct $row {
+            $($(#[$doc])* $column: $type,)+
+        }
+
+        impl $row {
+            fn new($of: &$kind) -> Self {
+                Self { $($column: $value,)+ }
+            }
+        }
+    };
+}
+
+row! {
+    ConnectionRow from connection: ConnectionResults,
+    connection: u64 = connection.number,
+    sender: String = connection.sender.to_string(),
+    receiver: String = connection.receiver.to_string(),
+    opened_by_sender: bool = connection.opened_by_sender,
     /// Separated by spaces.
-    groups: String,
-    start_s: f64,
-    duration_s: f64,
-    outcome: ConnectionOutcome,
-    only_at: Option<Side>,
-    syns: u32,
-    handshake_ms: Option<f64>,
-    throughput_bit_per_s: f64,
-    optimum_bit_per_s: Option<f64>,
+    groups: String = connection.groups.join(" "),
+    start_s: f64 = connection.start_s,
+    duration_s: f64 = connection.duration_s,
+    outcome: ConnectionOutcome = connection.outcome,
+    only_at: Option<Side> = connection.only_at,
+    syns: u32 = connection.syns,
+    handshake_ms: Option<f64> = connection.handshake_ms,
+    throughput_bit_per_s: f64 = connection.throughput_bit_per_s,
+    optimum_bit_per_s: Option<f64> = connection.optimum_bit_per_s,
 }
 
-impl ConnectionRow {
-    pub(super) fn new(connection: &ConnectionResults) -> Self {
-        Self {
-            connection: connection.number,
-            sender: connection.sender.to_string(),
-            receiver: connection.receiver.to_string(),
-            opened_by_sender: connection.opened_by_sender,
-            groups: connection.groups.join(" "),
-            start_s: connection.start_s,
-            duration_s: connection.duration_s,
-            outcome: connection.outcome,
-            only_at: connection.only_at,
-            syns: connection.syns,
-            handshake_ms: connection.handshake_ms,
-            throughput_bit_per_s: connection.throughput_bit_per_s,
-            optimum_bit_per_s: connection.optimum_bit_per_s,
-        }
-    }
+row! {
+    SentRow from volume: Volume,
+    duplicate_acks_received: u64 = volume.duplicate_acks_received,
+    redundant_share: Option<f64> = volume.redundant_share,
+    bundled_share: Option<f64> = volume.bundled_share,
+    estimated_loss_share: Option<f64> = volume.estimated_loss_share,
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct SentRow {
-    duplicate_acks_received: u64,
-    redundant_share: Option<f64>,
-    bundled_share: Option<f64>,
-    estimated_loss_share: Option<f64>,
-}
-
-impl SentRow {
-    pub(super) fn new(volume: &Volume) -> Self {
-        Self {
-            duplicate_acks_received: volume.duplicate_acks_received,
-            redundant_share: volume.redundant_share,
-            bundled_share: volume.bundled_share,
-            estimated_loss_share: volume.estimated_loss_share,
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct LossRow {
-    delivered_packets: u64,
-    lost_packets: u64,
-    unknown_packets: u64,
-    duplicated_packets: u64,
-    delivered_copies: u64,
-    unmatched_packets: u64,
-    data_packets: u64,
-    lost_data_packets: u64,
-    lost_data_packets_share: Option<f64>,
-    lost_new_packets: u64,
-    lost_bundled_packets: u64,
-    lost_retransmitted_packets: u64,
-    data_bytes: u64,
-    lost_bytes: u64,
-    lost_bytes_share: Option<f64>,
-    lost_new_bytes: u64,
-    lost_old_bytes: u64,
-    delivered_bytes: u64,
-    unseen_bytes: u64,
-    delivered_ranges: u64,
-    lost_ranges: u64,
-    lost_ranges_share: Option<f64>,
-    ranges_repaired_by_bundle: u64,
-    ranges_repaired_by_retransmission: u64,
-    bundle_hits: u64,
-    bundle_misses: u64,
-    bundle_hit_share: Option<f64>,
-    repaired_bytes: u64,
-    needless_bytes: u64,
-    spurious_retransmissions: u64,
-    longest_loss_run: u32,
-}
-
-impl LossRow {
-    pub(super) fn new(loss: &Loss) -> Self {
-        let delivery_stats = &loss.delivery_stats;
-        Self {
-            delivered_packets: delivery_stats.delivered_packets,
-            lost_packets: delivery_stats.lost_packets,
-            unknown_packets: delivery_stats.unknown_packets,
-            duplicated_packets: delivery_stats.duplicated_packets,
-            delivered_copies: delivery_stats.delivered_copies,
-            unmatched_packets: delivery_stats.unmatched_packets,
-            data_packets: loss.data_packets,
-            lost_data_packets: delivery_stats.lost_data_packets,
-            lost_data_packets_share: loss.lost_data_packets_share,
-            lost_new_packets: loss.lost_new_packets,
-            lost_bundled_packets: loss.lost_bundled_packets,
-            lost_retransmitted_packets: loss.lost_retransmitted_packets,
-            data_bytes: loss.data_bytes,
-            lost_bytes: delivery_stats.lost_bytes,
-            lost_bytes_share: loss.lost_bytes_share,
-            lost_new_bytes: loss.lost_new_bytes,
-            lost_old_bytes: loss.lost_old_bytes,
-            delivered_bytes: delivery_stats.delivered_bytes,
-            unseen_bytes: delivery_stats.unseen_bytes,
-            delivered_ranges: loss.delivered_ranges,
-            lost_ranges: loss.lost_ranges,
-            lost_ranges_share: loss.lost_ranges_share,
-            ranges_repaired_by_bundle: loss.ranges_repaired_by_bundle,
-            ranges_repaired_by_retransmission: loss.ranges_repaired_by_retransmission,
-            bundle_hits: delivery_stats.bundle_hits,
-            bundle_misses: delivery_stats.bundle_misses,
-            bundle_hit_share: loss.bundle_hit_share,
-            repaired_bytes: delivery_stats.repaired_bytes,
-            needless_bytes: delivery_stats.needless_bytes,
-            spurious_retransmissions: delivery_stats.spurious_retransmissions,
-            longest_loss_run: delivery_stats.longest_loss_run,
-        }
-    }
+row! {
+    LossRow from loss: Loss,
+    delivered_packets: u64 = loss.delivery_stats.delivered_packets,
+    lost_packets: u64 = loss.delivery_stats.lost_packets,
+    unknown_packets: u64 = loss.delivery_stats.unknown_packets,
+    duplicated_packets: u64 = loss.delivery_stats.duplicated_packets,
+    delivered_copies: u64 = loss.delivery_stats.delivered_copies,
+    unmatched_packets: u64 = loss.delivery_stats.unmatched_packets,
+    data_packets: u64 = loss.data_packets,
+    lost_data_packets: u64 = loss.delivery_stats.lost_data_packets,
+    lost_data_packets_share: Option<f64> = loss.lost_data_packets_share,
+    lost_new_packets: u64 = loss.lost_new_packets,
+    lost_bundled_packets: u64 = loss.lost_bundled_packets,
+    lost_retransmitted_packets: u64 = loss.lost_retransmitted_packets,
+    data_bytes: u64 = loss.data_bytes,
+    lost_bytes: u64 = loss.delivery_stats.lost_bytes,
+    lost_bytes_share: Option<f64> = loss.lost_bytes_share,
+    lost_new_bytes: u64 = loss.lost_new_bytes,
+    lost_old_bytes: u64 = loss.lost_old_bytes,
+    delivered_bytes: u64 = loss.delivery_stats.delivered_bytes,
+    unseen_bytes: u64 = loss.delivery_stats.unseen_bytes,
+    delivered_ranges: u64 = loss.delivered_ranges,
+    lost_ranges: u64 = loss.lost_ranges,
+    lost_ranges_share: Option<f64> = loss.lost_ranges_share,
+    ranges_repaired_by_bundle: u64 = loss.ranges_repaired_by_bundle,
+    ranges_repaired_by_retransmission: u64 = loss.ranges_repaired_by_retransmission,
+    bundle_hits: u64 = loss.delivery_stats.bundle_hits,
+    bundle_misses: u64 = loss.delivery_stats.bundle_misses,
+    bundle_hit_share: Option<f64> = loss.bundle_hit_share,
+    repaired_bytes: u64 = loss.delivery_stats.repaired_bytes,
+    needless_bytes: u64 = loss.delivery_stats.needless_bytes,
+    spurious_retransmissions: u64 = loss.delivery_stats.spurious_retransmissions,
+    longest_loss_run: u32 = loss.delivery_stats.longest_loss_run,
 }

@@ -18,13 +18,14 @@ use pillion_trace::measure::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::slices;
+use super::slices::{self, busiest_quarter};
 use crate::analysis::people::{typing, voice};
 use crate::analysis::{OpenError, Traces};
 use crate::measure_ref::{
-    DELIVERY_LATENCY, DistributionStatistic, JAIN_OF_ALL, Kind, MeasureRef, PlayOut,
-    QUANTILE_STEPS, SliceStatistic, Statistic, StreamStatistic, levels,
+    DELIVERY_LATENCY, DROPPED_IN_STEP, DistributionStatistic, JAIN_OF_ALL, Kind, MeasureRef,
+    PlayOut, QUANTILE_STEPS, SliceStatistic, Statistic, StreamStatistic, levels,
 };
+use crate::run_key::{RunKey, Selector};
 
 /// The results of a run's traces and records, from which claims and figures are computed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -50,6 +51,38 @@ pub struct GroupMeasures {
     pub streams: BTreeMap<String, Vec<f64>>,
     /// Rates in slices of one second within the sending time: by name, in order of time.
     pub slices: BTreeMap<String, Vec<f64>>,
+}
+
+/// A run and its measures.
+#[derive(Debug, Clone)]
+pub struct MeasuredRun {
+    /// The run's name, as in `plain,loss=2,seed=1`.
+    pub name: RunKey,
+    /// The sending time of the run's streams, in seconds.
+    pub duration_s: f64,
+    /// The measures of the run.
+    pub measures: RunMeasures,
+}
+
+impl MeasuredRun {
+    /// Whether the run's name matches both selectors.
+    pub(super) fn belongs_to(&self, runs: &Selector, extra: &Selector) -> bool {
+        runs.matches(&self.name) && extra.matches(&self.name)
+    }
+
+    /// Returns the group with this name. An empty name selects the only group.
+    pub(super) fn group(&self, name: &str) -> Option<&GroupMeasures> {
+        let groups = &self.measures.groups;
+        match (name, groups.len()) {
+            ("", 1) => groups.values().next(),
+            (name, _) => groups.get(name),
+        }
+    }
+
+    /// Returns the value of a measure of a group.
+    pub(super) fn value(&self, group: &str, measure: &MeasureRef) -> Option<f64> {
+        self.group(group)?.value(measure)
+    }
 }
 
 impl RunMeasures {
@@ -394,6 +427,27 @@ impl RunMeasures {
             for group in self.groups.values_mut() {
                 group.values.insert(JAIN_OF_ALL.to_owned(), index);
             }
+        }
+    }
+}
+
+impl GroupMeasures {
+    /// Returns a rate for each second, in order of time.
+    pub(super) fn per_slice(&self, measure: &MeasureRef) -> Option<&[f64]> {
+        match &measure.kind {
+            Kind::Slices(name, 1, None) => self.slices.get(name).map(Vec::as_slice),
+            _ => None,
+        }
+    }
+}
+
+impl RunMeasures {
+    /// Adds the share of drops in the fullest quarter of the group's mean inter-transmission time.
+    /// Both arguments are in nanoseconds.
+    pub fn add_drops(&mut self, group: &str, times_ns: &[u64], itt_ns: u64) {
+        if let Some(share) = busiest_quarter(times_ns, itt_ns) {
+            let group = self.groups.entry(group.to_owned()).or_default();
+            group.values.insert(DROPPED_IN_STEP.to_owned(), share);
         }
     }
 }

@@ -13,11 +13,10 @@ mod slices;
 mod tables;
 mod verdict;
 
-pub use measures::{GroupMeasures, RunMeasures};
-pub use messages::{FirstTransmissions, Message, Messages};
+pub use measures::{GroupMeasures, MeasuredRun, RunMeasures};
+pub use messages::{Datagrams, FirstTransmissions, Message, Messages};
 pub use page::{page, summary_table};
-pub use result::{ExperimentResult, MeasuredRun, runs_text};
-pub use slices::Datagrams;
+pub use result::{ExperimentResult, runs_text};
 pub use tables::{ComparedTable, files};
 pub use verdict::{Estimate, JudgedClaim, Verdict};
 

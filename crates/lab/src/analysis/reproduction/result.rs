@@ -4,42 +4,9 @@ use std::collections::BTreeMap;
 
 use pillion_stats::report::{Choice, Column, Figure, Table, number};
 
-use super::{ComparedTable, Estimate, GroupMeasures, JudgedClaim, RunMeasures, Verdict};
-use crate::measure_ref::MeasureRef;
+use super::{Estimate, JudgedClaim, MeasuredRun, Verdict};
 use crate::run_key::{Part, RunKey, Selector};
 use crate::settings::experiment::{Cause, Claim, ClaimKind, Reproduction};
-
-/// A run and its measures.
-#[derive(Debug, Clone)]
-pub struct MeasuredRun {
-    /// The run's name, as in `plain,loss=2,seed=1`.
-    pub name: RunKey,
-    /// The sending time of the run's streams, in seconds.
-    pub duration_s: f64,
-    /// The measures of the run.
-    pub measures: RunMeasures,
-}
-
-impl MeasuredRun {
-    /// Whether the run's name matches both selectors.
-    pub(super) fn belongs_to(&self, runs: &Selector, extra: &Selector) -> bool {
-        runs.matches(&self.name) && extra.matches(&self.name)
-    }
-
-    /// Returns the group with this name. An empty name selects the only group.
-    pub(super) fn group(&self, name: &str) -> Option<&GroupMeasures> {
-        let groups = &self.measures.groups;
-        match (name, groups.len()) {
-            ("", 1) => groups.values().next(),
-            (name, _) => groups.get(name),
-        }
-    }
-
-    /// Returns the value of a measure of a group.
-    pub(super) fn value(&self, group: &str, measure: &MeasureRef) -> Option<f64> {
-        self.group(group)?.value(measure)
-    }
-}
 
 /// A published experiment with its runs.
 #[derive(Debug, Clone, Default)]
@@ -163,14 +130,6 @@ impl ExperimentResult {
             table.row([runs, *warning]);
         }
         (!warnings.is_empty()).then_some(table)
-    }
-
-    /// Returns the experiment's tables for which runs exist, in the published columns.
-    pub fn tables(&self) -> impl Iterator<Item = ComparedTable> {
-        self.reproduction
-            .table
-            .iter()
-            .filter_map(|table| table.fill(self))
     }
 
     /// Returns all figures of the experiment in order.

@@ -19,6 +19,16 @@ pub struct ComparedTable {
     pub csv: String,
 }
 
+impl ExperimentResult {
+    /// Returns the experiment's tables for which runs exist, in the published columns.
+    pub fn tables(&self) -> impl Iterator<Item = ComparedTable> {
+        self.reproduction
+            .table
+            .iter()
+            .filter_map(|table| table.fill(self))
+    }
+}
+
 impl PublishedCell<'_> {
     fn estimate(&self, runs: &[MeasuredRun], extra: &Selector) -> Option<Estimate> {
         let measure = self.measure.as_ref().ok()?;

@@ -1,9 +1,8 @@
 use crate::traffic::Kind;
 
 use super::plan::SOURCE_PORTS;
-use super::{Bottleneck, Discipline, Limit, Loss, Plan};
+use super::{Bottleneck, Contradiction, Discipline, Limit, Loss, Plan};
 use crate::path::MAX_QUEUE;
-use crate::settings::traffic::InvalidOption;
 use pillion_cli::settings::times::to_ms;
 
 /// Maximum sending hosts: addresses of the senders' network.
@@ -14,30 +13,6 @@ const MACHINES: [&str; 4] = ["bridge", "router", "emulator", "receiver"];
 
 /// Maximum streams: each one has its own source port.
 const MAX_STREAMS: usize = (u16::MAX - SOURCE_PORTS) as usize + 1;
-
-/// Contradiction between parts of a run that are valid by themselves.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub struct Contradiction {
-    /// Keys that lead to the value to change.
-    pub path: Vec<String>,
-    /// Mistake and remedy.
-    pub text: String,
-}
-
-impl Contradiction {
-    pub(super) fn new(path: &[&str], text: impl Into<String>) -> Self {
-        Self {
-            path: path.iter().map(ToString::to_string).collect(),
-            text: text.into(),
-        }
-    }
-
-    /// Reports an option of the table at these keys.
-    pub(super) fn of(table: &[&str], InvalidOption { option, text }: InvalidOption) -> Self {
-        Self::new(&[table, &[option]].concat(), text)
-    }
-}
 
 impl Plan {
     /// Checks the run for contradictions, and reports the first one.

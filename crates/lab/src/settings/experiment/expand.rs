@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
+use pillion_cli::settings::BadInput;
 use pillion_cli::settings::document::known::keys;
 use pillion_cli::settings::document::{self, Mistake, Value, merge, table, type_mismatch};
 use toml::Spanned;
@@ -12,11 +13,14 @@ use toml::de::{DeTable, DeValue};
 
 use super::Name;
 use super::expression::PARAMETERS;
-use super::read::embed_tables;
 use super::values::MAX_NAME_LENGTH;
 use crate::measure_ref::nearest;
+use crate::path::LinkTrace;
 use crate::settings::numbers::REPETITIONS;
+use crate::settings::time_text::table_text;
 use crate::settings::traffic;
+use crate::settings::traffic::Writes;
+use crate::traffic::Table;
 use crate::{Part, RunKey};
 
 /// One run: its name, and its document with all choices merged.
@@ -484,5 +488,41 @@ fn collect_leaves(table: &DeTable, path: &mut Vec<String>, all: &mut Vec<Leaf>) 
             }),
         }
         path.pop();
+    }
+}
+
+/// Replaces every `table:FILE` and `file:FILE` by the file's contents, so that a run's file needs no
+/// other. Paths are relative to the experiment's folder.
+fn embed_tables(document: &mut DeTable, folder: &Path, mistakes: &mut Vec<Mistake>) {
+    for (key, value) in document.iter_mut() {
+        let span = value.span();
+        match Spanned::get_mut(value) {
+            DeValue::Table(table) => embed_tables(table, folder, mistakes),
+            DeValue::String(text) => {
+                let table = |file| Table::read_csv(&folder.join(file));
+                let table = |file| table(file).map_err(|error| BadInput(error.to_string()));
+                let embedded = if let Some(file) = text.strip_prefix("file:")
+                    && key.get_ref() == "trace"
+                {
+                    let trace = LinkTrace::read(&folder.join(file));
+                    let trace = trace.map_err(|error| BadInput(error.to_string()));
+                    trace.map(|trace| trace.to_string())
+                } else if let Some(file) = text.strip_prefix("table:") {
+                    table(file).map(|table| match key.get_ref().as_ref() {
+                        "size" => table.to_text(),
+                        _ => table_text(&table),
+                    })
+                } else if let Some(file) = text.strip_prefix("file:") {
+                    Writes::read(&folder.join(file)).map(|writes| writes.to_string())
+                } else {
+                    continue;
+                };
+                match embedded {
+                    Ok(embedded) => *text = embedded.into(),
+                    Err(BadInput(why)) => mistakes.push(Mistake::new(span, why)),
+                }
+            }
+            _ => {}
+        }
     }
 }

@@ -22,11 +22,12 @@ use std::path::Path as FilePath;
 /// Losses of one direction, after the bottleneck.
 pub use crate::path::Loss;
 pub use bottleneck::{Bottleneck, Bottlenecks, Discipline, Limit, Shaper};
-pub use check::Contradiction;
 pub use demo::DemoOptions;
 pub use mechanism::{Mechanism, Mechanisms, Setting};
 pub use path::{Emulation, Impairments, Path, PathDirection, PathOverride, Reorder, RoundTrips};
-pub use plan::{Plan, ReceivingHost, SOURCE_PORTS, SendingHost, Streams, source_port};
+pub use plan::{
+    Contradiction, Plan, ReceivingHost, SOURCE_PORTS, SendingHost, Streams, source_port,
+};
 pub use reproduction::{
     Against, Cause, Cell, Claim, ClaimKind, Curve, Expected, FigureKind, Heading, Line,
     PublishedCell, PublishedTable, Reproduction, RunScale, Selection, Selector, Sketch, Statement,

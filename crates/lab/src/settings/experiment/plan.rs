@@ -6,11 +6,11 @@ use std::time::Duration;
 use pillion_cli::settings::{Bundling, unused_key};
 
 use super::{
-    Bottleneck, Contradiction, Emulation, Group, Limit, Measure, Mechanism, Mechanisms,
-    PathOverride, RoundTrips, Run, Sysctls,
+    Bottleneck, Emulation, Group, Limit, Measure, Mechanism, Mechanisms, PathOverride, RoundTrips,
+    Run, Sysctls,
 };
 use crate::path::{Direction, MAX_QUEUE, PathConfig, PortOverride};
-use crate::settings::traffic::option_of_error;
+use crate::settings::traffic::{InvalidOption, option_of_error};
 use crate::traffic::{Kind, ReceiveBehaviour};
 
 /// Resolved run: hosts with all their parameters, the streams of each host, and both directions of
@@ -84,6 +84,30 @@ pub struct Streams {
     pub overrides: [PathOverride; 2],
     /// Bundling by pillion; `None`: plain TCP.
     pub bundling: Option<Bundling>,
+}
+
+/// Contradiction between parts of a run that are valid by themselves.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Contradiction {
+    /// Keys that lead to the value to change.
+    pub path: Vec<String>,
+    /// Mistake and remedy.
+    pub text: String,
+}
+
+impl Contradiction {
+    pub(super) fn new(path: &[&str], text: impl Into<String>) -> Self {
+        Self {
+            path: path.iter().map(ToString::to_string).collect(),
+            text: text.into(),
+        }
+    }
+
+    /// Reports an option of the table at these keys.
+    pub(super) fn of(table: &[&str], InvalidOption { option, text }: InvalidOption) -> Self {
+        Self::new(&[table, &[option]].concat(), text)
+    }
 }
 
 impl Plan {

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use pillion_cli::settings::BadInput;
 use pillion_cli::settings::document::known::keys;
 use pillion_cli::settings::document::{self, Mistake, span_of};
 use toml::Spanned;
@@ -14,11 +13,7 @@ use super::{
     Contradiction, Experiment, Group, Plan, PlannedRun, Reproduction, Run, RunScale, Selection,
     Selector, expand, reproduction,
 };
-use crate::path::LinkTrace;
-use crate::settings::time_text::table_text;
 use crate::settings::traffic;
-use crate::settings::traffic::Writes;
-use crate::traffic::Table;
 use crate::{Part, RunKey};
 
 /// Table of claims, tables and figures.
@@ -181,43 +176,6 @@ fn merge_defaults<'i>(
             mistakes.push(Mistake::new(key.span(), text));
         }
         *group = traffic::merged(group, defaults);
-    }
-}
-
-/// Replaces every `table:FILE` and `file:FILE` by the file's contents, so that a run's file needs no
-/// other. Paths are relative to the
-/// experiment's folder.
-pub(super) fn embed_tables(document: &mut DeTable, folder: &Path, mistakes: &mut Vec<Mistake>) {
-    for (key, value) in document.iter_mut() {
-        let span = value.span();
-        match Spanned::get_mut(value) {
-            DeValue::Table(table) => embed_tables(table, folder, mistakes),
-            DeValue::String(text) => {
-                let table = |file| Table::read_csv(&folder.join(file));
-                let table = |file| table(file).map_err(|error| BadInput(error.to_string()));
-                let embedded = if let Some(file) = text.strip_prefix("file:")
-                    && key.get_ref() == "trace"
-                {
-                    let trace = LinkTrace::read(&folder.join(file));
-                    let trace = trace.map_err(|error| BadInput(error.to_string()));
-                    trace.map(|trace| trace.to_string())
-                } else if let Some(file) = text.strip_prefix("table:") {
-                    table(file).map(|table| match key.get_ref().as_ref() {
-                        "size" => table.to_text(),
-                        _ => table_text(&table),
-                    })
-                } else if let Some(file) = text.strip_prefix("file:") {
-                    Writes::read(&folder.join(file)).map(|writes| writes.to_string())
-                } else {
-                    continue;
-                };
-                match embedded {
-                    Ok(embedded) => *text = embedded.into(),
-                    Err(BadInput(why)) => mistakes.push(Mistake::new(span, why)),
-                }
-            }
-            _ => {}
-        }
     }
 }
 

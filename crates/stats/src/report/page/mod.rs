@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::figure::{SMALL, THEME};
-use super::markup::Markup;
+use super::markup::{Markup, anchor};
 use super::{Figure, Table};
 
 const STYLE: &str = include_str!("page.css");
@@ -204,16 +204,6 @@ impl Page {
         }
         out.close();
     }
-}
-
-/// A heading's anchor: its title in lower-case letters, digits and hyphens.
-pub(crate) fn anchor(title: &str) -> String {
-    let words = title.split(|c: char| !c.is_ascii_alphanumeric());
-    let words: Vec<String> = words
-        .filter(|word| !word.is_empty())
-        .map(str::to_ascii_lowercase)
-        .collect();
-    format!("to-{}", words.join("-"))
 }
 
 /// JSON that cannot close its script element: HTML's special characters become escapes.
