@@ -121,24 +121,31 @@ impl Programs {
     /// Builds the programs, the wire tests only if `wire` is true. Those of other architectures
     /// are static.
     pub fn build(architecture: Architecture, wire: bool) -> Result<Self> {
+        const NAMES: [&str; 3] = ["pillion", "pillion-lab", "pillion-kernels"];
+        // This program runs, so it is not built again for the host.
+        let count = NAMES.len() - usize::from(architecture.is_of_host());
+        // One build of all, because each selection of packages has its own features of dependencies.
+        let packages = NAMES[..count].iter().flat_map(|name| ["--package", name]);
+        let arguments: Vec<_> = ["build", "--bins"].into_iter().chain(packages).collect();
+        let programs = build(architecture, &arguments)?;
+        let program = |name: &str| {
+            let found = programs.iter().find(|path| path.ends_with(name)).cloned();
+            found.with_context(|| format!("cargo: no program {name}"))
+        };
         let tests = || {
             let package = ["--package", "pillion-tests", "--test", "wire"];
-            build(
-                architecture,
-                &[&["test", "--no-run"], &package[..]].concat(),
-            )
-        };
-        let program = |package, name| {
-            let arguments = ["build", "--package", package, "--bin", name];
-            build(architecture, &arguments)
+            let arguments = [&["test", "--no-run"], &package[..]].concat();
+            // Libraries have no executable; the last one is the requested program.
+            let last = build(architecture, &arguments)?.pop();
+            last.context("cargo: no wire tests")
         };
         Ok(Self {
             init: match architecture.is_of_host() {
                 true => env::current_exe()?,
-                false => program("pillion-kernels", "pillion-kernels")?,
+                false => program("pillion-kernels")?,
             },
-            pillion: program("pillion", "pillion")?,
-            lab: program("pillion-lab", "pillion-lab")?,
+            pillion: program("pillion")?,
+            lab: program("pillion-lab")?,
             wire: wire.then(tests).transpose()?,
         })
     }
@@ -146,7 +153,8 @@ impl Programs {
 
 const CROSS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/cross");
 
-fn build(architecture: Architecture, arguments: &[&str]) -> Result<PathBuf> {
+/// Runs cargo, and returns the paths of the programs that it built.
+fn build(architecture: Architecture, arguments: &[&str]) -> Result<Vec<PathBuf>> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = match architecture.is_of_host() {
         true => Command::new(cargo),
@@ -169,10 +177,8 @@ fn build(architecture: Architecture, arguments: &[&str]) -> Result<PathBuf> {
     let messages = lines
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    // Libraries have no executable; the last one is the requested program.
-    let mut executables = messages.filter_map(|it| it["executable"].as_str().map(PathBuf::from));
-    let last = executables.next_back();
-    last.with_context(|| format!("cargo {}: no program", arguments.join(" ")))
+    let executables = messages.filter_map(|it| it["executable"].as_str().map(PathBuf::from));
+    Ok(executables.collect())
 }
 
 #[cfg(test)]
