@@ -493,13 +493,42 @@ fn delayed_copy_leaves_after_next_segment() {
         if !use_fq() {
             return;
         }
+        // Without a known time between segments, copies leave at once.
+        for _ in 0..2 {
+            wire.write(100);
+            while wire.read_within(Duration::from_millis(60)).is_some() {}
+        }
         let start = Instant::now();
-        wire.sends("1:101");
-        wire.sends("101:201");
-        wire.expect("1:101");
+        wire.sends("201:301");
+        std::thread::sleep(Duration::from_millis(30));
+        wire.sends("301:401");
+        wire.expect("201:301");
         assert!(start.elapsed() >= Duration::from_millis(50));
-        wire.expect("101:201");
+        wire.expect("301:401");
         wire.expect_nothing(Duration::from_millis(100));
+    });
+}
+
+/// A later copy would make TCP's retransmission of the segment look spurious.
+#[test]
+fn copy_delay_is_at_most_time_between_segments() {
+    let options = Options {
+        copy_delay: Some(Duration::from_millis(200)),
+        ..copies()
+    };
+    run(options, |wire| {
+        if !use_fq() {
+            return;
+        }
+        let mut last = 0;
+        for _ in 0..12 {
+            wire.write(100);
+            while let Some((start, end)) = wire.read_within(Duration::from_millis(30)) {
+                assert_eq!(end - start, 100);
+                assert!(last <= end + 100, "{end} after {last}");
+                last = last.max(end);
+            }
+        }
     });
 }
 

@@ -17,7 +17,8 @@
 
 #include "hidden_loss.h"
 
-#define MISSING_AT_RANDOM 2
+#define MISSING_AT_RANDOM   2
+#define MAX_DELAYED_REPORTS 8
 
 #define REPORT_ONE   ENDS /* a report, in units of struct copy_reports */
 #define FADE_REPORTS (512 * REPORT_ONE)
@@ -61,20 +62,10 @@ static __always_inline void note_copy_report(struct ingress *ingress)
 		ingress->copy_reports.received += REPORT_ONE;
 }
 
-/*
- * The number of reports that are late because copies are delayed: those of
- * twice as many segments as are usually sent during the delay. With an unknown
- * ITT, no report is missing for a while.
- */
+/* The number of reports that may be late at once because copies are delayed. */
 static __always_inline __u32 delayed_reports(const struct flow *flow)
 {
-	__u32 itt_us = (__u32)flow->egress.itt << ITT_UNIT_BITS;
-	__u32 delay_us = flow->options.copy_delay_ms * 1000U;
-
-	if (!delay_us)
-		return 0;
-	return (2 * delay_us / (itt_us ?: 1U << ITT_UNIT_BITS) + 1) *
-	       (flow->options.copies ?: 1);
+	return flow->options.copy_delay_ms ? MAX_DELAYED_REPORTS : 0;
 }
 
 /*

@@ -28,6 +28,7 @@ enum copy_mark {
 	COPY_MARK_AT,
 	COPY_TIME_LOW,
 	COPY_TIME_HIGH,
+	COPY_IS_DELAYED,
 };
 
 #define MAX_ITT 0xffff /* egress.itt */
@@ -137,25 +138,30 @@ static __always_inline void count_copy(struct __sk_buff *skb, struct flow *flow,
 
 /*
  * Sends copies of the newest segment's packet. The kernel clears a redirected
- * packet's departure time (EDT), so restore_departure() sets it again, later
- * by --copy-delay.
+ * packet's departure time (EDT), so restore_departure() sets it again, later by
+ * --copy-delay. At most by the ITT: TCP would retransmit a segment whose copy
+ * comes after the next segments, and the copy makes that look spurious.
  */
 static __always_inline void send_copies(struct __sk_buff *skb,
 					struct flow *flow,
 					const struct segment *seg, __u32 copies)
 {
+	__u32 itt_us = (__u32)flow->egress.itt << ITT_UNIT_BITS;
+	__u32 delay_us = flow->options.copy_delay_ms * 1000U;
 	struct record *record = &flow->egress.record;
-	__u64 delay = flow->options.copy_delay_ms * 1000000ULL;
 	__u64 tstamp = skb->tstamp;
 	__u32 i;
 
-	if (delay)
-		tstamp = (tstamp ?: bpf_ktime_get_ns()) + delay;
+	if (delay_us > itt_us)
+		delay_us = itt_us;
+	if (delay_us)
+		tstamp = (tstamp ?: bpf_ktime_get_ns()) + delay_us * 1000ULL;
 	set_flags(slot(record, record->next - 1),
 		  COPIED | SENT_IN_OTHER_PACKET);
 	skb->cb[COPY_MARK_AT] = COPY_MARK;
 	skb->cb[COPY_TIME_LOW] = tstamp;
 	skb->cb[COPY_TIME_HIGH] = tstamp >> 32;
+	skb->cb[COPY_IS_DELAYED] = !!delay_us;
 	for (i = 0; i < MAX_COPIES && i < copies; i++) {
 		if (bpf_clone_redirect(skb, skb->ifindex, 0)) {
 			COUNT_IN_TOTALS(copies_refused);
@@ -177,6 +183,12 @@ static __always_inline void restore_departure(struct __sk_buff *skb)
 	tstamp = (__u64)skb->cb[COPY_TIME_HIGH] << 32 | skb->cb[COPY_TIME_LOW];
 	/* Fails with a VLAN tag in the packet: the copy then leaves at once. */
 	bpf_skb_set_tstamp(skb, tstamp, BPF_SKB_TSTAMP_DELIVERY_MONO);
+	/*
+	 * Behind a router, fq has a queue for each hash of packets without
+	 * socket. A delayed copy would delay the next segments there.
+	 */
+	if (skb->cb[COPY_IS_DELAYED])
+		bpf_set_hash(skb, ~skb->hash);
 	skb->cb[COPY_MARK_AT] = 0;
 }
 
