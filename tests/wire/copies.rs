@@ -496,7 +496,7 @@ fn delayed_copy_leaves_after_next_segment() {
         // Without a known time between segments, copies leave at once.
         for _ in 0..2 {
             wire.write(100);
-            while wire.read_within(Duration::from_millis(60)).is_some() {}
+            while wire.read_within(Duration::from_millis(120)).is_some() {}
         }
         let start = Instant::now();
         wire.sends("201:301");
@@ -511,7 +511,7 @@ fn delayed_copy_leaves_after_next_segment() {
 
 /// A later copy would make TCP's retransmission of the segment look spurious.
 #[test]
-fn copy_delay_is_at_most_time_between_segments() {
+fn copy_delay_is_at_most_half_the_time_between_segments() {
     let options = Options {
         copy_delay: Some(Duration::from_millis(200)),
         ..copies()
@@ -525,7 +525,7 @@ fn copy_delay_is_at_most_time_between_segments() {
             wire.write(100);
             while let Some((start, end)) = wire.read_within(Duration::from_millis(30)) {
                 assert_eq!(end - start, 100);
-                assert!(last <= end + 100, "{end} after {last}");
+                assert!(last <= end, "{end} after {last}");
                 last = last.max(end);
             }
         }

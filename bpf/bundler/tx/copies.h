@@ -139,8 +139,8 @@ static __always_inline void count_copy(struct __sk_buff *skb, struct flow *flow,
 /*
  * Sends copies of the newest segment's packet. The kernel clears a redirected
  * packet's departure time (EDT), so restore_departure() sets it again, later by
- * --copy-delay. At most by the ITT: TCP would retransmit a segment whose copy
- * comes after the next segments, and the copy makes that look spurious.
+ * --copy-delay, at most by half the ITT: TCP would retransmit a segment whose
+ * copy comes after the next segments, and the copy makes that look spurious.
  */
 static __always_inline void send_copies(struct __sk_buff *skb,
 					struct flow *flow,
@@ -152,8 +152,8 @@ static __always_inline void send_copies(struct __sk_buff *skb,
 	__u64 tstamp = skb->tstamp;
 	__u32 i;
 
-	if (delay_us > itt_us)
-		delay_us = itt_us;
+	if (delay_us > itt_us / 2)
+		delay_us = itt_us / 2;
 	if (delay_us)
 		tstamp = (tstamp ?: bpf_ktime_get_ns()) + delay_us * 1000ULL;
 	set_flags(slot(record, record->next - 1),

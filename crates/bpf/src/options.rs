@@ -149,8 +149,9 @@ pub struct Options {
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub copies_when: CopiesWhen,
 
-    /// Send copies this much later, 1ms to 200ms, against losses in bursts; needs the queueing
-    /// discipline fq at the device, otherwise copies leave at once [default: at once]
+    /// Send copies this much later, 1ms to 200ms and at most half the time between messages, against
+    /// losses in bursts; needs the queueing discipline fq at the device, otherwise copies leave at once
+    /// [default: at once]
     #[arg(long, value_name = "DURATION", value_parser = parse_copy_delay)]
     #[serde(
         deserialize_with = "copy_delay",
