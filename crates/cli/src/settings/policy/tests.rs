@@ -480,7 +480,7 @@ fn target_in_defaults_that_no_rule_uses_is_a_mistake() {
 
 #[test]
 fn source_of_a_rule_is_its_text_and_the_defaults() {
-    let source = |text: &str| read_text(text.to_owned()).unwrap()[0].source.clone();
+    let source = |text: &str| read_text(text).unwrap()[0].source.clone();
     let rule = source("[defaults]\ncopies = 1\n[[rule]]\nholdback = '5%'\nport = 7001\n");
     assert_eq!(rule, "copies = 1\nholdback = \"5%\"\nport = 7001\n");
     let moved = "# later\n[[rule]]\nport = 7001\nholdback = \"5%\"\n\n[defaults]\ncopies = 1\n";

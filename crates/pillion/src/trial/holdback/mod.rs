@@ -369,7 +369,7 @@ impl Holdbacks {
             rule.comparison.estimate(&units, key[1]);
             Some(rule.comparison.clone())
         });
-        analysed.filter(|it| it.is_withdrawn()).collect()
+        analysed.filter(RuleComparison::is_withdrawn).collect()
     }
 }
 
