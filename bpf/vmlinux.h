@@ -31,6 +31,10 @@ enum {
 #define NULL		       ((void *)0)
 #define offsetof(type, member) __builtin_offsetof(type, member)
 
+enum bpf_func_id {
+	BPF_FUNC_skb_set_tstamp = 192,
+};
+
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,

@@ -182,7 +182,11 @@ static __always_inline void restore_departure(struct __sk_buff *skb)
 		return;
 	tstamp = (__u64)skb->cb[COPY_TIME_HIGH] << 32 | skb->cb[COPY_TIME_LOW];
 	/* Fails with a VLAN tag in the packet: the copy then leaves at once. */
-	bpf_skb_set_tstamp(skb, tstamp, BPF_SKB_TSTAMP_DELIVERY_MONO);
+	if (bpf_core_enum_value_exists(enum bpf_func_id,
+				       BPF_FUNC_skb_set_tstamp))
+		bpf_skb_set_tstamp(skb, tstamp, BPF_SKB_TSTAMP_DELIVERY_MONO);
+	else /* before Linux 5.18, where a time has no type */
+		skb->tstamp = tstamp;
 	/*
 	 * Behind a router, fq has a queue for each hash of packets without
 	 * socket. A delayed copy would delay the next segments there.
