@@ -37,6 +37,16 @@ int pillion_are_bundles_sufficient(__u32 expected, __u32 received,
 	return are_bundles_sufficient(&ingress, in_time, target_ppm);
 }
 
+int pillion_are_bundles_sufficient_without_reports(
+	const __u16 runs[RUN_LENGTHS], __u32 segments, __u32 in_time,
+	__u32 target_ppm)
+{
+	struct ingress ingress = {.run_segments = segments};
+
+	__builtin_memcpy(ingress.runs, runs, sizeof(ingress.runs));
+	return are_bundles_sufficient(&ingress, in_time, target_ppm);
+}
+
 __u32 pillion_messages_waiting(__u32 itt_us, __u32 srtt_us)
 {
 	return messages_waiting(itt_us, srtt_us);

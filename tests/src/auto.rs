@@ -23,6 +23,12 @@ mod c {
             in_time: u32,
             target_ppm: u32,
         ) -> i32;
+        pub safe fn pillion_are_bundles_sufficient_without_reports(
+            runs: &[u16; 8],
+            segments: u32,
+            in_time: u32,
+            target_ppm: u32,
+        ) -> i32;
         pub safe fn pillion_messages_in_time(deadline_ms: u32, itt_us: u32, srtt_us: u32) -> u32;
     }
 }
@@ -56,6 +62,13 @@ pub fn isolated_copies_start(runs: [u16; 8], segments: u32, target_ppm: u32) -> 
 #[must_use]
 pub fn copies_end(expected: u32, received: u32, in_time: u32, target_ppm: u32) -> bool {
     c::pillion_are_bundles_sufficient(expected, received, in_time, target_ppm) != 0
+}
+
+/// Returns whether copies end if none was sent: `runs` has the number of loss runs by length among
+/// `segments`.
+#[must_use]
+pub fn unused_copies_end(runs: [u16; 8], segments: u32, in_time: u32, target_ppm: u32) -> bool {
+    c::pillion_are_bundles_sufficient_without_reports(&runs, segments, in_time, target_ppm) != 0
 }
 
 /// Returns the number of following messages whose bundles repair a loss in time.

@@ -2,6 +2,7 @@
 
 use pillion_tests::auto::{
     copies_end, copies_start, isolated_copies_start, level, messages_in_time, messages_waiting,
+    unused_copies_end,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -154,6 +155,15 @@ fn copies_end_as_in_floating_point() {
 fn copies_start_at_high_loss_only() {
     assert!(!copies_start([20, 0, 0, 0, 0, 0, 0, 0], 1000, 1, 1000));
     assert!(copies_start([81, 8, 1, 0, 0, 0, 0, 0], 1000, 1, 1000));
+}
+
+/// 2.2 % of lost segments is the root of half the target.
+#[test]
+fn unused_copies_end_by_loss_rate_of_segments() {
+    assert!(unused_copies_end([20, 0, 0, 0, 0, 0, 0, 0], 1000, 1, 1000));
+    assert!(!unused_copies_end([20, 2, 0, 0, 0, 0, 0, 0], 1000, 1, 1000));
+    assert!(!unused_copies_end([1, 0, 0, 0, 0, 0, 0, 0], 1000, 0, 1000));
+    assert!(unused_copies_end([0; 8], 1000, 0, 1000));
 }
 
 #[test]

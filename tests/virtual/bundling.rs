@@ -75,25 +75,32 @@ fn auto_stops_copies_before_it_reduces_window() {
     }
 }
 
+/// Runs four bundled streams with 2 % loss and these options besides. Returns their counts.
+fn bundling_at_2_percent_loss(options: &str) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let experiment = format!(
+        r#"
+        duration = 60
+        path = {{ rtt = 150, loss = 2 }}
+        [group.thin]
+        streams = 4
+        itt = "30ms:3ms"
+        size = 120
+        bundle = {{ level = "auto", reaction = "tfrc-sp"{options} }}
+        [measure]
+        traces = false
+        sockets = false
+    "#
+    );
+    json(&run_all(folder.path(), &experiment)[0], "bundling.json")[0].clone()
+}
+
 /// At 2 % loss, one previous segment meets the target for lost segments alone, and two meet it for those
 /// that wait behind them as well.
 #[test]
 fn auto_bundles_more_where_messages_wait() {
     needs_kernel!();
-    let folder = tempfile::tempdir().unwrap();
-    let experiment = r#"
-        duration = 60
-        path = { rtt = 150, loss = 2 }
-        [group.thin]
-        streams = 4
-        itt = "30ms:3ms"
-        size = 120
-        bundle = { level = "auto", reaction = "tfrc-sp" }
-        [measure]
-        traces = false
-        sockets = false
-    "#;
-    let bundling = &json(&run_all(folder.path(), experiment)[0], "bundling.json")[0];
+    let bundling = bundling_at_2_percent_loss("");
     let [new, redundant] =
         ["new_bytes", "redundant_bytes"].map(|name| bundling[name].as_f64().unwrap());
     assert!(redundant > 1.4 * new, "{bundling}");
@@ -103,21 +110,8 @@ fn auto_bundles_more_where_messages_wait() {
 #[test]
 fn deadline_below_itt_causes_copies_of_all_segments() {
     needs_kernel!();
-    let folder = tempfile::tempdir().unwrap();
-    let experiment = r#"
-        duration = 60
-        path = { rtt = 150, loss = 2 }
-        [group.thin]
-        streams = 4
-        itt = "30ms:3ms"
-        size = 120
-        bundle = { level = "auto", deadline = "5ms", reaction = "tfrc-sp" }
-        [measure]
-        traces = false
-        sockets = false
-    "#;
-    let bundling = &json(&run_all(folder.path(), experiment)[0], "bundling.json")[0];
-    // 8,000 segments, of which the first few hundred are not copied.
+    let bundling = bundling_at_2_percent_loss(", deadline = \"5ms\"");
+    // All but the first few hundred of 8,000 segments are copied.
     let copies = bundling["copies"].as_u64().unwrap();
     assert!(copies > 6000, "{bundling}");
 }

@@ -1,5 +1,7 @@
 //! Loss and jitter of a group, which replace the path's values.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use crate::common::*;
@@ -45,4 +47,35 @@ fn group_has_its_configured_loss_and_jitter() {
             "{summary:#}"
         );
     }
+}
+
+/// Each loss costs the delay of its copy, and there is none before the second step.
+#[test]
+fn delayed_copies_repair_losses_that_start_at_a_step() {
+    const STEPS: &str = r#"
+duration = 20
+path = { rtt = 100, loss = "steps:0=0,10=20" }
+[host.sender]
+fq = true
+[group.thin]
+host = "sender"
+itt = 50
+bundle = { level = "none", copies = 1, copy-delay = "25ms", reaction = "none" }
+"#;
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let run = &run_all(folder.path(), STEPS)[0];
+    let records =
+        pillion_lab::records::read::<HashMap<String, String>>(&run.join("records.csv.zst"));
+    let records = records.unwrap().map(Result::unwrap);
+    let deliveries = records.filter(|record| record["measured"] == "delivery");
+    let deliveries = deliveries.map(|record| {
+        let number = |key: &str| record[key].parse::<f64>().unwrap();
+        (number("sequence") * 0.05, number("latency_us") / 1e3)
+    });
+    let (before, after): (Vec<_>, Vec<_>) = deliveries.partition(|(sent_s, _)| *sent_s < 9.5);
+    assert!(before.iter().all(|(_, ms)| *ms < 51.0), "{before:?}");
+    let repaired = after.iter().filter(|(_, ms)| (74.0..76.0).contains(ms));
+    // Of 200 messages, 20 % lose the first packet, and 4 % both.
+    assert!((15..60).contains(&repaired.count()), "{after:?}");
 }

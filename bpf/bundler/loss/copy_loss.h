@@ -7,10 +7,9 @@
  * report. So losses are estimated: the reports due, reduced by the share of
  * ACKs that do not arrive, minus those received. A loss counts once the excess
  * is larger than the standard deviation of lost ACKs, plus MISSING_AT_RANDOM
- * and the reports that are on their way. Copies after
- * which the segment still needed a repair are not included; those losses are
- * found like others. A receiver that reports none of the first copies is one
- * without reports.
+ * and the reports that are on their way. Segments that needed another repair
+ * are not included; that repair shows their losses. If no report of the first
+ * copies arrives, the receiver is assumed to send none.
  */
 #ifndef PILLION_COPY_LOSS_H
 #define PILLION_COPY_LOSS_H

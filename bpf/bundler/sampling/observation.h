@@ -107,8 +107,7 @@ struct observation {
 	__u32 written; /* its bytes */
 	__u64 unsent_byte_us; /* waits in the socket, sum over all bytes */
 	__u64 nagle_byte_us; /* part of it, for Nagle's algorithm */
-	__u64 reduced_byte_us; /* part of it, for a window that losses reduced
-				*/
+	__u64 reduced_byte_us; /* part of it, for a window reduced by losses */
 
 	/* Written on the ingress side. */
 	__u32 measured; /* the next slot to measure */

@@ -12,7 +12,7 @@ use netlink_packet_route::link::{
 };
 use pillion_stats::names::escaped;
 
-use crate::netlink::{self, ListResult, attributes, each_attribute, name};
+use crate::netlink::{self, ListResult, Qdisc, attributes, each_attribute, name};
 use crate::{Error, Namespace};
 
 /// A network device.
@@ -114,16 +114,25 @@ impl Device {
         select(Self::list()?, names)
     }
 
-    /// Returns true if the device has the queueing discipline fq, which heeds departure times (EDT).
-    ///
-    /// # Errors
-    /// [`Error::EnterNotPermitted`], [`Error::System`].
-    pub fn has_fq(&self) -> Result<bool, Error> {
-        let list = || netlink::list_qdiscs(Some(self.index));
-        let qdiscs = self.namespace.enter(list)?;
-        let qdiscs =
-            qdiscs.map_err(|error| Error::system("list the queueing disciplines", error))?;
-        Ok(qdiscs.iter().any(|qdisc| qdisc.kind == "fq"))
+    /// Returns those of the devices without the queueing discipline fq, which honours departure times
+    /// (EDT). Devices whose disciplines cannot be listed are left out.
+    pub fn without_fq<'a>(devices: impl Iterator<Item = &'a Self>) -> Vec<&'a Self> {
+        // Every list has all devices of a namespace.
+        let mut listed: Vec<(&Namespace, Option<Vec<Qdisc>>)> = Vec::new();
+        let lacks_fq = |device: &&'a Self| {
+            let known = listed.iter().position(|it| *it.0 == device.namespace);
+            let index = known.unwrap_or_else(|| {
+                let qdiscs = device.namespace.enter(|| netlink::list_qdiscs(None));
+                let qdiscs = qdiscs.ok().and_then(Result::ok);
+                listed.push((&device.namespace, qdiscs));
+                listed.len() - 1
+            });
+            listed[index].1.as_ref().is_some_and(|qdiscs| {
+                let mut of_device = qdiscs.iter().filter(|it| it.device == device.index);
+                !of_device.any(|it| it.kind == "fq")
+            })
+        };
+        devices.filter(lacks_fq).collect()
     }
 
     /// All devices of this network namespace whose messages can be parsed.

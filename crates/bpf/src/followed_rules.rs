@@ -1,8 +1,8 @@
 //! The rules in force, which follow the cgroups and containers that they name.
 
 use crate::{
-    AttachTargets, Attachment, CgroupName, Cgroups, Container, Containers, Error, Policy, Rule,
-    Scope,
+    AttachTargets, Attachment, CgroupName, Cgroups, Container, Containers, Error, Mode, Policy,
+    Rule, Scope,
 };
 
 /// The rules, and the cgroups that they named when they were last activated.
@@ -29,6 +29,18 @@ impl FollowedRules {
             cgroups,
             has_withdrawn: false,
         })
+    }
+
+    /// Returns true if the options of a rule, or of connections without one, delay copies.
+    #[must_use]
+    pub fn delays_copies(&self) -> bool {
+        let modes = self.policy.rules.iter().map(|rule| &rule.mode);
+        modes
+            .chain([&self.policy.default_mode])
+            .any(|mode| match mode {
+                Mode::Bundle(options) | Mode::OnRequest(options) => options.copy_delay.is_some(),
+                Mode::TcpOptions | Mode::Never => false,
+            })
     }
 
     /// Withdraws bundling from a rule, by its number from 1. [`FollowedRules::follow`] puts that into

@@ -343,11 +343,7 @@ const DEADLINES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration:
 /// # Errors
 /// The expected form.
 pub fn parse_deadline(text: &str) -> Result<Duration, String> {
-    let deadline = units::parse_duration(text)?;
-    match DEADLINES.contains(&deadline) {
-        true => Ok(deadline),
-        false => Err(format!("invalid deadline `{text}`: expected 1ms to 10s")),
-    }
+    parse_within(text, &DEADLINES, "deadline", "1ms to 10s")
 }
 
 pub(crate) fn deadline<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
@@ -361,15 +357,24 @@ const COPY_DELAYS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duratio
 /// # Errors
 /// The expected form.
 pub fn parse_copy_delay(text: &str) -> Result<Duration, String> {
-    let delay = units::parse_duration(text)?;
-    match COPY_DELAYS.contains(&delay) {
-        true => Ok(delay),
-        false => Err(format!("invalid delay `{text}`: expected 1ms to 200ms")),
-    }
+    parse_within(text, &COPY_DELAYS, "delay", "1ms to 200ms")
 }
 
 pub(crate) fn copy_delay<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     units::deserialize(from, parse_copy_delay).map(Some)
+}
+
+fn parse_within(
+    text: &str,
+    range: &RangeInclusive<Duration>,
+    name: &str,
+    expected: &str,
+) -> Result<Duration, String> {
+    let duration = units::parse_duration(text)?;
+    match range.contains(&duration) {
+        true => Ok(duration),
+        false => Err(format!("invalid {name} `{text}`: expected {expected}")),
+    }
 }
 
 /// Bytes with redundancy relative to plain bytes: 1 to 31, stored in eighths.

@@ -90,16 +90,6 @@ impl Policy {
         self.rules.iter().any(|rule| !rule.holdback.is_none())
     }
 
-    /// Returns true if the options of a rule, or of connections without one, delay copies.
-    #[must_use]
-    pub fn delays_copies(&self) -> bool {
-        let modes = self.rules.iter().map(|rule| &rule.mode);
-        modes.chain([&self.default_mode]).any(|mode| match mode {
-            Mode::Bundle(options) | Mode::OnRequest(options) => options.copy_delay.is_some(),
-            Mode::TcpOptions | Mode::Never => false,
-        })
-    }
-
     /// Withdraws bundling from a rule, by its number from 1.
     pub fn withdraw(&mut self, number: u32) {
         let rules = (1..).zip(&mut self.rules);

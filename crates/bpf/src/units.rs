@@ -90,7 +90,7 @@ where
 pub struct TextVisitor<T> {
     /// Returns the value of a text, or the mistake in it.
     pub parse: fn(&str) -> Result<T, String>,
-    /// The expected input, for the error of another type.
+    /// Description of valid input, for errors.
     pub expected: &'static str,
 }
 

@@ -94,6 +94,22 @@ impl Rules {
         Ok(())
     }
 
+    /// Returns a warning about each device that ignores a delay of copies.
+    pub fn copy_delay_warnings(&self, attachment: &Attachment) -> Vec<String> {
+        if !self.followed.delays_copies() {
+            return Vec::new();
+        }
+        let devices = Device::without_fq(attachment.devices()).into_iter();
+        let warnings = devices.map(|device| {
+            format!(
+                "{device} ignores the delay of copies, because it lacks the queueing discipline fq: tc \
+                 qdisc replace dev {} root fq",
+                escaped(&device.name)
+            )
+        });
+        warnings.collect()
+    }
+
     /// Logs each new warning once, and its end; returns all current ones.
     pub fn warn(&mut self, targets: &AttachTargets) -> &[String] {
         let unmatched = self.followed.unmatched_rules(targets.container_state());
@@ -118,20 +134,6 @@ pub fn covers_nothing(unmatched: &str) -> String {
         Some((rule, why)) => format!("{rule} covers nothing: {why}"),
         None => format!("covers nothing: {unmatched}"),
     }
-}
-
-/// Returns a warning about each device that ignores a delay of copies.
-pub fn copy_delay_warnings(attachment: &Attachment) -> Vec<String> {
-    let lacks_fq = |device: &&Device| !device.has_fq().unwrap_or(true);
-    let devices = attachment.devices().filter(lacks_fq);
-    let warnings = devices.map(|device| {
-        format!(
-            "{device} ignores the delay of copies, because it lacks the queueing discipline fq: tc qdisc \
-             replace dev {} root fq",
-            escaped(&device.name)
-        )
-    });
-    warnings.collect()
 }
 
 /// Returns a warning if only a part of the cgroup hierarchy is visible.

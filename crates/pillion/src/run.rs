@@ -26,7 +26,7 @@ use crate::process::{
     CleanupHelper, Descriptors, FOR_FILES, HELPER_KILLED, is_setuid, refuse_if_setuid,
     spawn_cleanup_helper,
 };
-use crate::rules::{Rules, copy_delay_warnings};
+use crate::rules::Rules;
 use crate::stats::{Stats, log_totals};
 
 /// Maximum delay of the command while devices are attached, at tens of milliseconds each. The others
@@ -160,7 +160,6 @@ impl Args {
             observing: has_holdback.then(|| Observing::by_holdback(rand::random())),
             ..Policy::default()
         };
-        let delays_copies = policy.delays_copies();
         let programs = Programs::load(&policy)?.with_hook(self.bundling.hook());
         let mut output = Output {
             quiet: self.quiet,
@@ -185,8 +184,8 @@ impl Args {
                 let (attachment, changes) =
                     Attachment::start(programs, cgroup.as_fd(), &mut targets, timeout)?;
                 changes.iter().for_each(|change| output.on_change(change));
-                if delays_copies && !self.quiet {
-                    let warnings = copy_delay_warnings(&attachment);
+                if !self.quiet {
+                    let warnings = output.rules.copy_delay_warnings(&attachment);
                     warnings.iter().for_each(|it| log::warn!("{it}"));
                 }
                 let bundler = Bundler {

@@ -284,18 +284,19 @@ impl LossMonitor {
         4.0 * self.retransmitted <= self.phase.losses
     }
 
-    /// Loss rate of this phase.
-    pub(super) fn rate(&self) -> f64 {
-        self.phase.rate()
+    /// The packets and losses of this phase.
+    pub(super) fn of_phase(&self) -> Counts {
+        self.phase
     }
 
     /// True if a measurement of the path by itself can end: it has enough packets, or it shows that the
-    /// path causes at least half of this loss rate.
-    pub(super) fn are_measured(&self, rate: f64) -> bool {
+    /// path causes at least half of the loss rate before.
+    pub(super) fn are_measured(&self, before: Counts) -> bool {
         let Counts {
             packets, losses, ..
         } = self.baseline;
-        packets >= Self::ENOUGH_PACKETS || self.are_known() && losses >= packets * rate / 2.0
+        packets >= Self::ENOUGH_PACKETS
+            || self.are_known() && losses >= packets * before.rate() / 2.0
     }
 
     /// A phase starts: the excess of the last one does not count.

@@ -129,10 +129,8 @@ struct Excess {
 struct StopState {
     at: Duration,
     share: Share,
-    /// Loss rate before a measurement.
-    loss_rate: f64,
-    /// Packets and losses of the alarm.
-    alarming: Counts,
+    /// Those of the alarm, or of the phase before a measurement.
+    losses: Counts,
 }
 
 impl Network {
@@ -305,8 +303,7 @@ impl Network {
         self.stopped = StopState {
             at: now,
             share: self.share,
-            alarming: self.losses.alarming(),
-            ..StopState::default()
+            losses: self.losses.alarming(),
         };
         self.enter(Phase::Drain, 0, now);
     }
@@ -385,7 +382,7 @@ impl Network {
         if is_short || self.decisions < MIN_WATCH_DECISIONS {
             return;
         }
-        if self.alarm == Some(Alarm::Loss) && !self.losses.have_fallen(self.stopped.alarming) {
+        if self.alarm == Some(Alarm::Loss) && !self.losses.have_fallen(self.stopped.losses) {
             return self.reject_alarm(now);
         }
         self.verdict = Some(Verdict::Ours);
@@ -414,7 +411,7 @@ impl Network {
 
     fn start_measuring(&mut self, now: Duration) {
         self.stopped.share = self.share;
-        self.stopped.loss_rate = self.losses.rate();
+        self.stopped.losses = self.losses.of_phase();
         let share = match self.baseline.queue() <= ALLOWED_DELAY && self.losses.are_repaired() {
             true => self.share / 2,
             false => 0,
@@ -431,7 +428,7 @@ impl Network {
                 self.baseline.measured(self.peak_queue);
                 self.measure_after = MAX_MEASURE_AFTER.min(2 * self.measure_after);
             }
-        } else if has_queue || !self.losses.are_measured(self.stopped.loss_rate) {
+        } else if has_queue || !self.losses.are_measured(self.stopped.losses) {
             if elapsed < drain_time / 2 {
                 // The queue may still hold our own bytes.
                 self.peak_queue = Duration::ZERO;

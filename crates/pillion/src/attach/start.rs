@@ -28,7 +28,7 @@ use crate::handover::{check_old_process, inherited, inherited_holdbacks};
 use crate::process::{
     FOR_DEVICES, FOR_FILES, FOR_HANDOVER, FOR_NAMESPACES, drop_capabilities, read_signal,
 };
-use crate::rules::{Rules, copy_delay_warnings, view_warning};
+use crate::rules::{Rules, view_warning};
 use crate::service::{PendingService, Service, manager};
 use crate::stats::Stats;
 
@@ -71,16 +71,12 @@ impl Args {
         let programs = self.load(&policy)?;
         let helper = start_cleanup_helper(&programs, &namespaces)?;
         let service = Service::start(&output, stats, pending)?;
-        let delays_copies = policy.delays_copies();
         // Its scope keeps network namespaces alive.
         drop(policy);
         log::debug!("attaching to devices and the cgroup");
         let (mut attachment, changes) =
             Attachment::start_everywhere(programs, &mut targets, Some(ATTACH_TIMEOUT))?;
-        let mut warnings = match delays_copies {
-            true => copy_delay_warnings(&attachment),
-            false => Vec::new(),
-        };
+        let mut warnings = rules.copy_delay_warnings(&attachment);
         warnings.extend(memory_warning.into_iter().chain(view_warning()));
         let mut state = DaemonState::new(service, rules, warnings);
         let service = &mut state.service;

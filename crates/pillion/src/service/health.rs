@@ -1,4 +1,4 @@
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
@@ -155,7 +155,7 @@ impl Shared {
     /// Returns the current health, connections and totals; both are `None` before it is ready.
     pub fn read(&self) -> Result<(Health, Option<(ActiveConnections, Totals)>)> {
         let has_trial = self.is_disturbed_by_trial();
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         let mut health = state.health.clone();
         if state.updated.is_some_and(|it| it.elapsed() > STALL_TIMEOUT) {
             health.conditions.push(Condition::Stalled);
@@ -181,26 +181,25 @@ impl Shared {
     /// Returns true if a trial runs next to this service. A trial does not look for trials: it would
     /// find itself, and its answer would look again, without end.
     fn is_disturbed_by_trial(&self) -> bool {
-        let command = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .health
-            .command;
+        let command = self.lock().health.command;
         command == Role::Attach && is_trial_running()
     }
 
     /// Describes the covered connections and the devices.
     pub fn description(&self) -> String {
-        let State { health, .. } = &*self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { health, .. } = &*self.lock();
         match &health.devices[..] {
             [] => format!("bundling {} when a device is up", health.bundling),
             devices => format!("bundling {} on {}", health.bundling, devices.join(", ")),
         }
     }
 
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.lock());
     }
 
     pub fn set_bundling(&self, description: String) {

@@ -193,7 +193,8 @@ impl fmt::Display for RuleComparison {
 /// A rule with a holdback, and its current window.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct HeldBackRule {
-    /// [`Rule::source`](pillion_bpf::Rule::source); a changed rule is another one.
+    /// [`Rule::source`](pillion_bpf::Rule::source), or all fields of a rule without it. A changed rule is
+    /// another one.
     source: String,
     comparison: RuleComparison,
     /// Units of the current window by bucket, which a hand-over does not pass on.
@@ -263,7 +264,11 @@ impl Holdbacks {
         let rules = (1..).zip(&policy.rules);
         let rules = rules.filter(|(_, rule)| !rule.holdback.is_none());
         let rules = rules.map(|(number, rule)| HeldBackRule {
-            source: rule.source.clone(),
+            source: match rule.source.as_str() {
+                // A rule of the command line has no text.
+                "" => format!("{rule:?}"),
+                text => text.to_owned(),
+            },
             comparison: RuleComparison {
                 rule: number,
                 holdback_ppm: rule.holdback.ppm(),

@@ -161,20 +161,22 @@ fn old_rule_can_still_be_withdrawn() {
     assert!(rule.comparison.is_withdrawn(), "{:#?}", rule.comparison);
 }
 
+/// An analysis by which bundling is withdrawn.
+const HARM: InterimAnalysis = InterimAnalysis {
+    segments: 4_000,
+    units: 20,
+    chance_of_better: 1.0,
+    chance_of_worse: 0.0,
+    chance_of_more_cut: 1.0,
+    threshold: 0.025,
+};
+
 #[test]
 fn unchanged_rule_continues_under_its_new_number() {
     let rule = |port: u16, share: &str| Rule {
         source: format!("holdback = \"{share}\"\nport = {port}\n"),
         holdback: share.parse().unwrap(),
         ..Rule::all(Options::default())
-    };
-    let harm = InterimAnalysis {
-        segments: 4_000,
-        units: 20,
-        chance_of_better: 1.0,
-        chance_of_worse: 0.0,
-        chance_of_more_cut: 1.0,
-        threshold: 0.025,
     };
     let holdbacks = |rules: &[Rule]| {
         Holdbacks::new(&Policy {
@@ -185,7 +187,7 @@ fn unchanged_rule_continues_under_its_new_number() {
     let mut old = holdbacks(&[rule(1, "5%"), rule(2, "5%"), rule(3, "0%")]);
     old.key = Some([1, 2]);
     for rule in &mut old.rules {
-        rule.comparison.last_window = Some(harm);
+        rule.comparison.last_window = Some(HARM);
     }
     // A version without one of the fields, and with other built-in options.
     let mut json = serde_json::to_value(&old).unwrap();
@@ -229,4 +231,23 @@ fn restarted_observation_counts_from_zero() {
     assert_eq!(counts(7, 1).since(ArmCounts::default()), counts(7, 1));
     assert_eq!(counts(7, 1).since(counts(5, 1)), counts(2, 0));
     assert_eq!(counts(3, 1).since(counts(5, 1)), counts(3, 0));
+}
+
+#[test]
+fn changed_rule_of_command_line_is_another_one() {
+    let holdbacks = |port: u16| {
+        let rule = Rule {
+            ports: vec![port..=port],
+            holdback: "5%".parse().unwrap(),
+            ..Rule::all(Options::default())
+        };
+        Holdbacks::new(&Policy {
+            rules: vec![rule],
+            ..Policy::default()
+        })
+    };
+    let mut old = holdbacks(1);
+    old.rules[0].comparison.last_window = Some(HARM);
+    assert_eq!(holdbacks(1).continue_from(&old), [1]);
+    assert_eq!(holdbacks(2).continue_from(&old), [0; 0]);
 }
