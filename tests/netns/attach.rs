@@ -59,6 +59,16 @@ pub fn send_to(pair: &HostPair, ports: &[u16]) {
     }
 }
 
+/// Runs `work` while two thin streams to port 7001 send, however long it takes on a busy machine.
+pub fn with_streams(pair: &HostPair, work: impl FnOnce()) {
+    let mut ends = [receive(pair, 7001, 2), send(pair, 7001, "60")];
+    work();
+    for end in &mut ends {
+        end.kill().unwrap();
+        end.wait().unwrap();
+    }
+}
+
 #[test]
 fn port_rule_bundles_matching_connections_only() {
     needs_root!();
@@ -131,25 +141,21 @@ fn flows_lists_bundled_connections_and_outcomes() {
     needs_root!();
     let pair = clean_pair();
     with_attach(&pair, &["--port", "7001"], || {
-        // Listing takes long on a busy machine, so the streams last a minute.
-        let mut ends = [receive(&pair, 7001, 2), send(&pair, 7001, "60")];
         let mut seen = Vec::new();
-        eventually("both connections have bundled", || {
-            let output = pillion(&["flows", "--json"]);
-            let all: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
-            seen = all
-                .into_iter()
-                .filter(|flow| flow["peer"] == "10.77.0.2:7001")
-                .collect();
-            seen.len() == 2 && seen.iter().all(|flow| flow["outcomes"]["bundled"].is_u64())
+        with_streams(&pair, || {
+            eventually("both connections have bundled", || {
+                let output = pillion(&["flows", "--json"]);
+                let all: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+                seen = all
+                    .into_iter()
+                    .filter(|flow| flow["peer"] == "10.77.0.2:7001")
+                    .collect();
+                seen.len() == 2 && seen.iter().all(|flow| flow["outcomes"]["bundled"].is_u64())
+            });
+            assert!(stdout(&pillion(&["flows"])).contains("10.77.0.2:7001"));
         });
         let rtt = seen[0]["rtt_min_us"].as_u64().unwrap();
         assert!((40_000..200_000).contains(&rtt), "{rtt}");
-        assert!(stdout(&pillion(&["flows"])).contains("10.77.0.2:7001"));
-        for end in &mut ends {
-            end.kill().unwrap();
-            end.wait().unwrap();
-        }
     });
 }
 

@@ -124,9 +124,9 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Waits up to ten seconds for a condition.
+/// Waits up to thirty seconds for a condition: a busy machine takes ten for a few processes.
 pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
-    within(Duration::from_secs(10), what, condition);
+    within(Duration::from_secs(30), what, condition);
 }
 
 /// Waits for a condition; `what` names it if the time runs out.

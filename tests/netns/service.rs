@@ -18,7 +18,7 @@ use pillion_lab::Namespace;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::attach::send_to;
+use crate::attach::{send_to, with_streams};
 use crate::common::*;
 
 /// Running `pillion attach`; dropping it kills it.
@@ -157,15 +157,13 @@ fn metrics_have_rtt_of_covered_connections() {
     let [rtt, min_rtt] =
         ["rtt", "min_rtt"].map(|it| format!("pillion_{it}_seconds{{quantile=\"0.99\"}}"));
     assert_eq!(value(&scrape(&socket), &rtt), 0.0);
-    std::thread::scope(|scope| {
-        let traffic = scope.spawn(|| send_to(&pair, &[7001]));
+    with_streams(&pair, || {
         eventually("connections have an RTT", || {
             let metrics = scrape(&socket);
             let [rtt, min_rtt] = [&rtt, &min_rtt].map(|it| value(&metrics, it));
             assert!(rtt < 10.0 && min_rtt < 10.0, "{rtt} {min_rtt}");
             rtt > 0.0 && min_rtt > 0.0
         });
-        traffic.join().unwrap();
     });
     service.stop();
 }
@@ -366,13 +364,11 @@ fn status_reports_health_by_text_and_exit_status() {
         "{text}"
     );
 
-    std::thread::scope(|scope| {
-        let traffic = scope.spawn(|| send_to(&pair, &[7001]));
+    with_streams(&pair, || {
         eventually("both connections are covered", || {
             let (code, text) = status(namespace);
             code == Some(0) && text.contains("covers 2 connections now, 2 since")
         });
-        traffic.join().unwrap();
     });
 
     let json = pillion_in(namespace, &["status", "--json"])
