@@ -1,6 +1,6 @@
 //! Ground truth of a simulation: packets sent, and their arrival.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::receiver::{Ack, Dsack, Range};
 
@@ -39,6 +39,9 @@ pub struct Packet {
     pub kind: Kind,
     /// The sender's timestamp, if the option is in use.
     pub clock: u32,
+    pub sent_at: Instant,
+    /// How often the packet left once more.
+    pub copies: u8,
     /// True if the ACK with the packet's DSACK was lost or overtaken.
     pub dsack_lost: bool,
     /// True if the DSACK has no room for all duplicate ranges of the packet.
@@ -129,11 +132,25 @@ impl Ledger {
             range,
             kind,
             clock,
+            sent_at: Instant::now(),
+            copies: 0,
             dsack_lost: false,
             dsack_incomplete: false,
             missing: None,
         });
         Ok(id)
+    }
+
+    /// Records a packet that is another copy of the last one, which left just now. Returns that one.
+    pub fn record_copy(&mut self, range: Range, max_copies: u8) -> Option<usize> {
+        const JUST_NOW: Duration = Duration::from_millis(1);
+        let last = self.packets.last_mut()?;
+        let is_copy = last.range == range
+            && matches!(last.kind, Kind::New { .. })
+            && last.copies < max_copies
+            && last.sent_at.elapsed() < JUST_NOW;
+        last.copies += u8::from(is_copy);
+        is_copy.then_some(self.packets.len() - 1)
     }
 
     fn record_new(&mut self, range: Range, end: u32, packet: usize) -> Result<(), String> {
@@ -310,8 +327,8 @@ impl Ledger {
         unexplained.map(|(at, _)| at).collect()
     }
 
-    /// Returns whether a DSACK must reach TCP, because no bundle caused it. Returns `None` if a
-    /// bundle caused it and timestamps may decide.
+    /// Returns whether a DSACK must reach TCP, because neither a bundle nor a copy caused it. Returns
+    /// `None` if a bundle caused it and timestamps may decide.
     pub fn must_reach_tcp(&self, ack: &Ack, dsack: Dsack) -> Option<bool> {
         let touched = || {
             self.segments
@@ -319,7 +336,9 @@ impl Ledger {
                 .filter(|at| overlap(at.range, dsack.range))
         };
         if !touched().any(|at| at.retransmitted) {
-            return Some(!touched().all(|at| at.bundled));
+            let packet = &self.packets[dsack.packet];
+            let is_of_copy = packet.copies > 0 && packet.range == dsack.range;
+            return Some(!is_of_copy && !touched().all(|at| at.bundled));
         }
         let matches_packet = self.ends_at(ack.number).is_some_and(|last| {
             ack.number > self.acknowledged

@@ -64,6 +64,8 @@ pub struct Statistics {
     pub packets: u64,
     /// Packets with new data that carried a bundle.
     pub bundles: u64,
+    /// Packets that were sent once more.
+    pub copies: u64,
     /// Hidden losses: lost segments that a bundle delivered before TCP reacted.
     pub hidden: u64,
     /// Segments detected as hidden losses.
@@ -91,11 +93,12 @@ impl Statistics {
         self.duration += other.duration;
     }
 
-    fn counts(&self) -> [(&'static str, u64); 10] {
+    fn counts(&self) -> [(&'static str, u64); 11] {
         [
             ("simulations", self.simulations),
             ("packets", self.packets),
             ("bundles", self.bundles),
+            ("copies", self.copies),
             ("hidden losses", self.hidden),
             ("losses detected", self.found),
             ("missed: no ACK ends there", self.unacknowledged),
@@ -106,11 +109,12 @@ impl Statistics {
         ]
     }
 
-    fn counts_mut(&mut self) -> [&mut u64; 10] {
+    fn counts_mut(&mut self) -> [&mut u64; 11] {
         [
             &mut self.simulations,
             &mut self.packets,
             &mut self.bundles,
+            &mut self.copies,
             &mut self.hidden,
             &mut self.found,
             &mut self.unacknowledged,

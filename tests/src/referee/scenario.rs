@@ -19,6 +19,8 @@ pub struct Scenario {
     /// The ACK filter on the reverse path passes every n-th ACK, and each one without a successor.
     pub filter: usize,
     pub ack_behaviour: AckBehaviour,
+    /// True if segments may leave more than once.
+    pub has_copies: bool,
     /// Actions of the application and others, with their time after the start.
     pub actions: Vec<(Duration, Action)>,
 }
@@ -65,7 +67,7 @@ fn choose<T: Copy>(random: &mut impl Rng, all: &[T]) -> T {
     all[random.random_range(0..all.len())]
 }
 
-fn options(random: &mut impl Rng, loss_rule: LossRule) -> Options {
+fn options(random: &mut impl Rng, loss_rule: LossRule, has_copies: bool) -> Options {
     let itt_min = choose(random, &[1, 10]) * MS;
     let limit = random.random_range(1..6);
     Options {
@@ -80,10 +82,15 @@ fn options(random: &mut impl Rng, loss_rule: LossRule) -> Options {
         ),
         max_packets: Some(choose(random, &[0, 1, 1, 1, 2, 5])),
         max_bytes: choose(random, &[0, 0, 0, 450, 1000]),
-        level: Some(choose(
-            random,
-            &[Level::Fixed, Level::Fixed, Level::Adaptive],
-        )),
+        level: Some(match has_copies {
+            true => choose(random, &[Level::Fixed, Level::Adaptive, Level::Auto]),
+            false => choose(random, &[Level::Fixed, Level::Fixed, Level::Adaptive]),
+        }),
+        copies: if has_copies {
+            choose(random, &[0, 1, 2])
+        } else {
+            0
+        },
         reaction: Some(choose(
             random,
             &[
@@ -94,7 +101,7 @@ fn options(random: &mut impl Rng, loss_rule: LossRule) -> Options {
             ],
         )),
         loss_rule,
-        published: random.random_bool(0.2),
+        published: !has_copies && random.random_bool(0.2),
         ..Options::default()
     }
 }
@@ -157,7 +164,11 @@ fn write_mode(random: &mut impl Rng) -> WriteMode {
     choose(random, &[&common[..], &rare].concat())
 }
 
-fn actions(random: &mut impl Rng, loss_rule: LossRule) -> Vec<(Duration, Action)> {
+fn actions(
+    random: &mut impl Rng,
+    loss_rule: LossRule,
+    has_copies: bool,
+) -> Vec<(Duration, Action)> {
     let mut actions = Vec::new();
     let mut at = Duration::ZERO;
     let itt = choose(random, &[2, 10, 30, 100]);
@@ -187,10 +198,10 @@ fn actions(random: &mut impl Rng, loss_rule: LossRule) -> Vec<(Duration, Action)
         Action::Largest(300 + below(random, 1200))
     });
     add_random_actions(random, (0.15, 2), end, &mut actions, |random| {
-        Action::Rules(options(random, loss_rule))
+        Action::Rules(options(random, loss_rule, has_copies))
     });
     add_random_actions(random, (0.15, 2), end, &mut actions, |random| {
-        Action::ReplaceBundler(options(random, loss_rule))
+        Action::ReplaceBundler(options(random, loss_rule, has_copies))
     });
     add_random_actions(random, (0.5, 6), end, &mut actions, |random| {
         Action::Switch(random.random())
@@ -247,10 +258,11 @@ impl Scenario {
             (false, 0) => LossRule::Ack,
             (false, _) => LossRule::Auto,
         };
+        let has_copies = random.random_bool(0.25);
         let options = Options {
             without_sack: !setup.sack && random.random(),
             bundle_retransmissions: random.random_bool(0.15),
-            ..options(random, loss_rule)
+            ..options(random, loss_rule, has_copies)
         };
         let bundlers = vec![Bundler::with(options)];
         Self {
@@ -285,7 +297,8 @@ impl Scenario {
                 delay: choose(random, &[1, 40, 200]) * MS,
                 reneges: choose(random, &[0.0, 0.0, 0.0, 0.01]),
             },
-            actions: actions(random, loss_rule),
+            has_copies,
+            actions: actions(random, loss_rule, has_copies),
         }
         .consistent()
     }

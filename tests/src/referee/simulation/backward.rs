@@ -126,7 +126,7 @@ impl Simulation {
         let in_one = starts_before_record || self.scenario.has_large_writes() || sent_together;
         let by_ack = self.rule.rule() == LossRule::Ack && in_one;
         let partial = self.ledger.acks_gap && in_one;
-        let is_certain = !self.options.bundle_retransmissions && !by_ack && !partial;
+        let is_certain = self.is_exact() && !by_ack && !partial;
         if lost != found.len() as u64 && is_certain {
             let segments = found.iter().map(|at| &self.ledger.segments[at.segment]);
             let segments: Vec<_> = segments.collect();
@@ -139,7 +139,7 @@ impl Simulation {
                 "TCP saw {dsacks} DSACKs, expected: {visible_to_tcp:?}"
             ));
         }
-        if self.rule.rule() == LossRule::Dsack {
+        if self.rule.rule() == LossRule::Dsack && !self.scenario.has_copies {
             match loss_model::false_losses(&self.ledger, found) {
                 Ok(dsack_lost) => self.statistics.dsack_lost += dsack_lost,
                 Err(reason) => self.fail(&reason),
@@ -162,6 +162,11 @@ impl Simulation {
         }
         self.statistics.found += lost;
         self.check_window();
+    }
+
+    /// True if the model says which segments are found lost. Losses that copies hide are estimated.
+    fn is_exact(&self) -> bool {
+        !self.options.bundle_retransmissions && !self.scenario.has_copies
     }
 
     /// Reads TCP's state and returns it. A window reduction covers all losses of data sent so far;
@@ -205,7 +210,7 @@ impl Simulation {
             let unanswered = found
                 .filter(|at| at.range.1 > self.reacted_until && !at.refuted && is_due(at))
                 .count();
-            let is_certain = !self.is_uncertain && !self.options.bundle_retransmissions;
+            let is_certain = !self.is_uncertain && self.is_exact();
             if unanswered > 0 && is_certain && self.options.reaction() == Reaction::Cwr {
                 self.fail(&format!("no reaction to {unanswered} losses"));
             }
@@ -222,7 +227,7 @@ impl Simulation {
         self.reacted_until = self.sent();
         self.statistics.reactions += reactions;
         self.note(format!("{reactions} reactions"));
-        if new == 0 && !self.is_uncertain && !self.options.bundle_retransmissions {
+        if new == 0 && !self.is_uncertain && self.is_exact() {
             self.fail("a reaction without a loss since the last one");
         }
         if self.options.reaction() == Reaction::None {

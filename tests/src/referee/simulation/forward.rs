@@ -46,8 +46,12 @@ impl Simulation {
         if end > sent {
             self.fail(&format!("TCP has sent no more than {sent}"));
         }
+        let copied = self.ledger.record_copy((start, end), self.max_copies());
         let id = if start == end {
             usize::MAX // only a FIN
+        } else if let Some(id) = copied {
+            self.statistics.copies += 1;
+            id
         } else {
             let may_bundle = self.options.bundle_retransmissions;
             let clock = segment.timestamp().unwrap_or(0);
@@ -56,7 +60,7 @@ impl Simulation {
                 Err(reason) => self.fail(&reason),
             }
         };
-        if let Some(packet) = self.ledger.packets.get(id) {
+        if let Some(packet) = self.ledger.packets.get(id).filter(|_| copied.is_none()) {
             self.statistics.packets += 1;
             self.statistics.bundles += u64::from(packet.is_bundle());
             if self.disabled_by_application && packet.is_bundle() && !self.is_uncertain {
