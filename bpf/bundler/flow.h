@@ -543,7 +543,8 @@ struct ingress {
 	__u32 acked; /* the highest acknowledgement that arrived */
 	__u32 peer_end; /* end of the peer's data that arrived, gaps included */
 	__u8 last_ack_unread; /* 1: its report is unknown */
-	__u8 has_queue; /* 1: packets wait on the path (governor.h) */
+	/* windows for which a queue is expected; 0: no queue (governor.h) */
+	__u8 has_queue;
 
 	struct loss_notice notice;
 	struct pending_losses pending;

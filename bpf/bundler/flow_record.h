@@ -94,7 +94,7 @@ static __always_inline void fill_record(struct tcp_sock *tp, struct flow *flow,
 				 ? flow->ingress.copies == AUTO_COPIES_ALL
 				 : flow->options.copies;
 	record->copies_limited = !!flow->egress.copies_limited_us;
-	record->has_queue = flow->ingress.has_queue;
+	record->has_queue = !!flow->ingress.has_queue;
 	record->path_size = flow->options.published ? 0
 						    : flow->egress.path.limit;
 	record->allowance = flow->egress.governor_state.allowance;

@@ -95,6 +95,9 @@ fn games_break_no_promise() {
     println!("{all:#}");
     // Ten games (MINUTES=0) may have no loss.
     if minutes > 0 {
-        assert!(all.found > 0 && all.reactions > 0 && all.copies > 0, "{all:#}");
+        assert!(
+            all.found > 0 && all.reactions > 0 && all.copies > 0,
+            "{all:#}"
+        );
     }
 }

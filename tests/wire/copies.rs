@@ -311,6 +311,7 @@ fn auto_ends_copies_where_nothing_is_lost() {
         const PACE: Pace = Pace {
             rtt: Duration::from_millis(2),
             itt: Duration::from_millis(23),
+            ..SHORT
         };
         // Eight decisions, one for each sixteen segments.
         assert_eq!(send_paced(wire, 0..128, PACE), 128);
@@ -331,23 +332,38 @@ fn auto_copies_stay_below_100_packets_per_second() {
     });
 }
 
-/// How segments are sent one by one: each is acknowledged after the RTT, and the next one follows
-/// after the ITT.
+/// How segments are sent one by one: each is acknowledged after the RTT, without a copy `delayed_ack`
+/// later, and the next one follows after the ITT.
 #[derive(Clone, Copy)]
 struct Pace {
     rtt: Duration,
     itt: Duration,
+    delayed_ack: Duration,
 }
 
 const SHORT: Pace = Pace {
     rtt: Duration::from_millis(2),
     itt: Duration::from_millis(2),
+    delayed_ack: Duration::ZERO,
 };
 
 /// The RTT shows a queue to the stream, but not to the governor, which allows half an ITT in addition.
 const LONG: Pace = Pace {
     rtt: Duration::from_millis(12),
     itt: Duration::from_millis(30),
+    ..SHORT
+};
+
+/// Windows of 250 ms without a queue.
+const CALM: Pace = Pace {
+    itt: Duration::from_millis(20),
+    ..SHORT
+};
+
+/// As [`LONG`], with few RTT samples.
+const LONG_SELDOM: Pace = Pace {
+    itt: Duration::from_millis(100),
+    ..LONG
 };
 
 /// Sends segments one by one. Returns the number of copies.
@@ -361,11 +377,17 @@ fn send_paced(wire: &mut Wire, segments: Range<u32>, pace: Pace) -> u64 {
             assert_eq!(range, (start, end));
             packets += 1;
         }
+        let delayed_ack = if packets > 1 {
+            Duration::ZERO
+        } else {
+            pace.delayed_ack
+        };
+        std::thread::sleep(delayed_ack);
         wire.ack(end);
         if packets > 1 {
             wire.ack_duplicate(end, &format!("{start}:{end}"), "");
         }
-        std::thread::sleep(pace.itt - pace.rtt);
+        std::thread::sleep(pace.itt - pace.rtt - delayed_ack);
     }
     wire.totals().counters.copies - before
 }
@@ -392,11 +414,38 @@ fn auto_sends_no_copies_while_packets_wait() {
     governed(auto()).run_on_ip_variants(|wire| {
         show_queue(wire);
         assert_eq!(send_paced(wire, 40..50, LONG), 0);
-        for window in 0..3 {
-            std::thread::sleep(Duration::from_millis(300));
-            send_paced(wire, 50 + window..51 + window, SHORT);
-        }
+        // Sixteen windows of 250 ms, and two that have begun.
+        send_paced(wire, 50..300, CALM);
         assert!(!wire.flow().has_queue);
+    });
+}
+
+/// Few RTT samples show a queue as well.
+#[test]
+fn auto_sends_no_copies_of_rare_segments_into_queue() {
+    governed(auto()).run(|wire| {
+        send_isolated(wire, 0..10);
+        send_paced(wire, 10..20, LONG_SELDOM);
+        assert!(wire.flow().has_queue);
+        assert_eq!(send_paced(wire, 20..36, LONG_SELDOM), 0);
+    });
+}
+
+/// The ACK of a segment without copy is as late as if it had waited in a queue.
+#[test]
+fn auto_copies_again_despite_delayed_acks() {
+    const DELAYED: Pace = Pace {
+        itt: Duration::from_millis(50),
+        delayed_ack: Duration::from_millis(10),
+        ..SHORT
+    };
+    governed(auto()).run(|wire| {
+        send_paced(wire, 0..4, SHORT);
+        send_paced(wire, 4..24, LONG);
+        assert!(wire.flow().has_queue);
+        // Sixteen windows of about five messages. Without losses, copies end after 128 segments.
+        let copies = send_paced(wire, 24..126, DELAYED);
+        assert!(copies >= 4, "{copies}");
     });
 }
 

@@ -24,9 +24,14 @@
 
 #define GOVERNOR_WINDOW_US 250000U
 
+/* A window has at least this many messages. */
+#define GOVERNOR_WINDOW_ITTS 4
+
 /* Queueing delay that level `auto` ignores. */
-#define ALLOWED_DELAY_US   5000U
-#define MAX_ALLOWED_ITT_US 100000U
+#define ALLOWED_DELAY_US 5000U
+
+/* Windows after one with a queue in which level `auto` expects another. */
+#define QUEUE_WINDOWS 16
 
 /*
  * Logarithmic histogram of queueing delays: bucket 0 is below 256 us, then 4
@@ -205,20 +210,19 @@ look_up_load(const struct network *network)
 }
 
 /*
- * Returns true if packets wait on the path, by the minimum queueing delay of a
- * window. Of few samples, none may have met an empty queue: half an ITT, at
- * most 50 ms, is then allowed in addition.
+ * Returns for how many windows level `auto` expects packets to wait on the
+ * path: QUEUE_WINDOWS after one whose minimum queueing delay is not small.
+ * Meanwhile, delays of isolated segments show nothing: a receiver may delay
+ * their ACKs (RFC 9293, section 3.8.6.3), but answers copies at once.
  */
-static __always_inline bool is_queue(const struct flow *flow, __u32 delay_us)
+static __always_inline __u8 queue_windows(const struct flow *flow,
+					  __u32 delay_us, bool isolated)
 {
-	__u32 itt_us = (__u32)READ_ONCE(flow->egress.itt) << ITT_UNIT_BITS;
-	__u32 allowed_us = ALLOWED_DELAY_US;
+	__u8 left = flow->ingress.has_queue;
 
-	if (itt_us > MAX_ALLOWED_ITT_US)
-		itt_us = MAX_ALLOWED_ITT_US;
-	if (itt_us > GOVERNOR_WINDOW_US / 4)
-		allowed_us += itt_us / 2;
-	return delay_us > allowed_us;
+	if (delay_us > ALLOWED_DELAY_US && !(left && isolated))
+		return QUEUE_WINDOWS;
+	return left ? left - 1 : 0;
 }
 
 /*
@@ -230,7 +234,7 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 			    __u32 rtt_us, __u32 srtt_us, __u32 rtt_min_us)
 {
 	struct load_window *window;
-	__u32 now, length, delay_us, packets, losses, redundant, bucket,
+	__u32 now, length, itt_us, delay_us, packets, losses, redundant, bucket,
 		retransmitted;
 	struct network_load *load;
 
@@ -239,6 +243,9 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 	window = &flow->ingress.load;
 	now = now_us() | 1; /* never 0, which means no window */
 	length = srtt_us > GOVERNOR_WINDOW_US ? srtt_us : GOVERNOR_WINDOW_US;
+	itt_us = (__u32)READ_ONCE(flow->egress.itt) << ITT_UNIT_BITS;
+	if (itt_us * GOVERNOR_WINDOW_ITTS > length)
+		length = itt_us * GOVERNOR_WINDOW_ITTS;
 	/* The first window starts with the first sample. */
 	if (!window->start_us)
 		window->start_us = now;
@@ -252,7 +259,8 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 		rtt_min_us = flow->egress.rtt_min_us;
 	delay_us = window->rtt_us > rtt_min_us ? window->rtt_us - rtt_min_us
 					       : 0;
-	WRITE_ONCE(flow->ingress.has_queue, is_queue(flow, delay_us));
+	WRITE_ONCE(flow->ingress.has_queue,
+		   queue_windows(flow, delay_us, itt_us > srtt_us));
 	bucket = queue_bucket(delay_us);
 	packets = READ_ONCE(flow->egress.sending.packets);
 	retransmitted = READ_ONCE(flow->egress.retransmitted);

@@ -21,7 +21,8 @@
  *
  * While packets wait on the path, losses are a sign of congestion, and more
  * redundancy causes more of them. `auto` then does what the published mechanism
- * does: one previous segment, no copies, and a reaction to each hidden loss.
+ * does: one previous segment, no copies, and a reaction to each hidden loss
+ * (queue_windows() in governor.h).
  */
 #ifndef PILLION_AUTO_H
 #define PILLION_AUTO_H
@@ -186,9 +187,8 @@ __noinline int choose_redundancy(struct flow *flow, __u32 segments,
 	isolated = itt_us > srtt_us;
 	insufficient = are_bundles_insufficient(ingress, in_time, target_ppm,
 						isolated);
-	if (is_congested(flow)) {
-		/* Losses of a full queue say nothing about the time after it.
-		 */
+	/* Losses of a full queue say nothing about the time after it. */
+	if (is_congested(flow) && !isolated) {
 		if (ingress->copies == AUTO_COPIES_ALL)
 			set_copies(ingress, AUTO_COPIES_ISOLATED);
 		return 0;
