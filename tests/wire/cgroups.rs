@@ -16,11 +16,13 @@ use pillion_tests::{Bundler, NestedCgroups, OptionHandler, Setup, Wire, isolated
 const WINDOW: u32 = 10;
 const REDUCED_WINDOW: u32 = 5;
 
+/// The published mechanism, in which the reaction leaves with the next packet.
 fn options() -> Options {
     Options {
         thin: ThinTest::Always,
         max_packets: Some(0),
         loss_rule: LossRule::Dsack,
+        published: true,
         ..limit_one()
     }
 }
