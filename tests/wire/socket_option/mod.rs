@@ -197,10 +197,15 @@ fn connection_without_syn_record_is_not_bundled() {
             ..Setup::default()
         };
         setup.run(|wire| {
-            wire.sends("1:101 101:201");
+            // If the SYNs take seconds, the kernel repeats its SYN-ACK and starts with a window of
+            // one segment.
+            wire.sends("1:101");
+            wire.ack(101);
+            wire.sends("101:201 201:301");
+            wire.ack(301);
             let on = pillion::set(&wire.socket(), BUNDLE, 1);
             assert_eq!(errno(on), libc::EPERM);
-            wire.sends("201:301 301:401");
+            wire.sends("301:401 401:501");
         });
     }
 }
