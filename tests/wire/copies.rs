@@ -112,7 +112,12 @@ fn isolated_segments_are_copied() {
         copies_when: CopiesWhen::Isolated,
         ..copies()
     };
-    run(options, |wire| {
+    // Far longer than the time between two segments, even on a slow machine.
+    let setup = Setup {
+        rtt: Duration::from_millis(500),
+        ..Setup::bundling(options)
+    };
+    setup.run_on_ip_variants(|wire| {
         wire.sends("1:101");
         wire.expect("1:101");
         wire.sends("101:201 201:301");
