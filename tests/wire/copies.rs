@@ -407,10 +407,10 @@ fn governed(options: Options) -> Setup {
 
 /// Sends 40 segments, after which packets wait on the path.
 fn show_queue(wire: &mut Wire) {
-    assert_eq!(send_paced(wire, 0..10, SHORT), 10);
+    assert_eq!(send_paced(wire, 0..4, SHORT), 4);
     assert!(!wire.flow().has_queue);
     // More than two windows of 250 ms, because the first one has short RTTs as well.
-    send_paced(wire, 10..40, LONG);
+    send_paced(wire, 4..40, LONG);
     assert!(wire.flow().has_queue);
 }
 
@@ -430,9 +430,10 @@ fn auto_sends_no_copies_while_packets_wait() {
 fn auto_sends_no_copies_of_rare_segments_into_queue() {
     governed(auto()).run(|wire| {
         send_isolated(wire, 0..10);
-        send_paced(wire, 10..20, LONG_SELDOM);
+        // Two windows of three segments each, and one before with shorter RTTs.
+        send_paced(wire, 10..30, LONG_SELDOM);
         assert!(wire.flow().has_queue);
-        assert_eq!(send_paced(wire, 20..36, LONG_SELDOM), 0);
+        assert_eq!(send_paced(wire, 30..46, LONG_SELDOM), 0);
     });
 }
 
@@ -446,11 +447,34 @@ fn auto_copies_again_despite_delayed_acks() {
     };
     governed(auto()).run(|wire| {
         send_paced(wire, 0..4, SHORT);
-        send_paced(wire, 4..24, LONG);
+        let queue = Pace {
+            itt: Duration::from_millis(45),
+            ..LONG
+        };
+        send_paced(wire, 4..26, queue);
         assert!(wire.flow().has_queue);
         // Sixteen windows of about five messages. Without losses, copies end after 128 segments.
-        let copies = send_paced(wire, 24..126, DELAYED);
+        let copies = send_paced(wire, 26..126, DELAYED);
         assert!(copies >= 4, "{copies}");
+    });
+}
+
+/// A stream that starts with full segments, such as a login, has shown no small segment.
+#[test]
+fn full_segments_end_no_copies() {
+    run(auto(), |wire| {
+        let mss = wire.mss();
+        let mut end = 1;
+        for _ in 0..10 {
+            wire.write(mss);
+            while wire.read_within(Duration::from_millis(2)).is_some() {}
+            end += mss;
+            wire.ack(end);
+        }
+        assert_eq!(wire.totals().counters.copies, 0);
+        let range = format!("{end}:{}", end + 100);
+        wire.sends(&range);
+        wire.expect(&range);
     });
 }
 

@@ -24,14 +24,14 @@
 
 #define GOVERNOR_WINDOW_US 250000U
 
-/* A window has at least this many messages. */
-#define GOVERNOR_WINDOW_ITTS 4
-
 /* Queueing delay that level `auto` ignores. */
 #define ALLOWED_DELAY_US 5000U
 
-/* Windows after one with a queue in which level `auto` expects another. */
-#define QUEUE_WINDOWS 16
+/* Messages that must all meet a queue. */
+#define QUEUE_MESSAGES 4
+
+/* Times that long, a queue is expected to come back. */
+#define EXPECTED_QUEUE 16
 
 /*
  * Logarithmic histogram of queueing delays: bucket 0 is below 256 us, then 4
@@ -210,19 +210,29 @@ look_up_load(const struct network *network)
 }
 
 /*
- * Returns for how many windows level `auto` expects packets to wait on the
- * path: QUEUE_WINDOWS after one whose minimum queueing delay is not small.
- * Meanwhile, delays of isolated segments show nothing: a receiver may delay
- * their ACKs (RFC 9293, section 3.8.6.3), but answers copies at once.
+ * Finds out whether packets wait on the path, by the minimum queueing delay of
+ * a window. `needed` windows have QUEUE_MESSAGES messages. A queue is expected
+ * to come back for EXPECTED_QUEUE times as long. Meanwhile, delays of isolated
+ * segments show nothing: a receiver may delay their ACKs (RFC 9293, section
+ * 3.8.6.3), but answers copies at once.
  */
-static __always_inline __u8 queue_windows(const struct flow *flow,
-					  __u32 delay_us, bool isolated)
+static __always_inline void note_queue(struct ingress *ingress, __u32 delay_us,
+				       __u32 needed, bool isolated)
 {
-	__u8 left = flow->ingress.has_queue;
+	__u32 left = ingress->has_queue, windows = ingress->queue_windows;
 
 	if (delay_us > ALLOWED_DELAY_US && !(left && isolated))
-		return QUEUE_WINDOWS;
-	return left ? left - 1 : 0;
+		windows++;
+	else
+		windows = 0;
+	if (left)
+		left--;
+	if (windows >= needed) {
+		windows = needed;
+		left = EXPECTED_QUEUE * needed;
+	}
+	ingress->queue_windows = windows;
+	WRITE_ONCE(ingress->has_queue, left);
 }
 
 /*
@@ -234,8 +244,8 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 			    __u32 rtt_us, __u32 srtt_us, __u32 rtt_min_us)
 {
 	struct load_window *window;
-	__u32 now, length, itt_us, delay_us, packets, losses, redundant, bucket,
-		retransmitted;
+	__u32 now, length, itt_us, needed, delay_us, packets, losses, redundant,
+		bucket, retransmitted;
 	struct network_load *load;
 
 	if (!flow || !network)
@@ -244,8 +254,10 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 	now = now_us() | 1; /* never 0, which means no window */
 	length = srtt_us > GOVERNOR_WINDOW_US ? srtt_us : GOVERNOR_WINDOW_US;
 	itt_us = (__u32)READ_ONCE(flow->egress.itt) << ITT_UNIT_BITS;
-	if (itt_us * GOVERNOR_WINDOW_ITTS > length)
-		length = itt_us * GOVERNOR_WINDOW_ITTS;
+	/* Each window has at least one message. */
+	needed = (QUEUE_MESSAGES * itt_us + length - 1) / length ?: 1;
+	if (needed > QUEUE_MESSAGES)
+		needed = QUEUE_MESSAGES;
 	/* The first window starts with the first sample. */
 	if (!window->start_us)
 		window->start_us = now;
@@ -259,8 +271,7 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 		rtt_min_us = flow->egress.rtt_min_us;
 	delay_us = window->rtt_us > rtt_min_us ? window->rtt_us - rtt_min_us
 					       : 0;
-	WRITE_ONCE(flow->ingress.has_queue,
-		   queue_windows(flow, delay_us, itt_us > srtt_us));
+	note_queue(&flow->ingress, delay_us, needed, itt_us > srtt_us);
 	bucket = queue_bucket(delay_us);
 	packets = READ_ONCE(flow->egress.sending.packets);
 	retransmitted = READ_ONCE(flow->egress.retransmitted);

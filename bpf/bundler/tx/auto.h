@@ -22,7 +22,7 @@
  * While packets wait on the path, losses are a sign of congestion, and more
  * redundancy causes more of them. `auto` then does what the published mechanism
  * does: one previous segment, no copies, and a reaction to each hidden loss
- * (queue_windows() in governor.h).
+ * (note_queue() in governor.h).
  */
 #ifndef PILLION_AUTO_H
 #define PILLION_AUTO_H
@@ -162,8 +162,9 @@ static __always_inline void set_copies(struct ingress *ingress, __u8 copies)
 }
 
 /*
- * Chooses previous segments and copies after an ACK of `segments` segments. A
- * global function, so that the verifier does not follow every case.
+ * Chooses previous segments and copies after an ACK, before which run_segments
+ * was `segments`. A global function, so that the verifier does not follow every
+ * case.
  */
 __noinline int choose_redundancy(struct flow *flow, __u32 segments,
 				 __u32 itt_us, __u32 srtt_us)
@@ -176,7 +177,7 @@ __noinline int choose_redundancy(struct flow *flow, __u32 segments,
 		return 0;
 	ingress = &flow->ingress;
 	target_ppm = flow->options.target_ppm;
-	if (ingress->run_segments % DECIDE_EVERY >= segments)
+	if (ingress->run_segments / DECIDE_EVERY == segments / DECIDE_EVERY)
 		return 0;
 	if (ingress->decisions < MAX_DECISIONS)
 		ingress->decisions++;
@@ -187,11 +188,15 @@ __noinline int choose_redundancy(struct flow *flow, __u32 segments,
 	isolated = itt_us > srtt_us;
 	insufficient = are_bundles_insufficient(ingress, in_time, target_ppm,
 						isolated);
-	/* Losses of a full queue say nothing about the time after it. */
-	if (is_congested(flow) && !isolated) {
+	/*
+	 * Losses of a full queue say nothing about the time after it. Those of
+	 * isolated segments count, because their queue may be delayed ACKs.
+	 */
+	if (is_congested(flow)) {
 		if (ingress->copies == AUTO_COPIES_ALL)
 			set_copies(ingress, AUTO_COPIES_ISOLATED);
-		return 0;
+		if (!isolated)
+			return 0;
 	}
 	if (ingress->copies != AUTO_COPIES_ALL && !isolated && insufficient) {
 		if (ingress->hold_bits < MIN_HOLD_BITS)
