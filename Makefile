@@ -156,7 +156,7 @@ reproducible: setup
 	@scripts/reproducible $(ARCH)
 
 # With ARCH=arm64 or amd64, the packages contain the static programs for that processor. The tool is
-# looked for before the long build.
+# looked for before the long build. DEBFULLNAME and DEBEMAIL name the maintainer, as for Debian's tools.
 MUSL_amd64 = x86_64-unknown-linux-musl
 MUSL_arm64 = aarch64-unknown-linux-musl
 CROSS = $(if $(filter command,$(origin ARCH)),$(foreach arch,$(ARCH),--target=$(MUSL_$(arch))))
@@ -164,7 +164,8 @@ deb:
 	@command -v cargo-deb > /dev/null || { echo 'deb: cargo-deb is missing; install it with: cargo install cargo-deb' >&2; exit 1; }
 	@$(MAKE) --no-print-directory dist $(if $(CROSS),static)
 	for package in pillion pillion-lab; do for target in $(or $(CROSS),''); do \
-		$(CARGO) deb --package $$package --profile dist --no-build --no-strip $$target || exit; done; done
+		$(CARGO) deb --package $$package --profile dist --no-build --no-strip $$target \
+			$${DEBEMAIL:+--maintainer "$${DEBFULLNAME:-The pillion project} <$$DEBEMAIL>"} || exit; done; done
 
 rpm:
 	@command -v cargo-generate-rpm > /dev/null || { echo 'rpm: cargo-generate-rpm is missing; install it with: cargo install cargo-generate-rpm' >&2; exit 1; }
