@@ -1,9 +1,10 @@
 //! `pillion trial`: verdicts and state file.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pillion_lab::path::{Direction, Loss, PathConfig};
 use pillion_tests::HostPair;
@@ -59,6 +60,49 @@ fn trial_stops_once_benefit_is_clear() {
         stderr(&again)
     );
     assert_eq!(json(&again)["verdict"], "helps");
+}
+
+#[test]
+fn trial_counts_wait_of_data_outstanding_at_its_end() {
+    needs_root!();
+    let pair = clean_pair();
+    let listener = pair
+        .receiver
+        .namespace
+        .enter(|| TcpListener::bind(("10.77.0.2", 7001)));
+    let listener = listener.unwrap().unwrap();
+    let connect = || TcpStream::connect(("10.77.0.2", 7001)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("record");
+    let trial = start(&pair, &[&trial(&state)[..], &["--duration", "5s"]].concat());
+    let started = Instant::now();
+    let sleep_until = |ms| {
+        let moment = started + Duration::from_millis(ms);
+        thread::sleep(moment.saturating_duration_since(Instant::now()));
+    };
+    let mut sender = pair.sender.namespace.enter(connect).unwrap();
+    let mut receiver = listener.accept().unwrap().0;
+    sender.write_all(b"first").unwrap();
+    receiver.read_exact(&mut [0; 5]).unwrap();
+    let nft = |input: &str| {
+        let output = pair.receiver.namespace.run("nft", &["-f", "-"], input);
+        assert!(output.unwrap().status.success());
+    };
+    // TCP retransmits 0.2, 0.6, 1.4 and 3 s after this, and the trial waits until 8 s.
+    sleep_until(3600);
+    nft("table ip filter {
+        chain input {
+            type filter hook input priority 0
+            tcp dport 7001 drop
+        }
+    }");
+    sender.write_all(b"second").unwrap();
+    sleep_until(5500);
+    nft("flush ruleset");
+    let report = json(&trial.wait_with_output().unwrap());
+    let late_us = |arm: &str| report[arm]["late_us"].as_u64().unwrap();
+    let late_us = late_us("bundled") + late_us("plain");
+    assert!(late_us > 1_500_000, "{report:#}");
 }
 
 /// A middlebox on the path resets connections that send such large packets.

@@ -5,6 +5,7 @@ mod rules_file;
 mod trial;
 mod trial_report;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -182,6 +183,12 @@ impl ObserveArgs {
 /// Time between two readings of the observations.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Time between two readings while the last data is acknowledged.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Maximum time until the last data is acknowledged: several back-offs of the retransmission timer.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// Signals that stop the session.
 const STOP_SIGNALS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
 
@@ -287,7 +294,39 @@ impl Session {
 
     /// Waits for [`POLL_INTERVAL`], a signal or the end, and returns the observations so far.
     pub fn wait(&mut self) -> Result<(Progress, Vec<Observation>)> {
-        let moment = Instant::now() + POLL_INTERVAL;
+        self.wait_for(POLL_INTERVAL)
+    }
+
+    /// Replaces the last observations of open connections by those at their next ACK, or at their
+    /// end. The longest waits are the most likely to be cut off by an end at a fixed time; an end at
+    /// an ACK leaves the mean unbiased (A. Wald, Annals of Mathematical Statistics, 1944). Connections
+    /// without an ACK until a signal or [`DRAIN_TIMEOUT`] keep their last observation.
+    pub fn drain(&mut self, last: Vec<Observation>) -> Result<Vec<Observation>> {
+        let mut pending = last;
+        pending.retain(|it| !it.has_ended);
+        let mut complete = Vec::new();
+        let deadline = Instant::now() + DRAIN_TIMEOUT;
+        self.end = None;
+        while !pending.is_empty() && Instant::now() < deadline {
+            let (progress, found) = self.wait_for(DRAIN_INTERVAL)?;
+            let mut found: HashMap<_, _> = found.into_iter().map(|it| (it.cookie, it)).collect();
+            pending.retain(|last| match found.remove(&last.cookie) {
+                Some(it) if it.has_ended || it.segments > last.segments => {
+                    complete.push(it);
+                    false
+                }
+                _ => true,
+            });
+            if progress == Progress::Stopped {
+                break;
+            }
+        }
+        complete.append(&mut pending);
+        Ok(complete)
+    }
+
+    fn wait_for(&mut self, interval: Duration) -> Result<(Progress, Vec<Observation>)> {
+        let moment = Instant::now() + interval;
         let until = self.end.map_or(moment, |end| end.min(moment));
         let Self {
             attachment,

@@ -136,6 +136,9 @@ impl Args {
             let analysed = trial.analyse_if_due(progress == Progress::TimeUp).is_some();
             let is_finished =
                 progress != Progress::Continue || trial.verdict() != Verdict::Undecided;
+            if is_finished && progress != Progress::Stopped {
+                trial.update(&session.drain(observations)?);
+            }
             if analysed || saved_at.elapsed() >= SAVE_INTERVAL || is_finished {
                 let reason = transient_error(file.save(&trial.state()))?;
                 if let Some(reason) = &reason

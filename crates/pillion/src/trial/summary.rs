@@ -259,8 +259,11 @@ pub const MEASURES: [Measure<Formula>; 11] = [
         Unit::Milliseconds,
         "average time that a byte waited in the socket, and for its ACK beyond the minimum RTT",
         |all| {
-            let waited = all.waited_byte_us.saturating_add(all.unsent_byte_us);
-            share(waited, all.new_bytes).map(|us| us / 1e3)
+            let [waited_us, unsent_us] = [all.waited_byte_us, all.unsent_byte_us]
+                .map(|byte_us| share(byte_us, all.new_bytes));
+            // Waits for the ACK are known of acknowledged segments only.
+            let per_acknowledged = per_segment(all.sent, all)?;
+            Some((waited_us? * per_acknowledged + unsent_us?) / 1e3)
         },
     ),
     measure(
