@@ -209,10 +209,8 @@ fn reload_adds_changes_and_removes_holdback() {
     let mut old = AttachWithRules::start(&pair, &rules(""));
     // The loaded programs observe no connections.
     old.reload(&rules("holdback = \"5%\"\n"));
-    let remedy = "pillion: warning: `holdback` added: hand over (SIGUSR2) or restart pillion to \
-                  apply it (all connections are bundled)";
-    assert_eq!(old.line(), remedy);
-    old.signal(Signal::SIGUSR2);
+    let line = "pillion: `holdback` added: handing over to a process that compares connections";
+    assert_eq!(old.line(), line);
     let new_process = await_new_process(namespace, old.process.id());
     assert!(exits_successfully(&mut old.process));
     let reload = |holdback: &str| {
@@ -256,5 +254,14 @@ fn reload_adds_changes_and_removes_holdback() {
         // The last readings before the reload may be older than it.
         let suppressed = outcome("suppressed") - before[0];
         assert!(suppressed < 100, "{before:?}, {suppressed}");
+        // The programs of the next process observe no connections, so its reload hands over again.
+        kill(Pid::from_raw(new_process.0.cast_signed()), Signal::SIGUSR2).unwrap();
+        let second = await_new_process(namespace, new_process.0);
+        std::fs::write(old.file(), rules("holdback = \"50%\"\n")).unwrap();
+        kill(Pid::from_raw(second.0.cast_signed()), Signal::SIGHUP).unwrap();
+        let _third = await_new_process(namespace, second.0);
+        within(TIMEOUT, "half are held back again", || {
+            outcome("suppressed") > 200
+        });
     });
 }

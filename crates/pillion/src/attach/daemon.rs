@@ -128,6 +128,10 @@ impl Daemon<'_> {
         let holdbacks = state.rules.holdbacks();
         let restarted = state.handover.restart(allowed, requests, holdbacks);
         restarted.unwrap_or_else(|error| log_failed_handover(&error));
+        if state.rules.holdbacks().is_unobserved() && !state.handover.is_in_progress() {
+            log::info!("`holdback` added: handing over to a process that compares connections");
+            self.start_handover();
+        }
     }
 
     fn start_handover(&mut self) {
@@ -222,6 +226,10 @@ fn pending_signals(signals: &SignalFd) -> Result<PendingSignals> {
 /// Interval of checks whether other tcx programs run first.
 const ORDER_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Note about the first holdback after a reload whose hand-over failed.
+const HOLDBACK_UNOBSERVED: &str = "`holdback` was added: hand over (SIGUSR2) or restart pillion to \
+                                   apply it (all connections are bundled)";
+
 /// State of the daemon that the event loop updates: output, hand-over and rules.
 pub struct DaemonState {
     pub service: Service,
@@ -282,6 +290,9 @@ impl DaemonState {
         let has_withdrawn = comparisons.any(RuleComparison::is_withdrawn);
         conditions.extend(has_withdrawn.then_some(Condition::Withdrawn));
         notes.extend_from_slice(&self.preceded);
+        if self.rules.holdbacks().is_unobserved() && !self.handover.is_in_progress() {
+            notes.push(HOLDBACK_UNOBSERVED.to_owned());
+        }
         self.service.set_notes(notes, conditions);
     }
 }
@@ -360,7 +371,6 @@ impl Daemon<'_> {
         let targets = new_targets.as_ref().unwrap_or(&self.targets);
         let policy = read.policy.with_targets(targets);
         let (count, description) = (policy.rules.len(), self.args.description(&policy));
-        let has_holdback = policy.has_holdback();
         let rules = Rules::new(policy).and_then(|mut rules| {
             rules.continue_from(self.state.rules.holdbacks());
             rules.apply(&self.attachment)?;
@@ -401,12 +411,6 @@ impl Daemon<'_> {
         }
         if let Some(warning) = restart_warning(&self.output, &self.args.output(read.output)) {
             log::warn!("{warning}");
-        }
-        if has_holdback && rules.holdbacks().key().is_none() {
-            log::warn!(
-                "`holdback` added: hand over (SIGUSR2) or restart pillion to apply it (all \
-                 connections are bundled)"
-            );
         }
         Ok(ReloadResult {
             description,

@@ -315,6 +315,12 @@ impl Holdbacks {
         self.key
     }
 
+    /// Returns true if there is a holdback, but the programs were loaded without one.
+    #[must_use]
+    pub fn is_unobserved(&self) -> bool {
+        self.key.is_none() && !self.rules.is_empty()
+    }
+
     /// Returns the comparisons so far.
     pub fn comparisons(&self) -> impl Iterator<Item = &RuleComparison> {
         self.rules.iter().map(|rule| &rule.comparison)
