@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use pillion_lab::Namespace;
+use pillion_tests::HostPair;
 
 use crate::common::*;
 use crate::namespaces::Sleeper;
@@ -125,23 +126,48 @@ fn namespace_served_from_outside_shows_its_service() {
     service.stop();
 }
 
+/// Connects the sender to port 7001 of the receiver, without Nagle's algorithm.
+fn connect_to_receiver(pair: &HostPair) -> (TcpStream, TcpStream) {
+    let listen = || TcpListener::bind("10.77.0.2:7001").unwrap();
+    let listener = pair.receiver.namespace.enter(listen).unwrap();
+    let connect = || TcpStream::connect("10.77.0.2:7001").unwrap();
+    let near = pair.sender.namespace.enter(connect).unwrap();
+    near.set_nodelay(true).unwrap();
+    (near, listener.accept().unwrap().0)
+}
+
 #[test]
 fn segments_that_leave_elsewhere_are_noted() {
     needs_root!();
     let pair = clean_pair();
     let namespace = &pair.sender.namespace;
     let service = ServiceGuard::start(namespace, &["--dev", "lo"]);
-    let listen = || TcpListener::bind("10.77.0.2:7001").unwrap();
-    let listener = pair.receiver.namespace.enter(listen).unwrap();
-    let connect = || TcpStream::connect("10.77.0.2:7001").unwrap();
-    let mut near = namespace.enter(connect).unwrap();
-    near.set_nodelay(true).unwrap();
-    let _far = listener.accept().unwrap();
+    let (mut near, _far) = connect_to_receiver(&pair);
     for _ in 0..150 {
         near.write_all(&[7; 100]).unwrap();
         thread::sleep(Duration::from_millis(2));
     }
     let line = "  note: more than half of the segments leave by devices without pillion";
+    expect_status(namespace, 0, line);
+    service.stop();
+}
+
+#[test]
+fn segments_to_peers_without_sack_are_noted() {
+    needs_root!();
+    let pair = clean_pair();
+    let namespace = &pair.sender.namespace;
+    let mut sysctl = namespace.command("sysctl");
+    let set = sysctl.args(["-q", "-w", "net.ipv4.tcp_sack=0"]).status();
+    assert!(set.unwrap().success());
+    let service = ServiceGuard::start(namespace, &[]);
+    let (mut near, _far) = connect_to_receiver(&pair);
+    for _ in 0..300 {
+        near.write_all(&[7; 100]).unwrap();
+        thread::sleep(Duration::from_millis(2));
+    }
+    let line = "  note: most segments with data outstanding go to peers or paths that bundling does \
+                not support";
     expect_status(namespace, 0, line);
     service.stop();
 }

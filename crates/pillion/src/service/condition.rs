@@ -44,6 +44,7 @@ conditions! {
     Stalled: Degraded, "devices, rules and connections are not followed: the process is blocked";
     Withdrawn: Degraded, "bundling was withdrawn from a rule: plain connections were better";
     Elsewhere: Notice, "more than half of the segments leave by devices without pillion";
+    Unsupported: Notice, "most segments with data outstanding go to peers or paths that bundling does not support";
     Preceded: Notice, "another tcx program runs before pillion's";
     UnmatchedRules: Notice, "a part of the rules covers nothing";
     OptionsRefused: Notice, "the kernel refuses TCP options of the rules";
@@ -56,7 +57,7 @@ conditions! {
 /// Time for which an event counts as current.
 const RECENT: Duration = Duration::from_secs(60);
 
-/// Minimum number of segments for [`Condition::Elsewhere`].
+/// Minimum number of segments for [`Monitor::MAJORITIES`].
 const MIN_SEGMENTS: u64 = 100;
 
 /// Redundant bytes, and time without a repaired loss, for [`Condition::NoBenefit`].
@@ -68,9 +69,9 @@ const MIN_COST_TIME: Duration = Duration::from_secs(24 * 3600);
 pub struct Monitor {
     /// Counters of [`Monitor::EVENTS`], and when they grew last.
     events: [(u64, Option<Instant>); Self::EVENTS.len()],
-    /// First transmissions, and those by other devices, at the last verdict.
-    segments: [u64; 2],
-    is_elsewhere: bool,
+    /// For each of [`Monitor::MAJORITIES`], all segments and those with the outcomes at the last
+    /// verdict, and the verdict.
+    majorities: [(u64, u64, bool); Self::MAJORITIES.len()],
     /// Last repaired loss: time, repaired losses and redundant bytes.
     repaired: (Instant, u64, u64),
 }
@@ -92,11 +93,27 @@ impl Monitor {
         }),
     ];
 
+    /// Conditions in which more than half of the last segments had one of the first outcomes. Segments
+    /// with one of the second outcomes do not count.
+    const MAJORITIES: [(Condition, &[Outcome], &[Outcome]); 2] = [
+        (Condition::Elsewhere, &[Outcome::UnattachedDevice], &[]),
+        (
+            Condition::Unsupported,
+            &[
+                Outcome::NoSack,
+                Outcome::NoDsack,
+                Outcome::AcksThinned,
+                Outcome::TcpOption,
+                Outcome::UnparsedIp,
+            ],
+            &[Outcome::NothingOutstanding],
+        ),
+    ];
+
     pub fn new(now: Instant) -> Self {
         Self {
             events: [(0, None); Self::EVENTS.len()],
-            segments: [0; 2],
-            is_elsewhere: false,
+            majorities: [(0, 0, false); Self::MAJORITIES.len()],
             repaired: (now, 0, 0),
         }
     }
@@ -116,13 +133,21 @@ impl Monitor {
             }
         }
         let counters = &totals.counters;
-        let segments = [counters.segments(), counters.of(Outcome::UnattachedDevice)];
-        let [all, elsewhere] = [0, 1].map(|it| segments[it].saturating_sub(self.segments[it]));
-        if all >= MIN_SEGMENTS {
-            self.is_elsewhere = elsewhere > all / 2;
-            self.segments = segments;
+        let sum = |outcomes: &[Outcome]| outcomes.iter().map(|it| counters.of(*it)).sum::<u64>();
+        for ((condition, outcomes, ignored), (last_all, last, is_majority)) in
+            Self::MAJORITIES.iter().zip(&mut self.majorities)
+        {
+            let (all, count) = (
+                counters.segments().saturating_sub(sum(ignored)),
+                sum(outcomes),
+            );
+            let new = all.saturating_sub(*last_all);
+            if new >= MIN_SEGMENTS {
+                *is_majority = count.saturating_sub(*last) > new / 2;
+                (*last_all, *last) = (all, count);
+            }
+            current.extend(is_majority.then_some(*condition));
         }
-        current.extend(self.is_elsewhere.then_some(Condition::Elsewhere));
         let (since, repaired, redundant) = self.repaired;
         if counters.hidden_losses != repaired {
             self.repaired = (now, counters.hidden_losses, counters.redundant_bytes);
@@ -201,6 +226,26 @@ mod tests {
         assert_eq!(update(49, 51), [Condition::Elsewhere]);
         assert_eq!(update(99, 51), [Condition::Elsewhere]);
         assert_eq!(update(99, 101), []);
+    }
+
+    #[test]
+    fn peers_without_sack_or_dsack_are_unsupported() {
+        let totals_with = |bundled| {
+            let mut totals = Totals::default();
+            let counts = [
+                (Outcome::Bundled, bundled),
+                (Outcome::NoSack, 30),
+                (Outcome::NoDsack, 30),
+                (Outcome::NothingOutstanding, 1_000),
+            ];
+            totals.counters.outcomes.extend(counts);
+            totals
+        };
+        for (bundled, expected) in [(59, vec![Condition::Unsupported]), (60, vec![])] {
+            let now = Instant::now();
+            let current = Monitor::new(now).update(now, &totals_with(bundled), false);
+            assert_eq!(current, expected, "{bundled}");
+        }
     }
 
     #[test]
