@@ -199,22 +199,24 @@ fn interface(frame: &Frame) -> u32 {
 /// The IP packet within a frame.
 #[inline]
 fn network(link: LinkType, frame: FrameSlice) -> Result<Network, SkipReason> {
+    let (header_len, ethertype_at) = match link.0 {
+        ETHERNET => (14, 12),
+        SLL => (16, 14),
+        SLL2 => (20, 0),
+        _ => return other_network(link, frame),
+    };
+    let rest = frame.skip(header_len)?;
+    let ethertype = frame
+        .bytes
+        .get(ethertype_at..)
+        .and_then(<[u8]>::first_chunk);
+    skip_vlan_tags(u16::from_be_bytes(*ethertype.unwrap_or(&[0; 2])), rest)
+}
+
+/// The same for link layers without an EtherType.
+#[inline(never)]
+fn other_network(link: LinkType, frame: FrameSlice) -> Result<Network, SkipReason> {
     match link.0 {
-        ETHERNET => {
-            let (header, rest) = frame.split::<14>()?;
-            let [.., high, low] = *header;
-            skip_vlan_tags(u16::from_be_bytes([high, low]), rest)
-        }
-        SLL => {
-            let (header, rest) = frame.split::<16>()?;
-            let [.., high, low] = *header;
-            skip_vlan_tags(u16::from_be_bytes([high, low]), rest)
-        }
-        SLL2 => {
-            let (header, rest) = frame.split::<20>()?;
-            let [high, low, ..] = *header;
-            skip_vlan_tags(u16::from_be_bytes([high, low]), rest)
-        }
         NULL | LOOP => {
             let (family, rest) = frame.split::<4>()?;
             loopback(u32::from_be_bytes(*family), rest)
