@@ -20,7 +20,12 @@ pub struct Distribution(Option<Box<NonEmpty>>);
 /// Data of a distribution with at least one value.
 #[derive(Debug, Clone)]
 struct NonEmpty {
+    /// All values except the last run.
     values: Values,
+    /// The last run of equal values, such as the sizes of packets. Runs are stored at their end,
+    /// because the end of a list has left the cache by the time of its next value.
+    last: u64,
+    last_times: u64,
     /// Values that quantiles do not use, because a sample represents them.
     unsampled: u64,
     moments: Moments,
@@ -51,6 +56,8 @@ impl Distribution {
     fn init(&mut self, first: u64) {
         let mut filled = Box::new(NonEmpty {
             values: Values::All(ExactValues::default()),
+            last: first,
+            last_times: 0,
             unsampled: 0,
             moments: Moments::starting_at(first),
         });
@@ -67,6 +74,8 @@ impl Distribution {
         let (each, more) = (others / size.max(1), others % size.max(1));
         let mut filled = NonEmpty {
             values: Values::Histogram(Histogram::default()),
+            last: 0,
+            last_times: 0,
             unsampled: moments.count.saturating_sub(size),
             moments,
         };
@@ -110,14 +119,13 @@ impl Distribution {
         }
     }
 
-    /// Sorts the values. Required before quantiles are read.
+    /// Sorts the values. Required before quantiles and single values are read.
     pub fn finalize(&mut self) {
-        if let Some(NonEmpty {
-            values: Values::All(all),
-            ..
-        }) = self.0.as_deref_mut()
-        {
-            all.sort();
+        if let Some(filled) = &mut self.0 {
+            filled.store_last();
+            if let Values::All(all) = &mut filled.values {
+                all.sort();
+            }
         }
     }
 
@@ -243,13 +251,21 @@ impl NonEmpty {
     #[inline]
     fn record(&mut self, value: u64) {
         self.moments.record(value);
-        match &mut self.values {
-            Values::All(all) if all.len() < MAX_EXACT => all.push(value),
-            _ => self.store(value, 1),
+        if value != self.last {
+            self.store_last();
+            self.last = value;
         }
+        self.last_times += 1;
+    }
+
+    /// Stores the last run.
+    fn store_last(&mut self) {
+        let times = std::mem::take(&mut self.last_times);
+        self.store(self.last, times);
     }
 
     fn shift(&mut self, by: i64) {
+        self.store_last();
         let shifted = |value: u64| value.saturating_add_signed(by);
         let moments = &mut self.moments;
         for value in [
@@ -297,6 +313,7 @@ impl NonEmpty {
     }
 
     fn add(&mut self, other: &Self) {
+        self.store_last();
         self.unsampled += other.unsampled;
         self.moments.add(&other.moments);
         match (&mut self.values, &other.values) {
@@ -309,6 +326,7 @@ impl NonEmpty {
                 }
             }
         }
+        self.store(other.last, other.last_times);
     }
 }
 
