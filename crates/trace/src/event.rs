@@ -333,22 +333,13 @@ impl DeliveryStats {
 impl AddAssign for DeliveryStats {
     /// Adds counters; runs of losses must have ended.
     fn add_assign(&mut self, other: Self) {
-        self.delivered_packets += other.delivered_packets;
-        self.unseen_packets += other.unseen_packets;
-        self.lost_packets += other.lost_packets;
-        self.lost_data_packets += other.lost_data_packets;
-        self.lost_bytes += other.lost_bytes;
-        self.unknown_packets += other.unknown_packets;
-        self.duplicated_packets += other.duplicated_packets;
-        self.delivered_copies += other.delivered_copies;
-        self.unmatched_packets += other.unmatched_packets;
-        self.delivered_bytes += other.delivered_bytes;
-        self.unseen_bytes += other.unseen_bytes;
-        self.bundle_hits += other.bundle_hits;
-        self.bundle_misses += other.bundle_misses;
-        self.spurious_retransmissions += other.spurious_retransmissions;
-        self.repaired_bytes += other.repaired_bytes;
-        self.needless_bytes += other.needless_bytes;
+        add_fields! {
+            self += other:
+            delivered_packets, unseen_packets, lost_packets, lost_data_packets, lost_bytes,
+            unknown_packets, duplicated_packets, delivered_copies, unmatched_packets,
+            delivered_bytes, unseen_bytes, bundle_hits, bundle_misses, spurious_retransmissions,
+            repaired_bytes, needless_bytes
+        }
         for (own, other) in self.loss_runs.iter_mut().zip(other.loss_runs) {
             *own += other;
         }

@@ -326,38 +326,17 @@ impl HalfConnection {
 
 impl AddAssign for DirectionCounts {
     fn add_assign(&mut self, other: Self) {
-        self.packets += other.packets;
-        self.wire_bytes += other.wire_bytes;
-        self.header_bytes += other.header_bytes;
-        self.data_packets += other.data_packets;
-        self.payload_bytes += other.payload_bytes;
-        self.new_packets += other.new_packets;
-        self.bundled_packets += other.bundled_packets;
-        self.retransmitted_packets += other.retransmitted_packets;
-        self.copied_packets += other.copied_packets;
-        self.new_bytes += other.new_bytes;
-        self.bundled_bytes += other.bundled_bytes;
-        self.retransmitted_bytes += other.retransmitted_bytes;
-        self.copied_bytes += other.copied_bytes;
-        self.stale_bytes += other.stale_bytes;
-        self.missing_bytes += other.missing_bytes;
-        self.keep_alives += other.keep_alives;
-        self.window_probes += other.window_probes;
-        self.pure_acks += other.pure_acks;
-        self.duplicate_acks += other.duplicate_acks;
-        self.dsacks += other.dsacks;
-        self.syns += other.syns;
-        self.fins += other.fins;
-        self.resets += other.resets;
-        self.spurious_retransmissions += other.spurious_retransmissions;
-        self.zero_windows += other.zero_windows;
-        self.hole_filling_packets += other.hole_filling_packets;
+        add_fields! {
+            self += other:
+            packets, wire_bytes, header_bytes, data_packets, payload_bytes, new_packets,
+            bundled_packets, retransmitted_packets, copied_packets, new_bytes, bundled_bytes,
+            retransmitted_bytes, copied_bytes, stale_bytes, missing_bytes, keep_alives,
+            window_probes, pure_acks, duplicate_acks, dsacks, syns, fins, resets,
+            spurious_retransmissions, zero_windows, hole_filling_packets, offloaded_packets,
+            repeated_packets, stray_packets, stray_acks
+        }
         let holes_ns = [self.shortest_hole_ns, other.shortest_hole_ns];
         self.shortest_hole_ns = holes_ns.into_iter().flatten().min();
-        self.offloaded_packets += other.offloaded_packets;
-        self.repeated_packets += other.repeated_packets;
-        self.stray_packets += other.stray_packets;
-        self.stray_acks += other.stray_acks;
         self.most_in_flight = self.most_in_flight.max(other.most_in_flight);
     }
 }

@@ -212,13 +212,11 @@ impl Delay {
 
 impl UnknownDelays {
     fn add(&mut self, other: &Self) {
-        self.negative_delays += other.negative_delays;
-        self.ambiguous_packets += other.ambiguous_packets;
-        self.negative_latencies += other.negative_latencies;
-        self.packets_without_clock += other.packets_without_clock;
-        self.bytes_read_unseen += other.bytes_read_unseen;
-        self.bytes_never_read += other.bytes_never_read;
-        self.bytes_never_acked += other.bytes_never_acked;
+        add_fields! {
+            self += other:
+            negative_delays, ambiguous_packets, negative_latencies, packets_without_clock,
+            bytes_read_unseen, bytes_never_read, bytes_never_acked
+        }
     }
 }
 

@@ -151,14 +151,13 @@ impl Loss {
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        self.delivery_stats += other.delivery_stats;
-        self.data_packets += other.data_packets;
-        self.data_bytes += other.data_bytes;
-        self.lost_new_bytes += other.lost_new_bytes;
-        self.lost_old_bytes += other.lost_old_bytes;
-        self.lost_new_packets += other.lost_new_packets;
-        self.lost_bundled_packets += other.lost_bundled_packets;
-        self.lost_retransmitted_packets += other.lost_retransmitted_packets;
+        add_fields! {
+            self += other:
+            delivery_stats, data_packets, data_bytes, lost_new_bytes, lost_old_bytes,
+            lost_new_packets, lost_bundled_packets, lost_retransmitted_packets,
+            unknown_data_packets, delivered_ranges, unattributed_ranges, lost_ranges,
+            ranges_repaired_by_bundle, ranges_repaired_by_retransmission
+        }
         for (own, other) in self
             .lost_nth_retransmissions
             .iter_mut()
@@ -166,12 +165,6 @@ impl Loss {
         {
             *own += other;
         }
-        self.unknown_data_packets += other.unknown_data_packets;
-        self.delivered_ranges += other.delivered_ranges;
-        self.unattributed_ranges += other.unattributed_ranges;
-        self.lost_ranges += other.lost_ranges;
-        self.ranges_repaired_by_bundle += other.ranges_repaired_by_bundle;
-        self.ranges_repaired_by_retransmission += other.ranges_repaired_by_retransmission;
     }
 
     pub(super) fn finalize(&mut self) {
