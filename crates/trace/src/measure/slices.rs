@@ -1,3 +1,4 @@
+use std::mem;
 use std::ops::Range;
 
 use serde::{Serialize, Serializer};
@@ -9,8 +10,9 @@ pub struct Slices {
     width_ns: i64,
     /// Slices with events, in order, each with its index.
     slices: Vec<(i64, Slice)>,
-    /// The times and position of the last used slice, because most events follow in the same.
-    last: (Range<i64>, usize),
+    /// The last used slice, because most events follow in the same: its times, its position, and
+    /// its events, which replace those at the position.
+    last: (Range<i64>, usize, Slice),
 }
 
 /// Events of one slice. Bytes are payload unless named otherwise. Values that need a receiver's
@@ -70,7 +72,7 @@ impl Slices {
         Self {
             width_ns: width_ns.max(1),
             slices: Vec::new(),
-            last: (0..0, 0),
+            last: (0..0, usize::MAX, Slice::default()),
         }
     }
 
@@ -79,12 +81,22 @@ impl Slices {
     pub(super) fn at(&mut self, since_ns: i64) -> &mut Slice {
         let since_ns = since_ns.max(0);
         if !self.last.0.contains(&since_ns) {
+            self.store_last();
             let index = since_ns / self.width_ns;
             let start_ns = index * self.width_ns;
             let times = start_ns..start_ns.saturating_add(self.width_ns);
-            self.last = (times, self.index_of(index));
+            let position = self.index_of(index);
+            self.last = (times, position, self.slices[position].1);
         }
-        &mut self.slices[self.last.1].1
+        &mut self.last.2
+    }
+
+    fn store_last(&mut self) {
+        let (_, position, slice) =
+            mem::replace(&mut self.last, (0..0, usize::MAX, Slice::default()));
+        if let Some(last) = self.slices.get_mut(position) {
+            last.1 = slice;
+        }
     }
 
     fn index_of(&mut self, index: i64) -> usize {
@@ -110,12 +122,11 @@ impl Slices {
     }
 
     pub(super) fn add(&mut self, other: &Self) {
+        self.store_last();
         for (index, slice) in other.iter() {
             let position = self.index_of(index);
             self.slices[position].1.add(slice);
         }
-        // An insertion moves the slices after it.
-        self.last = (0..0, 0);
     }
 
     /// Slice width in seconds.
@@ -126,7 +137,12 @@ impl Slices {
 
     /// Slices with events in order, each with its index.
     pub fn iter(&self) -> impl Iterator<Item = (i64, &Slice)> {
-        self.slices.iter().map(|(index, slice)| (*index, slice))
+        let (_, last, last_slice) = &self.last;
+        let slices = self.slices.iter().enumerate();
+        slices.map(move |(position, (index, slice))| match position == *last {
+            true => (*index, last_slice),
+            false => (*index, slice),
+        })
     }
 
     /// All slices as rates. Idle slices are included, unless there are more than 86,400 from the
@@ -164,13 +180,11 @@ impl Slices {
 
 impl Slice {
     fn add(&mut self, other: &Self) {
-        self.sent_wire_bytes += other.sent_wire_bytes;
-        self.received_wire_bytes += other.received_wire_bytes;
-        self.acked_bytes += other.acked_bytes;
-        self.readable_bytes += other.readable_bytes;
-        self.data_packets += other.data_packets;
-        self.retransmitted_packets += other.retransmitted_packets;
-        self.lost_data_packets += other.lost_data_packets;
+        add_fields! {
+            self += other:
+            sent_wire_bytes, received_wire_bytes, acked_bytes, readable_bytes, data_packets,
+            retransmitted_packets, lost_data_packets
+        }
         self.max_in_flight = self.max_in_flight.max(other.max_in_flight);
         self.in_flight_sum += other.in_flight_sum;
     }
