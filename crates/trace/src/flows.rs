@@ -22,6 +22,7 @@ pub fn analyse<O: Observer>(
         let mut analysis = Analysis::with_period(observer, period);
         source.fill();
         while let Some(entry) = source.first() {
+            analysis.table.prefetch(Side::Sender, &source);
             analysis.entry(entry);
             source.advance();
             source.fill();

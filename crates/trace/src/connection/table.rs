@@ -9,6 +9,7 @@ use crate::event::Direction;
 use crate::event::Side;
 use crate::packet::{Endpoint, Packet, flow_hash};
 use crate::prefetch;
+use crate::source::PacketSource;
 
 /// Unfinished connections by addresses and ports.
 #[derive(Debug)]
@@ -63,6 +64,11 @@ const MIN_RECENT: usize = 256;
 /// This many connections stay in the CPU cache without prefetching.
 pub(crate) const CACHED_CONNECTIONS: usize = 64;
 
+/// Distances in packets at which a connection is prefetched, then its state, then its links.
+const PREFETCH_CONNECTION: usize = 5;
+const PREFETCH_STATE: usize = 2;
+const PREFETCH_LINKS: usize = 1;
+
 #[derive(Debug)]
 struct ClosedConnection {
     at_ns: i64,
@@ -108,29 +114,26 @@ impl ConnectionTable {
         self.look_up(side, packet, flow_hash)
     }
 
-    /// Prefetches the connection that a packet probably belongs to.
+    /// Prefetches what the next packets of a trace need: their connections, then the state of
+    /// these, then that of their links.
     #[inline]
-    pub(crate) fn prefetch_connection(&self, side: Side, flow_hash: u32) {
-        if let Some(connection) = self.probable(side, flow_hash) {
+    pub(crate) fn prefetch(&self, side: Side, packets: &PacketSource) {
+        let upcoming = |distance| {
+            let entry = packets.peek(distance)?;
+            self.probable(side, entry.flow_hash)
+        };
+        if let Some(connection) = upcoming(PREFETCH_CONNECTION) {
             prefetch(connection);
         }
-    }
-
-    /// Prefetches the state of that connection, which is in the cache by now.
-    #[inline]
-    pub(crate) fn prefetch_state(&self, side: Side, flow_hash: u32) {
-        if let Some(connection) = self.probable(side, flow_hash) {
+        if let Some(connection) = upcoming(PREFETCH_STATE) {
             connection
                 .halves
                 .iter()
                 .for_each(HalfConnection::prefetch_state);
         }
-    }
-
-    /// Prefetches the link state of that connection, whose links are in the cache by now.
-    #[inline]
-    pub(crate) fn prefetch_links(&self, side: Side, flow_hash: u32) {
-        if let Some(connection) = self.probable(side, flow_hash) {
+        if self.has_receiver
+            && let Some(connection) = upcoming(PREFETCH_LINKS)
+        {
             let links = connection
                 .halves
                 .iter()

@@ -10,7 +10,7 @@ use crate::event::{Direction, PathDirection, Side};
 use crate::observer::Observer;
 use crate::observer::PeriodFilter;
 use crate::packet::{self, Packet, flow_hash};
-use crate::source::FingerprintedPacket;
+use crate::source::{FingerprintedPacket, PacketSource};
 
 /// Combines the packets of two traces, which arrive approximately in order of time.
 #[derive(Debug)]
@@ -47,22 +47,10 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// First stage of prefetching for a packet.
+    /// Prefetches what the next packets of a trace need.
     #[inline]
-    pub(crate) fn prefetch_connection(&self, side: Side, flow_hash: u32) {
-        self.table.prefetch_connection(side, flow_hash);
-    }
-
-    /// Second stage, for a packet that comes sooner.
-    #[inline]
-    pub(crate) fn prefetch_state(&self, side: Side, flow_hash: u32) {
-        self.table.prefetch_state(side, flow_hash);
-    }
-
-    /// Third stage, for the next packet.
-    #[inline]
-    pub(crate) fn prefetch_links(&self, side: Side, flow_hash: u32) {
-        self.table.prefetch_links(side, flow_hash);
+    pub(crate) fn prefetch(&self, side: Side, packets: &PacketSource) {
+        self.table.prefetch(side, packets);
     }
 
     pub(crate) fn packet(&mut self, side: Side, entry: &FingerprintedPacket) {

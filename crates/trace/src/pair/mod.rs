@@ -81,11 +81,6 @@ pub fn analyse<O: Observer>(
     })
 }
 
-/// Distances in packets at which a connection is prefetched, then its state, then its links.
-const PREFETCH_CONNECTION: usize = 5;
-const PREFETCH_STATE: usize = 2;
-const PREFETCH_LINKS: usize = 1;
-
 fn merge<O: Observer>(
     mut sender: PacketSource,
     mut receiver: PacketSource,
@@ -130,15 +125,7 @@ fn merge<O: Observer>(
         if other.first().is_none() {
             engine.pair_state.mark_ended(side.other());
         }
-        if let Some(upcoming) = source.peek(PREFETCH_CONNECTION) {
-            engine.prefetch_connection(side, upcoming.flow_hash);
-        }
-        if let Some(upcoming) = source.peek(PREFETCH_STATE) {
-            engine.prefetch_state(side, upcoming.flow_hash);
-        }
-        if let Some(next) = source.peek(PREFETCH_LINKS) {
-            engine.prefetch_links(side, next.flow_hash);
-        }
+        engine.prefetch(side, source);
         if let Some(first) = source.first()
             && engine.pair_state.by_senders_clock(side, first.packet.at_ns) < until_ns
         {
