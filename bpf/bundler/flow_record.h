@@ -30,7 +30,7 @@ struct flow_record {
 	__u32 level;
 	__u32 copies; /* of each segment */
 	__u32 copies_limited;
-	__u32 has_queue; /* packets wait on the path */
+	__u32 has_queue; /* not 0: packets wait on the path */
 	/* maximum payload that the path accepts; 0: no limit */
 	__u32 path_size;
 	struct allowance allowance; /* the governor's */
@@ -94,7 +94,7 @@ static __always_inline void fill_record(struct tcp_sock *tp, struct flow *flow,
 				 ? flow->ingress.copies == AUTO_COPIES_ALL
 				 : flow->options.copies;
 	record->copies_limited = !!flow->egress.copies_limited_us;
-	record->has_queue = !!flow->ingress.has_queue;
+	record->has_queue = flow->ingress.has_queue;
 	record->path_size = flow->options.published ? 0
 						    : flow->egress.path.limit;
 	record->allowance = flow->egress.governor_state.allowance;
