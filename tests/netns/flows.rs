@@ -56,10 +56,18 @@ impl AttachedNamespace {
         }
     }
 
+    /// Returns the open connections of this namespace.
+    fn open(&self) -> Vec<Value> {
+        self.flows(&["flows", "--json"])
+    }
+
     /// Returns the closed connections of this namespace.
     fn closed(&self) -> Vec<Value> {
-        let mut flows = pillion_in(&self.namespace, &["flows", "--closed", "--json"]);
-        let output = flows.output().unwrap();
+        self.flows(&["flows", "--closed", "--json"])
+    }
+
+    fn flows(&self, arguments: &[&str]) -> Vec<Value> {
+        let output = pillion_in(&self.namespace, arguments).output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
         let mut all: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
         all.retain(|flow| flow["netns"] == self.inode);
@@ -141,10 +149,7 @@ fn closed_connection_is_listed_with_final_counters() {
         (now - 60..=now).contains(&closed_at_s),
         "{closed_at_s} {now}"
     );
-    let listed = pillion_in(&attach.namespace, &["flows", "--json"]);
-    let live = { listed }.output().unwrap();
-    let live: Vec<Value> = serde_json::from_slice(&live.stdout).unwrap();
-    assert!(!end.is_listed(&live));
+    assert!(!end.is_listed(&attach.open()));
     let table = pillion_in(&attach.namespace, &["flows", "--closed"]);
     let table = { table }.output().unwrap();
     let table = stdout(&table);
@@ -158,6 +163,10 @@ fn closed_connection_is_listed_with_final_counters() {
 fn older_connection_is_listed_on_kernels_from_6_12() {
     needs_root!();
     let (attach, older) = AttachedNamespace::start_after(connect_loopback);
+    let end = Endpoint::of(&older[0]);
+    eventually("the older connection is covered", || {
+        end.is_listed(&attach.open())
+    });
     let older = close(older);
     let newer = attach
         .namespace
