@@ -545,7 +545,7 @@ struct ingress {
 	__u8 last_ack_unread; /* 1: its report is unknown */
 	/* windows for which a queue is expected; 0: no queue (governor.h) */
 	__u8 has_queue;
-	__u8 queue_windows; /* last windows with a queue */
+	__u8 queue_windows; /* consecutive windows with a queue */
 
 	struct loss_notice notice;
 	struct pending_losses pending;

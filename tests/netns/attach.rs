@@ -61,12 +61,8 @@ pub fn send_to(pair: &HostPair, ports: &[u16]) {
 
 /// Runs `work` while two thin streams to port 7001 send, however long it takes on a busy machine.
 pub fn with_streams(pair: &HostPair, work: impl FnOnce()) {
-    let mut ends = [receive(pair, 7001, 2), send(pair, 7001, "60")];
+    let _ends = [receive(pair, 7001, 2), send(pair, 7001, "60")].map(KillOnDrop);
     work();
-    for end in &mut ends {
-        end.kill().unwrap();
-        end.wait().unwrap();
-    }
 }
 
 #[test]

@@ -242,6 +242,16 @@ pub fn receive(pair: &HostPair, port: u16, streams: u32) -> Child {
     receiver
 }
 
+/// Child process that is killed when dropped.
+pub struct KillOnDrop(pub Child);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 pub fn read_json(path: &Path) -> serde_json::Value {
     let text = fs::read_to_string(path).expect("the file exists");
     serde_json::from_str(&text).expect("it is JSON")

@@ -79,7 +79,7 @@ impl AttachWithRules {
 /// Stream with a message every 10 ms; dropping it stops both ends.
 struct Stream {
     port: u16,
-    ends: [Child; 2],
+    _ends: [KillOnDrop; 2],
 }
 
 impl Stream {
@@ -98,7 +98,7 @@ impl Stream {
         let sender = send.spawn().unwrap();
         Self {
             port,
-            ends: [receiver, sender],
+            _ends: [receiver, sender].map(KillOnDrop),
         }
     }
 
@@ -129,15 +129,6 @@ impl Stream {
             after.0 >= before.0 + more
         });
         (after.1 - before.1) as f64 / (after.0 - before.0) as f64
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        for end in &mut self.ends {
-            let _ = end.kill();
-            let _ = end.wait();
-        }
     }
 }
 

@@ -49,7 +49,7 @@ fn group_has_its_configured_loss_and_jitter() {
     }
 }
 
-/// Each loss costs the delay of its copy, and there is none before the second step.
+/// A lost message is late by the delay of its copy. Nothing is lost before the second step.
 #[test]
 fn delayed_copies_repair_losses_that_start_at_a_step() {
     const STEPS: &str = r#"
@@ -76,6 +76,6 @@ bundle = { level = "none", copies = 1, copy-delay = "25ms", reaction = "none" }
     let (before, after): (Vec<_>, Vec<_>) = deliveries.partition(|(sent_s, _)| *sent_s < 9.5);
     assert!(before.iter().all(|(_, ms)| *ms < 51.0), "{before:?}");
     let repaired = after.iter().filter(|(_, ms)| (74.0..76.0).contains(ms));
-    // Of 200 messages, 20 % lose the first packet, and 4 % both.
+    // After the step there are 200 messages. 20 % lose the first packet, and 4 % the copy as well.
     assert!((15..60).contains(&repaired.count()), "{after:?}");
 }

@@ -337,12 +337,13 @@ fn auto_copies_stay_below_100_packets_per_second() {
     });
 }
 
-/// How segments are sent one by one: each is acknowledged after the RTT, without a copy `delayed_ack`
-/// later, and the next one follows after the ITT.
+/// How segments are sent one by one: each is acknowledged after the RTT, and the next one follows
+/// after the ITT.
 #[derive(Clone, Copy)]
 struct Pace {
     rtt: Duration,
     itt: Duration,
+    /// Additional time until the ACK of a segment without copies.
     delayed_ack: Duration,
 }
 
@@ -419,7 +420,7 @@ fn auto_sends_no_copies_while_packets_wait() {
     governed(auto()).run_on_ip_variants(|wire| {
         show_queue(wire);
         assert_eq!(send_paced(wire, 40..50, LONG), 0);
-        // Sixteen windows of 250 ms, and two that have begun.
+        // A queue is expected for sixteen windows of 250 ms, which are 200 segments.
         send_paced(wire, 50..300, CALM);
         assert!(!wire.flow().has_queue);
     });
@@ -437,7 +438,27 @@ fn auto_sends_no_copies_of_rare_segments_into_queue() {
     });
 }
 
-/// The ACK of a segment without copy is as late as if it had waited in a queue.
+/// Segments that are less than an RTT apart try no copies while the queue lasts.
+#[test]
+fn queue_of_frequent_segments_is_seen_throughout() {
+    const ITT: Duration = Duration::from_millis(10);
+    governed(auto()).run(|wire| {
+        send_paced(wire, 0..4, SHORT);
+        // Each segment is acknowledged after two more. 600 last longer than sixteen windows of 250 ms.
+        for segment in 4..600 {
+            wire.write(100);
+            while wire.read_within(ITT).is_some() {}
+            if segment > 6 {
+                wire.ack(1 + 100 * (segment - 2));
+            }
+            if segment > 150 && segment % 5 == 0 {
+                assert!(wire.flow().has_queue, "{segment}");
+            }
+        }
+    });
+}
+
+/// Delayed ACKs of segments without copies look like a queue.
 #[test]
 fn auto_copies_again_despite_delayed_acks() {
     const DELAYED: Pace = Pace {
@@ -459,7 +480,7 @@ fn auto_copies_again_despite_delayed_acks() {
     });
 }
 
-/// A stream that starts with full segments, such as a login, has shown no small segment.
+/// A stream that starts with full segments has sent no small one that could show losses.
 #[test]
 fn full_segments_end_no_copies() {
     run(auto(), |wire| {

@@ -27,10 +27,10 @@
 /* Queueing delay that level `auto` ignores. */
 #define ALLOWED_DELAY_US 5000U
 
-/* Messages that must all meet a queue. */
+/* A queue delays at least this many messages in a row. */
 #define QUEUE_MESSAGES 4
 
-/* Times that long, a queue is expected to come back. */
+/* It is expected to come back for this many times as long. */
 #define EXPECTED_QUEUE 16
 
 /*
@@ -253,11 +253,6 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 	window = &flow->ingress.load;
 	now = now_us() | 1; /* never 0, which means no window */
 	length = srtt_us > GOVERNOR_WINDOW_US ? srtt_us : GOVERNOR_WINDOW_US;
-	itt_us = (__u32)READ_ONCE(flow->egress.itt) << ITT_UNIT_BITS;
-	/* Each window has at least one message. */
-	needed = (QUEUE_MESSAGES * itt_us + length - 1) / length ?: 1;
-	if (needed > QUEUE_MESSAGES)
-		needed = QUEUE_MESSAGES;
 	/* The first window starts with the first sample. */
 	if (!window->start_us)
 		window->start_us = now;
@@ -266,6 +261,11 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 			window->rtt_us = rtt_us;
 		return 0;
 	}
+	itt_us = (__u32)READ_ONCE(flow->egress.itt) << ITT_UNIT_BITS;
+	/* Each window has at least one message. */
+	needed = (QUEUE_MESSAGES * itt_us + length - 1) / length ?: 1;
+	if (needed > QUEUE_MESSAGES)
+		needed = QUEUE_MESSAGES;
 	length = now - window->start_us;
 	if (flow->egress.rtt_min_us < rtt_min_us)
 		rtt_min_us = flow->egress.rtt_min_us;

@@ -112,7 +112,7 @@ process_ack(struct flow *flow, struct bpf_tcp_sock *btp, const struct ack *ack,
 	struct ack_range range = {};
 	struct packet packet = {};
 	bool reported, is_of_copy;
-	__u32 oldest_byte, segments;
+	__u32 oldest_byte, segments_before;
 
 	reported = reports_sent_data(ack, oldest_valid_seq(record, next_slot),
 				     record_end_seq);
@@ -147,7 +147,7 @@ process_ack(struct flow *flow, struct bpf_tcp_sock *btp, const struct ack *ack,
 	else if (packet.end == ack->ack && redundant_len(packet.flags))
 		find_hidden(flow, btp, next_slot, ack, reported, &packet,
 			    highest_acked, &range);
-	segments = ingress->run_segments;
+	segments_before = ingress->run_segments;
 	resolve_segments(record, ingress, &range);
 	count_ends(record, ingress, &range);
 	expect_reports(ingress, range.copied * (flow->options.copies ?: 1));
@@ -160,7 +160,7 @@ process_ack(struct flow *flow, struct bpf_tcp_sock *btp, const struct ack *ack,
 		WRITE_ONCE(ingress->level,
 			   choose_level(ingress, flow->options.target_ppm, 0));
 	else if (flow->options.level == LEVEL_AUTO)
-		choose_redundancy(flow, segments,
+		choose_redundancy(flow, segments_before,
 				  (__u32)READ_ONCE(flow->egress.itt)
 					  << ITT_UNIT_BITS,
 				  btp->srtt_us >> 3);

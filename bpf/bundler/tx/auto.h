@@ -162,11 +162,11 @@ static __always_inline void set_copies(struct ingress *ingress, __u8 copies)
 }
 
 /*
- * Chooses previous segments and copies after an ACK, before which run_segments
- * was `segments`. A global function, so that the verifier does not follow every
- * case.
+ * Chooses previous segments and copies after an ACK. `segments_before` is
+ * run_segments before it: the ACKs of full segments cause no decision. A global
+ * function, so that the verifier does not follow every case.
  */
-__noinline int choose_redundancy(struct flow *flow, __u32 segments,
+__noinline int choose_redundancy(struct flow *flow, __u32 segments_before,
 				 __u32 itt_us, __u32 srtt_us)
 {
 	__u32 in_time, target_ppm;
@@ -177,7 +177,8 @@ __noinline int choose_redundancy(struct flow *flow, __u32 segments,
 		return 0;
 	ingress = &flow->ingress;
 	target_ppm = flow->options.target_ppm;
-	if (ingress->run_segments / DECIDE_EVERY == segments / DECIDE_EVERY)
+	if (ingress->run_segments / DECIDE_EVERY ==
+	    segments_before / DECIDE_EVERY)
 		return 0;
 	if (ingress->decisions < MAX_DECISIONS)
 		ingress->decisions++;
@@ -190,7 +191,7 @@ __noinline int choose_redundancy(struct flow *flow, __u32 segments,
 						isolated);
 	/*
 	 * Losses of a full queue say nothing about the time after it. Those of
-	 * isolated segments count, because their queue may be delayed ACKs.
+	 * isolated segments count: their apparent queue may be delayed ACKs.
 	 */
 	if (is_congested(flow)) {
 		if (ingress->copies == AUTO_COPIES_ALL)

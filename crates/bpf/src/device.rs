@@ -114,8 +114,8 @@ impl Device {
         select(Self::list()?, names)
     }
 
-    /// Returns those of the devices without the queueing discipline fq, which honours departure times
-    /// (EDT). Devices whose disciplines cannot be listed are left out.
+    /// Returns the devices that lack the queueing discipline fq, which sends packets at their departure
+    /// times (EDT). Devices whose disciplines cannot be listed are left out.
     pub fn without_fq<'a>(devices: impl Iterator<Item = &'a Self>) -> Vec<&'a Self> {
         // Every list has all devices of a namespace.
         let mut listed: Vec<(&Namespace, Option<Vec<Qdisc>>)> = Vec::new();

@@ -5,7 +5,7 @@
 //! [`Connection`]. [`pair::analyse`] does the same with two traces and also reports each packet's
 //! disposition. [`measure::Meter`] is the observer that measures all of it.
 
-/// Adds the listed fields of one value to those of another.
+/// Adds each listed field of the second value to the same field of the first.
 macro_rules! add_fields {
     ($own:ident += $other:ident: $($field:ident),+) => {
         $($own.$field += $other.$field;)+

@@ -92,16 +92,6 @@ fn new_process_stays_main_pid_after_last_word_of_old_one() {
     expect_none_left(&namespace);
 }
 
-/// Child process that is killed when dropped.
-struct KillOnDrop(Child);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// The old process waits for data in flight, and the sender never pauses.
 #[test]
 fn reload_after_takeover_is_forwarded_to_new_process() {

@@ -129,7 +129,7 @@ struct Excess {
 struct StopState {
     at: Duration,
     share: Share,
-    /// Those of the alarm, or of the phase before a measurement.
+    /// Packets and losses of the alarm, or of the phase before a measurement.
     losses: Counts,
 }
 

@@ -16,7 +16,7 @@ struct Path {
     redundancy: f64,
     /// Share of the packets that are lost at random.
     loss: f64,
-    /// Share of the packets after a lost one that are lost as well; `None`: losses are independent.
+    /// Probability that the packet after a lost one is lost as well; `None`: losses are independent.
     burst: Option<f64>,
     /// True if a policer drops what exceeds the rate, and nothing waits.
     is_policed: bool,

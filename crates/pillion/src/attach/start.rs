@@ -53,7 +53,7 @@ impl Args {
         let description = self.description(&policy);
         let has_holdback = policy.has_holdback();
         let (max_connections, memory_warning) = self.bundling.max_connections(has_holdback)?;
-        // Without a holdback these programs observe no connections, unlike those of the old process.
+        // Programs without a holdback observe no connections, so they continue no comparison.
         let old_holdbacks = has_holdback.then(inherited_holdbacks).unwrap_or_default();
         let key = old_holdbacks.key().unwrap_or_else(rand::random);
         let mut policy = Policy {
