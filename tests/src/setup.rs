@@ -10,8 +10,8 @@ use pillion_bpf::{
 use crate::tap::{Checksums, Link};
 use crate::{Wire, isolated};
 
-/// Allows one governor at a time. A test finds the newest one by the names of its maps, which are the
-/// same for each, and stops it.
+/// Allows one attached governor at a time. A test finds it by the names of its maps, which are the same
+/// for each, and stops it.
 static GOVERNOR_LOCK: Mutex<()> = Mutex::new(());
 
 /// Configuration of a test connection. The defaults are the simplest case: an active open over

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::thread::sleep;
 use std::time::Duration;
 
-use libbpf_rs::query::{MapInfoIter, ProgInfoIter, ProgInfoQueryOptions};
+use libbpf_rs::query::{LinkInfoIter, MapInfoIter, ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use pillion_bpf::Outcome::{Bundled, Governed, NothingOutstanding};
 use pillion_bpf::{Options, ThinTest};
@@ -29,16 +29,16 @@ fn with_safeguards() -> Options {
     }
 }
 
-/// Returns the IDs of the maps of the governor that started last: measurements, and decisions.
+/// Returns the IDs of the maps of this test's governor: measurements, and decisions.
 fn governor_maps() -> (u32, u32) {
     let own = own_maps();
+    let attached = maps_of_attached_programs();
     // Programs without a governor have maps of these names as well, with a single entry.
     let loads = MapInfoIter::default()
         .filter(|map| map.name == "pillion_network" && map.max_entries > 1)
-        .filter(|map| own.contains(&map.id))
-        .map(|map| map.id)
-        .max()
-        .expect("a governor");
+        .find(|map| own.contains(&map.id) && attached.contains(&map.id))
+        .expect("a governor")
+        .id;
     // Different programs use the two maps; all programs loaded together share their constants.
     let constants = map_used_with(loads, ".rodata");
     (loads, map_used_with(constants, "pillion_governo"))
@@ -53,6 +53,16 @@ fn own_maps() -> Vec<u32> {
             info.lines()
                 .find_map(|line| line.strip_prefix("map_id:")?.trim().parse().ok())
         })
+        .collect()
+}
+
+/// Returns the maps of programs that are attached, unlike those that wait for the next test.
+fn maps_of_attached_programs() -> Vec<u32> {
+    let attached: Vec<_> = LinkInfoIter::default().map(|link| link.prog_id).collect();
+    let with_maps = ProgInfoQueryOptions::default().include_map_ids(true);
+    ProgInfoIter::with_query_opts(with_maps)
+        .filter(|program| attached.contains(&program.id))
+        .flat_map(|program| program.map_ids)
         .collect()
 }
 
