@@ -42,6 +42,8 @@ pub struct Packet {
     pub sent_at: Instant,
     /// How often the packet left once more.
     pub copies: u8,
+    /// Number of its copies whose report the sender received.
+    pub reported_copies: u8,
     /// True if the ACK with the packet's DSACK was lost or overtaken.
     pub dsack_lost: bool,
     /// True if the DSACK has no room for all duplicate ranges of the packet.
@@ -134,6 +136,7 @@ impl Ledger {
             clock,
             sent_at: Instant::now(),
             copies: 0,
+            reported_copies: 0,
             dsack_lost: false,
             dsack_incomplete: false,
             missing: None,
@@ -151,6 +154,27 @@ impl Ledger {
             && last.sent_at.elapsed() < JUST_NOW;
         last.copies += u8::from(is_copy);
         is_copy.then_some(self.packets.len() - 1)
+    }
+
+    /// Records a DSACK that the sender received. A retransmission may cause the same one as a copy.
+    pub fn record_report(&mut self, dsack: &Dsack) {
+        let retransmitted = self.segments.iter().filter(|at| at.retransmitted);
+        let is_again = retransmitted
+            .map(|at| at.range)
+            .any(|at| overlap(at, dsack.range));
+        let packet = &mut self.packets[dsack.packet];
+        if packet.range == dsack.range && packet.reported_copies < packet.copies && !is_again {
+            packet.reported_copies += 1;
+        }
+    }
+
+    /// Returns the number of copies, of segments from a position on, whose report the sender has not
+    /// received. No more losses may be estimated up to now.
+    pub fn unreported_copies(&self, from: u32) -> u64 {
+        let packets = self.packets.iter().filter(|at| at.range.1 > from);
+        packets
+            .map(|at| u64::from(at.copies - at.reported_copies))
+            .sum()
     }
 
     fn record_new(&mut self, range: Range, end: u32, packet: usize) -> Result<(), String> {

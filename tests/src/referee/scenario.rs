@@ -19,8 +19,9 @@ pub struct Scenario {
     /// The ACK filter on the reverse path passes every n-th ACK, and each one without a successor.
     pub filter: usize,
     pub ack_behaviour: AckBehaviour,
-    /// True if segments may leave more than once.
-    pub has_copies: bool,
+    /// Maximum copies of a segment. Rules that change keep it: reports are due for outstanding
+    /// copies as if they had been sent by the present rules.
+    pub max_copies: u8,
     /// Actions of the application and others, with their time after the start.
     pub actions: Vec<(Duration, Action)>,
 }
@@ -67,7 +68,12 @@ fn choose<T: Copy>(random: &mut impl Rng, all: &[T]) -> T {
     all[random.random_range(0..all.len())]
 }
 
-fn options(random: &mut impl Rng, loss_rule: LossRule, has_copies: bool) -> Options {
+fn options(random: &mut impl Rng, loss_rule: LossRule, max_copies: u8) -> Options {
+    let level = match max_copies {
+        0 => choose(random, &[Level::Fixed, Level::Fixed, Level::Adaptive]),
+        1 => choose(random, &[Level::Fixed, Level::Adaptive, Level::Auto]),
+        _ => choose(random, &[Level::Fixed, Level::Adaptive]),
+    };
     let itt_min = choose(random, &[1, 10]) * MS;
     let limit = random.random_range(1..6);
     Options {
@@ -82,14 +88,10 @@ fn options(random: &mut impl Rng, loss_rule: LossRule, has_copies: bool) -> Opti
         ),
         max_packets: Some(choose(random, &[0, 1, 1, 1, 2, 5])),
         max_bytes: choose(random, &[0, 0, 0, 450, 1000]),
-        level: Some(match has_copies {
-            true => choose(random, &[Level::Fixed, Level::Adaptive, Level::Auto]),
-            false => choose(random, &[Level::Fixed, Level::Fixed, Level::Adaptive]),
-        }),
-        copies: if has_copies {
-            choose(random, &[0, 1, 2])
-        } else {
-            0
+        level: Some(level),
+        copies: match level {
+            Level::Auto => 0,
+            _ => max_copies,
         },
         reaction: Some(choose(
             random,
@@ -101,7 +103,7 @@ fn options(random: &mut impl Rng, loss_rule: LossRule, has_copies: bool) -> Opti
             ],
         )),
         loss_rule,
-        published: !has_copies && random.random_bool(0.2),
+        published: max_copies == 0 && random.random_bool(0.2),
         ..Options::default()
     }
 }
@@ -164,11 +166,7 @@ fn write_mode(random: &mut impl Rng) -> WriteMode {
     choose(random, &[&common[..], &rare].concat())
 }
 
-fn actions(
-    random: &mut impl Rng,
-    loss_rule: LossRule,
-    has_copies: bool,
-) -> Vec<(Duration, Action)> {
+fn actions(random: &mut impl Rng, loss_rule: LossRule, max_copies: u8) -> Vec<(Duration, Action)> {
     let mut actions = Vec::new();
     let mut at = Duration::ZERO;
     let itt = choose(random, &[2, 10, 30, 100]);
@@ -198,10 +196,10 @@ fn actions(
         Action::Largest(300 + below(random, 1200))
     });
     add_random_actions(random, (0.15, 2), end, &mut actions, |random| {
-        Action::Rules(options(random, loss_rule, has_copies))
+        Action::Rules(options(random, loss_rule, max_copies))
     });
     add_random_actions(random, (0.15, 2), end, &mut actions, |random| {
-        Action::ReplaceBundler(options(random, loss_rule, has_copies))
+        Action::ReplaceBundler(options(random, loss_rule, max_copies))
     });
     add_random_actions(random, (0.5, 6), end, &mut actions, |random| {
         Action::Switch(random.random())
@@ -258,11 +256,11 @@ impl Scenario {
             (false, 0) => LossRule::Ack,
             (false, _) => LossRule::Auto,
         };
-        let has_copies = random.random_bool(0.25);
+        let max_copies = choose(random, &[0, 0, 0, 0, 0, 0, 1, 2]);
         let options = Options {
             without_sack: !setup.sack && random.random(),
             bundle_retransmissions: random.random_bool(0.15),
-            ..options(random, loss_rule, has_copies)
+            ..options(random, loss_rule, max_copies)
         };
         let bundlers = vec![Bundler::with(options)];
         Self {
@@ -297,8 +295,8 @@ impl Scenario {
                 delay: choose(random, &[1, 40, 200]) * MS,
                 reneges: choose(random, &[0.0, 0.0, 0.0, 0.01]),
             },
-            has_copies,
-            actions: actions(random, loss_rule, has_copies),
+            max_copies,
+            actions: actions(random, loss_rule, max_copies),
         }
         .consistent()
     }

@@ -17,6 +17,7 @@ impl Simulation {
         if let Some(dsack) = ack.dsack {
             let packet = &mut self.ledger.packets[dsack.packet];
             packet.dsack_lost &= ack.number <= self.ledger.acknowledged.max(packet.range.1 - 1);
+            self.ledger.record_report(&dsack);
         }
         self.ledger.record_sack(&ack);
         let expected = self.expect(&ack);
@@ -108,6 +109,7 @@ impl Simulation {
         let (found, visible_to_tcp) = expected;
         let counters = self.read_counters();
         let lost = added(&self.counters, &counters, |at| at.hidden_losses);
+        let copy_losses = added(&self.counters, &counters, |at| at.copy_losses);
         self.counters = counters;
         self.statistics.dsacks_seen += dsacks;
         self.statistics.dsacks_removed += u64::from(ack.dsack.is_some()) - dsacks.min(1);
@@ -139,7 +141,16 @@ impl Simulation {
                 "TCP saw {dsacks} DSACKs, expected: {visible_to_tcp:?}"
             ));
         }
-        if self.rule.rule() == LossRule::Dsack && !self.scenario.has_copies {
+        let (losses, unreported) = (
+            self.counters.copy_losses,
+            self.ledger.unreported_copies(self.recorded_from),
+        );
+        if copy_losses > 0 && losses > unreported {
+            self.fail(&format!(
+                "{losses} losses of copies, of which {unreported} are not reported"
+            ));
+        }
+        if self.rule.rule() == LossRule::Dsack && self.scenario.max_copies == 0 {
             match loss_model::false_losses(&self.ledger, found) {
                 Ok(dsack_lost) => self.statistics.dsack_lost += dsack_lost,
                 Err(reason) => self.fail(&reason),
@@ -166,7 +177,7 @@ impl Simulation {
 
     /// True if the model says which segments are found lost. Losses that copies hide are estimated.
     fn is_exact(&self) -> bool {
-        !self.options.bundle_retransmissions && !self.scenario.has_copies
+        !self.options.bundle_retransmissions && self.scenario.max_copies == 0
     }
 
     /// Reads TCP's state and returns it. A window reduction covers all losses of data sent so far;

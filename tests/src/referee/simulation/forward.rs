@@ -46,7 +46,8 @@ impl Simulation {
         if end > sent {
             self.fail(&format!("TCP has sent no more than {sent}"));
         }
-        let copied = self.ledger.record_copy((start, end), self.max_copies());
+        let max_copies = self.scenario.max_copies;
+        let copied = self.ledger.record_copy((start, end), max_copies);
         let id = if start == end {
             usize::MAX // only a FIN
         } else if let Some(id) = copied {

@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use pillion_bpf::{Counters, Level, Options};
+use pillion_bpf::{Counters, Options};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
@@ -163,14 +163,6 @@ impl Simulation {
             self.drain();
         }
         Some(self.close())
-    }
-
-    /// Maximum copies of a segment.
-    fn max_copies(&self) -> u8 {
-        match self.options.level {
-            Some(Level::Auto) => 1,
-            _ => self.options.copies,
-        }
     }
 
     fn schedule(&mut self, at: Instant, event: Event) {
