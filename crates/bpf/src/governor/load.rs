@@ -19,6 +19,8 @@ pub(crate) struct Load {
     pub(crate) itt: Duration,
     /// Mean smoothed RTT.
     pub(crate) rtt: Duration,
+    /// Mean duration of the windows that were measured.
+    pub(crate) window: Duration,
     /// Packets with data.
     pub(crate) packets: u64,
     /// Losses that redundancy repaired, and retransmissions, less reordered segments.
@@ -37,6 +39,7 @@ impl Load {
             queue: median(&raw.queue)?,
             itt: mean(raw.window_us, raw.packets).unwrap_or_default(),
             rtt: mean(raw.srtt_us, raw.windows)?,
+            window: mean(raw.window_us, raw.windows)?,
             packets: raw.packets,
             losses: raw.losses,
             retransmitted: raw.retransmitted,

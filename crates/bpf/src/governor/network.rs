@@ -196,14 +196,14 @@ impl Network {
             (self.peak_queue, self.peak_at) = (load.queue, now);
         }
         self.count(load);
-        // At first, losses that redundancy caused are still retransmitted.
-        let is_past_transient = now - self.since > Duration::from_millis(250).max(2 * load.rtt);
-        let is_baseline = match self.phase {
-            Phase::Add => nothing_added || self.share <= LOW,
-            Phase::Drain => false,
-            Phase::Watch | Phase::Measure => is_past_transient,
-        };
-        self.losses.add(load, is_baseline);
+        // At first, windows began before the phase, and losses that redundancy caused are still
+        // retransmitted.
+        let is_past_transient = now - self.since > load.rtt + load.window.max(load.rtt);
+        if self.phase == Phase::Add {
+            self.losses.add(load, nothing_added || self.share <= LOW);
+        } else if is_past_transient {
+            self.losses.add(load, self.phase != Phase::Drain);
+        }
         let alarm = self.find_alarm(now, load, allowed);
         match (self.phase, alarm) {
             (Phase::Add, Some(alarm)) if !nothing_added => self.stop_redundancy(now, alarm),
@@ -377,7 +377,8 @@ impl Network {
             self.since = self.stopped.at;
             return;
         }
-        let is_short = now - self.since <= Duration::from_secs(10).max(40 * load.rtt);
+        let shortest = Duration::from_secs(10).max(40 * load.rtt) + load.window;
+        let is_short = now - self.since <= shortest;
         // Streams may have paused, so the time by itself proves nothing.
         if is_short || self.decisions < MIN_WATCH_DECISIONS {
             return;
@@ -442,5 +443,5 @@ impl Network {
 
 /// Time after which a long queue is no longer attributed to earlier redundancy.
 fn time_to_drain(load: &Load) -> Duration {
-    Duration::from_secs(3).max(16 * load.rtt)
+    Duration::from_secs(3).max(16 * load.rtt) + load.window
 }

@@ -1,6 +1,6 @@
 //! The governor on paths of a simple model: a queue that grows by what exceeds the rate.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use super::load::Load;
@@ -20,8 +20,8 @@ struct Path {
     burst: Option<f64>,
     /// True if a policer drops what exceeds the rate, and nothing waits.
     is_policed: bool,
-    /// Streams, each with a packet every 30 ms.
     streams: u64,
+    itt: Duration,
     /// The queue of others, in milliseconds, by the time in seconds.
     other_queue: fn(f64) -> f64,
 }
@@ -33,6 +33,7 @@ const PATH: Path = Path {
     burst: None,
     is_policed: false,
     streams: 8,
+    itt: Duration::from_millis(30),
     other_queue: |_| 0.0,
 };
 
@@ -83,17 +84,22 @@ fn run_seeded(path: Path, seconds: u32, seed: u64) -> Outcome {
         late: 0,
     };
     let mut queue_ms = 0.0f64;
+    // A connection's window lasts until its next packet. Its losses depend on the share at its start.
+    let window = path.itt.max(INTERVAL);
+    let mut shares = VecDeque::from([FULL]);
     for decision in 1..=seconds * 4 {
         let now = INTERVAL * decision;
         let share = outcome.network.allowance().share;
-        let part = f64::from(share) / f64::from(FULL);
+        shares.push_front(share);
+        shares.truncate(window.div_duration_f64(INTERVAL) as usize);
+        let part = f64::from(*shares.back().unwrap()) / f64::from(FULL);
         let excess = path.load + part * path.redundancy - 1.0;
         let mut loss = path.loss;
         match path.is_policed {
             true => loss += excess.max(0.0),
             false => queue_ms = (queue_ms + excess * 250.0).max(0.0),
         }
-        let packets = path.streams * 8;
+        let packets = path.streams * 250 / path.itt.as_millis() as u64;
         let after_loss = path.burst.unwrap_or(loss);
         // With this one, all together lose their share.
         let after_arrival = loss * (1.0 - after_loss) / (1.0 - loss);
@@ -107,8 +113,9 @@ fn run_seeded(path: Path, seconds: u32, seed: u64) -> Outcome {
             now,
             &Load {
                 queue: Duration::from_micros((queue * 1000.0) as u64),
-                itt: Duration::from_millis(30),
+                itt: path.itt,
                 rtt: Duration::from_millis(50),
+                window,
                 packets,
                 losses,
                 // A bundle is lost as well.
@@ -254,6 +261,24 @@ fn losses_of_overloaded_policer_lower_share() {
     }
 }
 
+/// Measurements of such streams begin before redundancy stops.
+#[test]
+fn policer_overloaded_by_slow_streams_lowers_share() {
+    for (streams, seconds) in [(64, 2), (256, 8)] {
+        let path = Path {
+            load: 0.76,
+            redundancy: 0.44,
+            is_policed: true,
+            streams,
+            itt: Duration::from_secs(seconds),
+            ..PATH
+        };
+        let outcome = run(path, 300);
+        assert_eq!(outcome.verdict(), Some(Verdict::Ours), "{seconds} s");
+        assert!(outcome.mean_share() < 0.4, "{}", outcome.mean_share());
+    }
+}
+
 /// The first alarm only shows how much the path's own losses vary.
 #[test]
 fn overloaded_policer_is_found_among_losses_in_bursts() {
@@ -335,6 +360,7 @@ impl Decisions {
             queue: Duration::from_millis(queue_ms),
             itt: Duration::from_millis(30),
             rtt: Duration::from_millis(50),
+            window: INTERVAL,
             packets,
             losses,
             retransmitted: self.retransmitted.min(losses),
