@@ -58,3 +58,45 @@ __u32 pillion_messages_in_time(__u32 deadline_ms, __u32 itt_us, __u32 srtt_us)
 
 	return messages_in_time(&options, itt_us, srtt_us);
 }
+
+static struct flow flow;
+
+/* Decides once; returns the copies after it. */
+static int decide(const __u16 runs[RUN_LENGTHS], __u32 segments, __u32 itt_us,
+		  __u32 srtt_us)
+{
+	__builtin_memcpy(flow.ingress.runs, runs, sizeof(flow.ingress.runs));
+	flow.ingress.run_segments = segments;
+	choose_redundancy(&flow, 0, itt_us, srtt_us);
+	return flow.ingress.copies;
+}
+
+int pillion_copies_after(int copies, int has_queue,
+			 const __u16 runs[RUN_LENGTHS], __u32 segments,
+			 __u32 itt_us, __u32 srtt_us)
+{
+	flow = (struct flow){
+		.options = {.level = LEVEL_AUTO, .target_ppm = 1000},
+		.ingress = {.copies = copies, .has_queue = has_queue},
+	};
+	return decide(runs, segments, itt_us, srtt_us);
+}
+
+int pillion_decisions_with_copies(int starts)
+{
+	const __u16 lossy[RUN_LENGTHS] = {81, 8, 1}, lossless[RUN_LENGTHS] = {};
+	int decisions = 0;
+
+	flow = (struct flow){
+		.options = {.level = LEVEL_AUTO, .target_ppm = 1000},
+		.ingress = {.copies = AUTO_COPIES_ISOLATED},
+	};
+	for (; starts; starts--) {
+		if (decide(lossy, 1000, 30000, 150000) != AUTO_COPIES_ALL)
+			return 0;
+		decisions = 1;
+		while (decide(lossless, 1000, 30000, 150000) == AUTO_COPIES_ALL)
+			decisions++;
+	}
+	return decisions;
+}

@@ -29,6 +29,15 @@ mod c {
             in_time: u32,
             target_ppm: u32,
         ) -> i32;
+        pub safe fn pillion_copies_after(
+            copies: i32,
+            has_queue: i32,
+            runs: &[u16; 8],
+            segments: u32,
+            itt_us: u32,
+            srtt_us: u32,
+        ) -> i32;
+        pub safe fn pillion_decisions_with_copies(starts: i32) -> i32;
         pub safe fn pillion_messages_in_time(deadline_ms: u32, itt_us: u32, srtt_us: u32) -> u32;
     }
 }
@@ -75,4 +84,24 @@ pub fn unused_copies_end(runs: [u16; 8], segments: u32, in_time: u32, target_ppm
 #[must_use]
 pub fn messages_in_time(deadline_ms: u32, itt_us: u32, srtt_us: u32) -> u32 {
     c::pillion_messages_in_time(deadline_ms, itt_us, srtt_us)
+}
+
+/// Returns the copies (0: none, 1: of isolated segments, 2: of all) after a decision of a connection
+/// with the default target.
+#[must_use]
+pub fn copies_after(
+    copies: i32,
+    has_queue: bool,
+    runs: [u16; 8],
+    itt_us: u32,
+    srtt_us: u32,
+) -> i32 {
+    c::pillion_copies_after(copies, has_queue.into(), &runs, 1000, itt_us, srtt_us)
+}
+
+/// Returns the number of decisions until copies of all segments end where nothing is lost any more,
+/// after they have started this many times.
+#[must_use]
+pub fn decisions_with_copies(starts: i32) -> i32 {
+    c::pillion_decisions_with_copies(starts)
 }

@@ -1,8 +1,8 @@
 //! Level `auto`: its integer decisions, compared with floating point.
 
 use pillion_tests::auto::{
-    copies_end, copies_start, isolated_copies_start, level, messages_in_time, messages_waiting,
-    unused_copies_end,
+    copies_after, copies_end, copies_start, decisions_with_copies, isolated_copies_start, level,
+    messages_in_time, messages_waiting, unused_copies_end,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -176,6 +176,29 @@ fn copies_start_at_low_loss_if_deadline_is_below_itt() {
 fn one_loss_starts_copies_of_isolated_segments() {
     assert!(isolated_copies_start([1, 0, 0, 0, 0, 0, 0, 0], 20, 1000));
     assert!(!copies_start([1, 0, 0, 0, 0, 0, 0, 0], 20, 0, 1000));
+}
+
+#[test]
+fn queue_ends_copies_of_all_segments() {
+    let lossy = [81, 8, 1, 0, 0, 0, 0, 0];
+    for itt_us in [30_000, 300_000] {
+        assert_eq!(copies_after(2, true, lossy, itt_us, 150_000), 1);
+    }
+    assert_eq!(copies_after(2, false, lossy, 30_000, 150_000), 2);
+}
+
+/// Delayed ACKs of isolated segments look like a queue.
+#[test]
+fn apparent_queue_does_not_delay_copies_of_isolated_segments() {
+    let lossy = [2, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(copies_after(0, true, lossy, 300_000, 150_000), 1);
+    assert_eq!(copies_after(0, true, lossy, 30_000, 150_000), 0);
+}
+
+#[test]
+fn each_start_doubles_how_long_copies_hold() {
+    let decisions: Vec<_> = (1..=6).map(decisions_with_copies).collect();
+    assert_eq!(decisions, [16, 32, 64, 128, 128, 128]);
 }
 
 #[test]
