@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pillion_bpf::{CopiesWhen, Level, LossRule, Options, Outcome, Reaction, ThinTest};
-use pillion_tests::{Bundler, Setup, Wire, limit_one, netstat};
+use pillion_tests::{Bundler, Setup, Wire, limit_one, netstat, sysctl};
 
 /// One copy of each segment, without bundles.
 fn copies() -> Options {
@@ -85,6 +85,51 @@ fn full_segment_is_not_copied() {
         wire.sends(&format!("1:{end}"));
         wire.expect_nothing(Duration::from_millis(100));
         assert_eq!(wire.totals().counters.copies, 0);
+    });
+}
+
+/// A full queue would refuse the next ones as well.
+#[test]
+fn refused_copy_pauses_copies_for_64_segments() {
+    run(copies(), |wire| {
+        wire.refuse_data(true);
+        wire.write(100);
+        wire.expect_nothing(Duration::from_millis(50));
+        wire.refuse_data(false);
+        assert_eq!(wire.totals().copies_refused, 1);
+        // TCP sends the refused segment with the next write.
+        wire.write(100);
+        wire.expect("1:201");
+        for segment in 2..65 {
+            let end = 1 + 100 * segment;
+            wire.ack(end);
+            wire.sends(&format!("{end}:{}", end + 100));
+        }
+        wire.ack(6501);
+        wire.sends("6501:6601");
+        wire.expect("6501:6601");
+        assert_eq!(wire.totals().counters.copies, 1);
+    });
+}
+
+/// The report of a copy would look like a duplicate ACK, and the time-out needed (F-RTO).
+#[test]
+fn segment_that_checks_a_timeout_is_not_copied() {
+    let setup = Setup {
+        rto_min: Duration::from_millis(200),
+        ..Setup::bundling(copies())
+    };
+    setup.run(|wire| {
+        sysctl("net.ipv4.tcp_retrans_collapse", "0");
+        for segment in ["1:101", "101:201"] {
+            wire.sends(segment);
+            wire.expect(segment);
+        }
+        wire.expect("1:101");
+        wire.write(100);
+        wire.ack(101);
+        wire.expect("201:301");
+        wire.expect_nothing(Duration::from_millis(50));
     });
 }
 
