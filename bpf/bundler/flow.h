@@ -546,6 +546,7 @@ struct ingress {
 	/* windows for which a queue is expected; 0: no queue (governor.h) */
 	__u8 has_queue;
 	__u8 queue_windows; /* consecutive windows with a queue */
+	__u8 plain_acks; /* share of the copied segments (copy_loss.h) */
 
 	struct loss_notice notice;
 	struct pending_losses pending;

@@ -300,6 +300,32 @@ fn losses_that_copies_hide_cause_reactions() {
     });
 }
 
+/// Sends 240 segments and their copies, without a loss. Of sixteen plain ACKs one is lost, and of
+/// sixteen ACKs with a report another; a receiver that delays ACKs sends only the latter.
+fn lose_acks(wire: &mut Wire, are_delayed: bool) {
+    for segment in 0..240 {
+        let range = format!("{}:{}", 1 + 100 * segment, 101 + 100 * segment);
+        wire.sends(&range);
+        wire.expect(&range);
+        if !are_delayed && segment % 16 != 0 {
+            wire.ack(101 + 100 * segment);
+        }
+        if segment % 16 != 8 {
+            wire.ack_duplicate(101 + 100 * segment, &range, "");
+        }
+    }
+}
+
+#[test]
+fn lost_acks_are_no_losses_of_copies() {
+    for are_delayed in [false, true] {
+        run(copies(), |wire| {
+            lose_acks(wire, are_delayed);
+            assert_eq!(wire.totals().counters.copy_losses, 0, "{are_delayed}");
+        });
+    }
+}
+
 #[test]
 fn receiver_without_reports_gets_no_more_copies() {
     let options = Options {

@@ -6,10 +6,11 @@
  * A missing report means that one of the packets was lost, or the ACK with the
  * report. So losses are estimated: the reports due, reduced by the share of
  * ACKs that do not arrive, minus those received. A loss counts once the excess
- * is larger than the standard deviation of lost ACKs, plus MISSING_AT_RANDOM
- * and the reports that are on their way. Segments that needed another repair
- * are not included; that repair shows their losses. If no report of the first
- * copies arrives, the receiver is assumed to send none.
+ * is larger than the standard deviation of lost ACKs, plus MISSING_AT_RANDOM,
+ * the reports that are on their way, and those that were due before that share
+ * was known: at first, all ACKs seem to arrive. Segments that needed another
+ * repair are not included; that repair shows their losses. If no report of the
+ * first copies arrives, the receiver is assumed to send none.
  */
 #ifndef PILLION_COPY_LOSS_H
 #define PILLION_COPY_LOSS_H
@@ -18,6 +19,8 @@
 
 #define MISSING_AT_RANDOM   2
 #define MAX_DELAYED_REPORTS 8
+
+#define PLAIN_ACKS_HALF 128 /* in units of ingress.plain_acks */
 
 #define REPORT_ONE   ENDS /* a report, in units of struct copy_reports */
 #define FADE_REPORTS (512 * REPORT_ONE)
@@ -30,7 +33,8 @@ static __always_inline void expect_reports(struct ingress *ingress,
 	__u32 acked = ends_acknowledged(ingress);
 
 	reports->expected += copies * acked;
-	reports->variance += copies * acked * (ENDS - acked);
+	/* Twice: of the reports, and of the share of ACKs that arrive. */
+	reports->variance += 2 * copies * acked * (ENDS - acked);
 	if (reports->expected < FADE_REPORTS)
 		return;
 	reports->expected /= 2;
@@ -52,6 +56,25 @@ static __always_inline bool is_copy_report(struct record *record, __u32 next,
 	return packet.flags & COPIED && !(packet.flags & RETRANSMITTED) &&
 	       packet.end == ack->duplicate_end &&
 	       packet.start == ack->duplicate_start;
+}
+
+/*
+ * Notes the first ACK that acknowledges a copied segment; returns true if it is
+ * a report after a lost plain ACK. A receiver that acknowledges at once sends
+ * two ACKs: if the report acknowledged the segment as well, more ACKs would
+ * seem to arrive than do. One that delays ACKs sends only the report.
+ */
+static __always_inline bool replaces_plain_ack(struct ingress *ingress,
+					       bool is_report)
+{
+	__u8 plain = ingress->plain_acks;
+
+	if (is_report)
+		plain -= plain / 8;
+	else
+		plain += (255 - plain) / 8;
+	ingress->plain_acks = plain;
+	return is_report && plain >= PLAIN_ACKS_HALF;
 }
 
 /* More reports than due, as of a duplicating path, never wrap the number. */
@@ -87,6 +110,7 @@ __noinline int count_copy_loss(struct flow *flow, __u32 acked)
 	}
 	missing = reports->expected - reports->received - reports->counted;
 	missing -= (MISSING_AT_RANDOM + (flow->options.copies ?: 1) +
+		    (ENDS - ends_acknowledged(&flow->ingress)) / 2 +
 		    delayed_reports(flow)) *
 		   REPORT_ONE;
 	if (missing <= 0)

@@ -15,6 +15,7 @@ struct ack_range {
 	__u32 first_slot; /* the slot of the first one */
 	__u32 end_slot; /* the slot after the last one */
 	__u32 is_last_complete; /* 1: the ACK ends with the last segment */
+	__u32 is_end_acked; /* 1: and its end counts as acknowledged */
 	__u32 lost_start; /* lost bytes that a bundle repaired */
 	__u32 lost_end;
 	bool is_suspected; /* lost only if the receiver reports duplicates */
@@ -119,7 +120,7 @@ __noinline int count_ends(struct record *record, struct ingress *ingress,
 		/* 1 for the last slot: only then end_slot - at - 2 is < 0. */
 		last = (range->end_slot - at - 2) >> 31;
 		count_end(ingress, flags / SMALL & ~lost_or_sacked & 1,
-			  range->is_last_complete & last);
+			  range->is_end_acked & last);
 	}
 	return 0;
 }

@@ -139,6 +139,9 @@ process_ack(struct flow *flow, struct bpf_tcp_sock *btp, const struct ack *ack,
 	}
 	find_packet(record, next_slot, ack->ack, &packet);
 	range.is_last_complete = packet.end == ack->ack;
+	range.is_end_acked = range.is_last_complete &&
+			     !(packet.flags & COPIED &&
+			       replaces_plain_ack(ingress, is_of_copy));
 	range.end_slot = packet.slot + range.is_last_complete;
 	range.lost_start = range.lost_end = highest_acked;
 	range.mss = btp->mss_cache;
