@@ -40,7 +40,7 @@ pub fn page(results: &Results, setting: &Setting) -> Page {
             Fact::new("assigned by", setting.assign_by.to_string()),
             Fact::new(
                 "intervals",
-                format!("95 % confidence, by bootstrap over {units}"),
+                format!("95 % confidence, by bootstrap over {units}; differences: at all analyses"),
             ),
             Fact::verbatim(
                 "interim analyses",

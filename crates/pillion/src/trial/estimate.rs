@@ -3,6 +3,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
+use crate::trial::sequential_test::interval_factor;
 use crate::trial::{Formula, Summary};
 
 /// Number of bootstrap resamples.
@@ -100,8 +101,14 @@ impl Sample {
         formula(&self.sum).map(|value| Estimate::new(value, resamples(), self.units))
     }
 
-    /// Returns the value of this sample minus the value of `others`.
-    pub(crate) fn difference(&self, others: &Self, formula: Formula) -> Option<Estimate> {
+    /// Returns the value of this sample minus the value of `others` at the analysis with this
+    /// ordinal.
+    pub(crate) fn difference(
+        &self,
+        others: &Self,
+        formula: Formula,
+        ordinal: usize,
+    ) -> Option<Estimate> {
         let difference = |one, other| Some(formula(one)? - formula(other)?);
         let pairs = self.resamples.iter().zip(&others.resamples);
         let resamples = || {
@@ -110,7 +117,12 @@ impl Sample {
                 .collect()
         };
         let fewer = self.units.min(others.units);
-        difference(&self.sum, &others.sum).map(|value| Estimate::new(value, resamples(), fewer))
+        let value = difference(&self.sum, &others.sum)?;
+        let estimate = Estimate::new(value, resamples(), fewer);
+        let widened = |end| value + (end - value) * interval_factor(ordinal);
+        let interval = estimate.interval;
+        let interval = interval.map(|(low, high)| (widened(low), widened(high)));
+        Some(Estimate { value, interval })
     }
 }
 

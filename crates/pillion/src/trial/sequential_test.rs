@@ -195,6 +195,18 @@ pub(crate) fn threshold(ordinal: usize) -> f64 {
     ERROR_RATE / (ordinal * (ordinal + 1.0)) / 2.0
 }
 
+/// Returns the factor that widens 95 % intervals at the analysis with this ordinal. All analyses
+/// together then miss the true difference with a probability of at most [`ERROR_RATE`] (repeated
+/// confidence intervals: C. Jennison, B. W. Turnbull, JRSS B 51, 1989).
+pub(crate) fn interval_factor(ordinal: usize) -> f64 {
+    // M. Abramowitz, I. A. Stegun, Handbook of Mathematical Functions, 26.2.22: within 0.003.
+    let normal_quantile = |tail: f64| {
+        let t = (-2.0 * tail.ln()).sqrt();
+        t - (2.30753 + 0.27061 * t) / (1.0 + t * (0.99229 + 0.04481 * t))
+    };
+    normal_quantile(threshold(ordinal)) / normal_quantile(0.025)
+}
+
 /// Returns the number of segments at which the next analysis is due, after one at `last`.
 pub(crate) fn next_analysis_at(last: Option<u64>) -> u64 {
     last.map_or(FIRST_ANALYSIS_SEGMENTS, |last| last.saturating_mul(2))
@@ -255,6 +267,14 @@ mod tests {
     fn error_rates_of_all_analyses_sum_to_limit() {
         let all: f64 = (1..1_000_000).map(threshold).sum();
         assert!(2.0 * all <= ERROR_RATE && 2.0 * all > 0.99 * ERROR_RATE);
+    }
+
+    #[test]
+    fn interval_factors_match_normal_quantiles() {
+        for (ordinal, quantile) in [(1, 2.2414), (7, 3.3223)] {
+            let factor = interval_factor(ordinal);
+            assert!((factor * 1.96 - quantile).abs() < 0.01, "{factor}");
+        }
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub struct Comparison {
     pub bundled: Option<Estimate>,
     /// Estimate for the plain arm.
     pub plain: Option<Estimate>,
-    /// Bundled arm minus plain arm.
+    /// Bundled arm minus plain arm; the intervals at all analyses hold together.
     pub difference: Option<Estimate>,
 }
 
@@ -200,19 +200,27 @@ impl Trial {
         let mut rng = seeded_rng(state.key[1]);
         let smaller_arm = bundled.len().min(plain.len());
         let arms = [&bundled, &plain].map(|units| Sample::new(units, smaller_arm, &mut rng));
-        let measures = MEASURES.map(|measure| compare(measure, &arms)).into();
         let compared = [&bundled, &plain].map(|units| {
             let compared = units.iter().filter(|unit| is_compared(unit));
             compared.count() as u64
         });
         let [bundled, plain] = arms;
+        // Until the verdict, the next analysis may end the trial.
+        let is_undecided = self.verdict() == Verdict::Undecided;
+        let ordinal = state.interim_analyses.len() + usize::from(is_undecided);
+        let measures = MEASURES.map(|measure| Comparison {
+            bundled: bundled.estimate(measure.of),
+            plain: plain.estimate(measure.of),
+            difference: bundled.difference(&plain, measure.of, ordinal),
+            measure,
+        });
         let [bundled, plain] = [(bundled, compared[0]), (plain, compared[1])].map(ArmResults::from);
         Results {
             verdict: self.verdict(),
             interim_analyses: state.interim_analyses,
             bundled,
             plain,
-            measures,
+            measures: measures.into(),
             left_out: state.left_out,
         }
     }
@@ -274,15 +282,6 @@ fn min_units(bundled_ppm: u32) -> u64 {
     let bundled = u64::from(bundled_ppm);
     let smaller = bundled.min(MILLION.saturating_sub(bundled));
     (MIN_UNITS as u64 * MILLION).div_ceil(smaller.max(1))
-}
-
-fn compare(measure: Measure<Formula>, [bundled, plain]: &[Sample; 2]) -> Comparison {
-    Comparison {
-        measure,
-        bundled: bundled.estimate(measure.of),
-        plain: plain.estimate(measure.of),
-        difference: bundled.difference(plain, measure.of),
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout)]
 
 use rand::{Rng, RngExt};
-use rand_distr::{Distribution, LogNormal};
+use rand_distr::{Distribution, Exp, LogNormal};
 
 use super::*;
 
@@ -92,6 +92,41 @@ fn trials_find_true_benefit_and_harm() {
             .count();
         assert!(right >= 9, "{expected:?}: {verdicts:?}");
     }
+}
+
+/// Returns true if the difference of the waits excludes the true one, 0, at one of five analyses.
+fn misses_true_difference(seed: u64) -> bool {
+    let rng = &mut seeded_rng(seed);
+    let mut trial = Trial::new(TrialState::new(Setting::example(), [seed; 2]));
+    let wait_us = Exp::new(1e-6).unwrap();
+    trial.present = (0..64)
+        .map(|unit| {
+            let arm = [Arm::Bundled, Arm::Plain][(unit % 2) as usize];
+            let summary = Summary::default();
+            (unit, Unit { arm, summary })
+        })
+        .collect();
+    let mut misses = || {
+        while trial.analyse_if_due(false).is_none() {
+            for (_, Unit { summary, .. }) in &mut trial.present {
+                summary.segments += 16;
+                (summary.sent, summary.new_bytes) = (summary.segments, summary.segments);
+                summary.waited_byte_us += wait_us.sample(rng) as u64;
+            }
+        }
+        let difference = trial.results().measures[0].difference.unwrap();
+        let (low, high) = difference.interval.unwrap();
+        low > 0.0 || high < 0.0
+    };
+    (0..5).any(|_| misses())
+}
+
+#[test]
+fn difference_holds_at_all_analyses_together() {
+    let wrong = (0..40).filter(|seed| misses_true_difference(*seed)).count();
+    println!("{wrong} of 40 trials missed the true difference at one of five analyses");
+    // 5 % are allowed.
+    assert!(wrong <= 3, "{wrong} of 40");
 }
 
 /// Runs a trial with connection resets, at these rates per million segments in either arm.

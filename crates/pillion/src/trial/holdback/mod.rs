@@ -123,7 +123,7 @@ pub struct RuleComparison {
     pub bundled_late_ms: Option<Estimate>,
     /// Lateness of plain connections in it, per segment.
     pub plain_late_ms: Option<Estimate>,
-    /// Bundled minus plain.
+    /// Bundled minus plain; the intervals of all windows hold together.
     pub difference_late_ms: Option<Estimate>,
     /// Bundled connections since the start.
     pub bundled: ArmCounts,
@@ -172,7 +172,8 @@ impl RuleComparison {
         let [bundled, plain] = [bundled, plain].map(|units| Sample::new(&units, smaller_arm, rng));
         self.bundled_late_ms = bundled.estimate(LATENESS_MS);
         self.plain_late_ms = plain.estimate(LATENESS_MS);
-        self.difference_late_ms = bundled.difference(&plain, LATENESS_MS);
+        let ordinal = self.windows as usize;
+        self.difference_late_ms = bundled.difference(&plain, LATENESS_MS, ordinal);
     }
 }
 

@@ -157,8 +157,20 @@ fn old_rule_can_still_be_withdrawn() {
         "the window is not complete"
     );
     rule.window_ms = WINDOW_MS[1];
-    rule.analyse_if_due([1, 2]).unwrap();
+    let units = rule.analyse_if_due([1, 2]).unwrap();
     assert!(rule.comparison.is_withdrawn(), "{:#?}", rule.comparison);
+    let mut width = |windows| {
+        rule.comparison.windows = windows;
+        rule.comparison.estimate(&units, 2);
+        let (low, high) = rule
+            .comparison
+            .difference_late_ms
+            .unwrap()
+            .interval
+            .unwrap();
+        high - low
+    };
+    assert!(width(53) > 1.8 * width(1), "the windows before count");
 }
 
 /// An analysis by which bundling is withdrawn.
