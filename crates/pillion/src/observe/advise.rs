@@ -18,9 +18,10 @@ use serde_json::json;
 use super::rules_file::rules_file;
 use super::{ObserveArgs, Progress, Session};
 use crate::args::BundlingArgs;
-use crate::observe::estimate;
 use crate::observe::rules_file::process_name;
-use crate::trial::{Advice, AdviceKind, ConnectionGroups, ObservedConnection, Service};
+use crate::trial::{
+    Advice, AdviceKind, ConnectionGroups, ObservedConnection, Service, estimate_text,
+};
 
 /// Estimate what bundling would save, without bundling
 ///
@@ -281,9 +282,9 @@ fn recommendation(advice: &Advice) -> String {
         AdviceKind::Bundle => format!(
             "bundle it: bundles and copies would have repaired {} of {losses} losses; a message would have \
              waited {} ms less on average, for {} more bytes{}",
-            estimate(advice.repairable, Unit::Share),
-            estimate(advice.time_saved_ms, Unit::Milliseconds),
-            estimate(advice.added, Unit::Share),
+            estimate_text(advice.repairable, Unit::Share),
+            estimate_text(advice.time_saved_ms, Unit::Milliseconds),
+            estimate_text(advice.added, Unit::Share),
             copies_clause(advice),
         ),
         AdviceKind::TooFewSegments => format!(
@@ -298,7 +299,7 @@ fn recommendation(advice: &Advice) -> String {
             "too few connections ({}): bundles and copies would have repaired {} of their {losses} losses; \
              observe for longer, or run `pillion trial`",
             all.connections,
-            estimate(advice.repairable, Unit::Share),
+            estimate_text(advice.repairable, Unit::Share),
         ),
         AdviceKind::NotThin => {
             "do not bundle it: too much is in flight, so TCP repairs losses soon (not thin)"
@@ -325,7 +326,7 @@ fn recommendation(advice: &Advice) -> String {
         }
         AdviceKind::LittleToRepair => format!(
             "do not bundle it: bundles and copies would have repaired only {} of {losses} losses{}",
-            estimate(advice.repairable, Unit::Share),
+            estimate_text(advice.repairable, Unit::Share),
             copies_clause(advice),
         ),
     }
@@ -338,7 +339,7 @@ fn nagle_clause(advice: &Advice) -> String {
     }
     format!(
         "; messages waited {} ms on average for Nagle's algorithm: give `pillion attach` --nodelay",
-        estimate(advice.nagle_ms, Unit::Milliseconds)
+        estimate_text(advice.nagle_ms, Unit::Milliseconds)
     )
 }
 
@@ -350,10 +351,10 @@ fn rto_min_clause(advice: &Advice) -> String {
     format!(
         "; messages waited {} ms on average for the retransmission timer: `pillion attach` \
          --rto-min {}ms would have saved {} ms, and retransmitted {} of the segments needlessly",
-        estimate(Some(rto_min.timer_ms), Unit::Milliseconds),
+        estimate_text(Some(rto_min.timer_ms), Unit::Milliseconds),
         rto_min.min_ms,
-        estimate(Some(rto_min.saved_ms), Unit::Milliseconds),
-        estimate(Some(rto_min.needless), Unit::Share),
+        estimate_text(Some(rto_min.saved_ms), Unit::Milliseconds),
+        estimate_text(Some(rto_min.needless), Unit::Share),
     )
 }
 
@@ -366,7 +367,7 @@ fn copies_clause(advice: &Advice) -> String {
     }
     format!(
         "; {} ms less at most with a copy of each segment, for twice the packets",
-        estimate(advice.copies_time_saved_ms, Unit::Milliseconds)
+        estimate_text(advice.copies_time_saved_ms, Unit::Milliseconds)
     )
 }
 
@@ -420,11 +421,11 @@ fn model_table(advice: &[Advice]) -> Table {
     for it in advice {
         table.row([
             title(it),
-            estimate(it.loss, Unit::Share),
-            estimate(it.repairable, Unit::Share),
-            estimate(it.time_saved_ms, Unit::Milliseconds),
-            estimate(it.copies_time_saved_ms, Unit::Milliseconds),
-            estimate(it.added, Unit::Share),
+            estimate_text(it.loss, Unit::Share),
+            estimate_text(it.repairable, Unit::Share),
+            estimate_text(it.time_saved_ms, Unit::Milliseconds),
+            estimate_text(it.copies_time_saved_ms, Unit::Milliseconds),
+            estimate_text(it.added, Unit::Share),
         ]);
     }
     table

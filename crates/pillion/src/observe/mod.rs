@@ -23,7 +23,6 @@ use pillion_cli::log::{self as logging, LogLevel};
 use pillion_cli::output_file::OutputFile;
 use pillion_cli::settings::times::parse_duration;
 use pillion_cli::settings::{BadInput, policy};
-use pillion_stats::measure::Unit;
 use pillion_stats::report::number;
 
 use crate::args::{BundlingArgs, ConnectionMatchArgs, NamespaceArgs, sorted, start_cleanup_helper};
@@ -32,7 +31,6 @@ use crate::process::{CleanupHelper, Descriptors, HELPER_KILLED, read_signal, rec
 use crate::rules::{Rules, view_warning};
 use crate::service::{Shared, serve_trial, status_socket};
 use crate::stats::Stats;
-use crate::trial::Estimate;
 use rules_file::Conditions;
 
 pub use advise::Args as AdviseArgs;
@@ -395,30 +393,5 @@ fn warn_of_other_processes() {
             other.pid,
             other.bundling
         );
-    }
-}
-
-// Formatting of estimates.
-
-/// Formats a value with its interval, as in `12.3 (9.8 to 15.0)`.
-pub fn estimate(estimate: Option<Estimate>, unit: Unit) -> String {
-    let Some(Estimate { value, interval }) = estimate else {
-        return number::MISSING.to_owned();
-    };
-    let value = format_value(value, unit);
-    match interval {
-        Some((low, high)) => format!(
-            "{value} ({} to {})",
-            format_value(low, unit),
-            format_value(high, unit)
-        ),
-        None => value,
-    }
-}
-
-fn format_value(value: f64, unit: Unit) -> String {
-    match unit {
-        Unit::Share => number::percent(value),
-        _ => number::millis(value),
     }
 }

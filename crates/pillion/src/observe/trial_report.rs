@@ -6,10 +6,9 @@ use pillion_stats::report::number::{self, counted};
 use pillion_stats::report::{Axis, Column, Fact, Figure, Line, Page, StreamKind, Table};
 use serde_json::json;
 
-use crate::observe::estimate;
 use crate::trial::{
     ArmResults, Comparison, ERROR_RATE, Estimate, InterimAnalysis, MEASURES, Results, Setting,
-    Summary, Verdict,
+    Summary, Verdict, estimate_text,
 };
 
 /// Returns the name of the units of assignment.
@@ -114,7 +113,7 @@ pub fn progress_line(results: &Results, setting: &Setting) -> String {
     let arm = |name: &str, of: fn(&Comparison) -> Option<Estimate>, arm: &ArmResults| {
         let value = |name: &str| {
             let comparison = results.measures.iter().find(|it| it.measure.name == name);
-            estimate(comparison.and_then(of), Unit::Milliseconds)
+            estimate_text(comparison.and_then(of), Unit::Milliseconds)
         };
         format!(
             "{name} {} units, {} segments, wait {} ms, p99 {} ms",
@@ -184,9 +183,9 @@ pub fn table(results: &Results, setting: &Setting) -> Table {
         let unit = it.measure.unit;
         table.row([
             it.measure.heading(),
-            estimate(it.bundled, unit),
-            estimate(it.plain, unit),
-            estimate(it.difference, unit),
+            estimate_text(it.bundled, unit),
+            estimate_text(it.plain, unit),
+            estimate_text(it.difference, unit),
         ]);
     }
     table
@@ -218,7 +217,7 @@ fn retransmitted(arm: &ArmResults) -> u64 {
 /// Returns the verdict in words, with its error rate.
 pub fn verdict(results: &Results, setting: &Setting) -> String {
     let wait = &results.measures[0];
-    let in_ms = |of: Option<Estimate>| estimate(of, Unit::Milliseconds);
+    let in_ms = |of: Option<Estimate>| estimate_text(of, Unit::Milliseconds);
     let error_note = format!(
         "such a verdict occurs in at most {} of trials without a difference",
         number::percent(ERROR_RATE)

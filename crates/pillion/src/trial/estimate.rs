@@ -1,4 +1,5 @@
-use pillion_stats::measure::{bootstrap_interval, bootstrap_tail};
+use pillion_stats::measure::{Unit, bootstrap_interval, bootstrap_tail};
+use pillion_stats::report::number;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,21 @@ impl Estimate {
             value,
             interval: interval.filter(|(low, high)| low < high),
         }
+    }
+}
+
+/// Formats a value with its interval, as in `12.3 (9.8 to 15.0)`.
+pub fn estimate_text(estimate: Option<Estimate>, unit: Unit) -> String {
+    let Some(Estimate { value, interval }) = estimate else {
+        return number::MISSING.to_owned();
+    };
+    let text = |value| match unit {
+        Unit::Share => number::percent(value),
+        _ => number::millis(value),
+    };
+    match interval {
+        Some((low, high)) => format!("{} ({} to {})", text(value), text(low), text(high)),
+        None => text(value),
     }
 }
 

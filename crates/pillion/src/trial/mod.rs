@@ -22,7 +22,7 @@ mod summary;
 
 pub use advice::{Advice, AdviceKind, ObservedConnection, Service};
 pub use arms::{ArmResults, Comparison, Results, SHARE_RANGE_PPM, Trial};
-pub use estimate::Estimate;
+pub use estimate::{Estimate, estimate_text};
 pub use groups::ConnectionGroups;
 pub use holdback::{ArmCounts, Holdbacks, RuleComparison};
 pub use sequential_test::{ERROR_RATE, InterimAnalysis, Verdict};

@@ -9,9 +9,8 @@ use pillion_bpf::{Arm, Holdback, Observation, Policy};
 use pillion_stats::measure::Unit as MeasureUnit;
 use serde::{Deserialize, Serialize};
 
-use crate::observe::estimate;
 use crate::trial::arms::analyse;
-use crate::trial::estimate::{Sample, seeded_rng};
+use crate::trial::estimate::{Sample, estimate_text, seeded_rng};
 use crate::trial::sequential_test::{FIRST_ANALYSIS_SEGMENTS, threshold};
 use crate::trial::state::Unit;
 use crate::trial::{Estimate, InterimAnalysis, LATENESS_MS, Summary, Verdict};
@@ -148,7 +147,7 @@ impl RuleComparison {
     /// Describes how the arms differ.
     #[must_use]
     pub fn differences(&self) -> String {
-        let late = |of| estimate(of, MeasureUnit::Milliseconds);
+        let late = |of| estimate_text(of, MeasureUnit::Milliseconds);
         let analysis = self.last_window.as_ref();
         let cut = match analysis.is_some_and(InterimAnalysis::is_cut_clear) {
             true => "; more bundled ones ended by an error",
