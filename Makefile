@@ -123,6 +123,8 @@ pages:
 	$(LAB) completions zsh > target/pages/lab/_pillion-lab
 	$(LAB) completions fish > target/pages/lab/pillion-lab.fish
 	scripts/deb-changelog > target/pages/changelog
+	scripts/deb-copyright pillion > target/pages/copyright
+	scripts/deb-copyright pillion-lab > target/pages/lab/copyright
 
 # Builds the README and docs/ as a site: target/book/index.html.
 book:
@@ -195,12 +197,14 @@ install: man
 	install -Dm 644 include/pillion.h $(DESTDIR)$(PREFIX)/include/pillion.h
 	install -Dm 644 packaging/sysusers.d/pillion.conf $(DESTDIR)$(SYSUSERSDIR)/pillion.conf
 	install -d $(DOC)/bpf $(DOC)/examples
-	install -m 644 README.md LICENSE* $(DOC)
+	install -m 644 README.md LICENSE* target/pages/copyright $(DOC)
+	install -m 644 CHANGELOG.md $(DOC)/changelog
 	install -m 644 packaging/grafana/pillion.json packaging/prometheus/alerts.yaml $(DOC)/examples
 	install -m 644 bpf/LICENSE $(DOC)/bpf
 	for file in $$(find docs -type f); do install -Dm 644 $$file $(DOC)/$$file; done
 	install -d $(LAB_DOC)/bpf $(LAB_DOC)/examples/traces
-	install -m 644 LICENSE* $(LAB_DOC)
+	install -m 644 LICENSE* target/pages/lab/copyright $(LAB_DOC)
+	install -m 644 CHANGELOG.md $(LAB_DOC)/changelog
 	install -m 644 bpf/LICENSE $(LAB_DOC)/bpf
 	install -m 644 experiments/*.toml $(LAB_DOC)/examples
 	install -m 644 experiments/traces/*.toml experiments/traces/README.md experiments/traces/generated.* \
