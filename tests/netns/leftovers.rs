@@ -9,6 +9,7 @@ use pillion_tests::HostPair;
 
 use crate::attach::send;
 use crate::common::*;
+use crate::lifecycle::state;
 
 /// Kills pillion and waits until all its kernel objects are gone.
 fn kill_and_check_removal(mut child: Child) {
@@ -52,12 +53,18 @@ fn killed_run_leaves_nothing_and_command_survives() {
 fn killed_attach_leaves_no_program_or_link() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let mut attach = pillion_in(&namespace, &["attach", "--dev", "lo", "--port", "7777"]);
-    let child = attach.stdin(Stdio::null()).spawn().expect("pillion runs");
-    await_attached(child.id());
-    assert_eq!(cgroup_of(child.id()), None);
-
-    kill_and_check_removal(child);
+    for (hook, stops_helper) in [("tcx", false), ("tcx", true), ("clsact", true)] {
+        let mut attach = pillion_in(&namespace, &["attach", "--dev", "lo", "--hook", hook]);
+        let child = attach.stdin(Stdio::null()).spawn().expect("pillion runs");
+        await_attached(child.id());
+        assert_eq!(cgroup_of(child.id()), None);
+        let helper = cleanup_helper(child.id());
+        eventually("the helper waits", || state(helper) == 'S');
+        if stops_helper {
+            kill(helper, Signal::SIGSTOP).unwrap();
+        }
+        kill_and_check_removal(child);
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
@@ -215,6 +216,8 @@ pub fn spawn_cleanup_helper(
         // A signal to pillion's process group must not kill the helper.
         let _ = setsid();
         drop_capabilities(capabilities, &[]);
+        // The end of pillion also wakes a stopped helper.
+        let _ = set_pdeathsig(Signal::SIGCONT);
         let mut this = [PollFd::new(this.as_fd(), PollFlags::POLLIN)];
         if poll(&mut this, None).is_ok() {
             helper_process::discard_standard_streams();
