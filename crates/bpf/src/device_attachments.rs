@@ -105,14 +105,13 @@ impl DeviceAttachments {
         targets: &mut AttachTargets,
         changes: &mut Vec<Change>,
     ) -> Vec<Namespace> {
-        let now = Instant::now();
         let keys: Vec<_> = self.all.iter().map(|it| it.key).collect();
         let segments = device_segments::read(&programs.device_segments, |key| keys.contains(&key));
         let mut detached = Vec::new();
         for mut attached in std::mem::take(&mut self.all) {
             let counts = segments.iter().find(|(key, _)| *key == attached.key);
             let counts = counts.map_or_else(Segments::default, |(_, it)| *it);
-            let verdict = attached.window.is_bypassed(now, counts);
+            let verdict = attached.window.is_bypassed(counts);
             let (id, index) = identity(&attached.device);
             let step = Step::SeeSegments(id, index);
             match verdict {
@@ -339,7 +338,7 @@ impl DeviceAttachment {
         Ok(Self {
             device: device.clone(),
             key,
-            window: SegmentWindow::new(Instant::now()),
+            window: SegmentWindow::default(),
             links,
         })
     }

@@ -1,16 +1,13 @@
 //! Segments for each device, and how many of them its program did not see
 //! (`bpf/bundler/tx/device_segments.h`).
 
-use std::time::{Duration, Instant};
-
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::contract::types;
 use crate::policy::bytes;
 
-/// Minimum number of segments for a verdict, and the maximum time in which they are counted.
+/// Minimum number of segments for a verdict. Thin streams may take hours to send them.
 const MIN_SEGMENTS: u64 = 100;
-const WINDOW: Duration = Duration::from_secs(60);
 
 /// Counts since the device's first segment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -62,27 +59,21 @@ pub(crate) fn reset(map: &MapHandle, (netns, ifindex): DeviceKey) {
     let _ = map.delete(bytes(&key));
 }
 
-/// The start of the current window, and the counts at that time.
-#[derive(Debug)]
-pub(crate) struct SegmentWindow(Instant, Segments);
+/// The counts at the last verdict.
+#[derive(Debug, Default)]
+pub(crate) struct SegmentWindow(Segments);
 
 impl SegmentWindow {
-    /// A window that starts without counts.
-    pub(crate) fn new(now: Instant) -> Self {
-        Self(now, Segments::default())
-    }
-
     /// Returns true if more than half of the segments since the last verdict were not seen, and
     /// `None` before there are enough of them.
-    pub(crate) fn is_bypassed(&mut self, now: Instant, segments: Segments) -> Option<bool> {
-        let Self(start, before) = self;
+    pub(crate) fn is_bypassed(&mut self, segments: Segments) -> Option<bool> {
+        let Self(before) = self;
         let announced = segments.announced.saturating_sub(before.announced);
         let unseen = segments.unseen.saturating_sub(before.unseen);
-        let is_complete = announced >= MIN_SEGMENTS;
-        if is_complete || now.duration_since(*start) >= WINDOW {
-            *self = Self(now, segments);
-        }
-        is_complete.then_some(unseen > announced / 2)
+        (announced >= MIN_SEGMENTS).then(|| {
+            *before = segments;
+            unseen > announced / 2
+        })
     }
 }
 
@@ -92,18 +83,11 @@ mod tests {
 
     #[test]
     fn device_is_bypassed_if_most_of_100_segments_are_unseen() {
-        let start = Instant::now();
-        let mut window = SegmentWindow::new(start);
-        let mut judge = |after_s, announced, unseen| {
-            let now = start + Duration::from_secs(after_s);
-            window.is_bypassed(now, Segments { announced, unseen })
-        };
-        assert_eq!(judge(1, 99, 99), None);
-        assert_eq!(judge(2, 100, 51), Some(true));
-        assert_eq!(judge(3, 200, 101), Some(false));
-        // A minute without a verdict starts another window.
-        assert_eq!(judge(63, 250, 151), None);
-        assert_eq!(judge(64, 349, 250), None);
-        assert_eq!(judge(65, 350, 251), Some(true));
+        let mut window = SegmentWindow::default();
+        let mut judge = |announced, unseen| window.is_bypassed(Segments { announced, unseen });
+        assert_eq!(judge(99, 99), None);
+        assert_eq!(judge(100, 51), Some(true));
+        assert_eq!(judge(199, 51), None);
+        assert_eq!(judge(200, 101), Some(false));
     }
 }
