@@ -166,28 +166,40 @@ fn segments_to_peers_without_sack_are_noted() {
         near.write_all(&[7; 100]).unwrap();
         thread::sleep(Duration::from_millis(2));
     }
-    let line = "  note: most segments with data outstanding go to peers or paths that bundling does \
-                not support";
+    let line = "  note: most segments with data outstanding cannot be bundled: `pillion flows` lists \
+                the reasons";
     expect_status(namespace, 0, line);
     service.stop();
 }
 
 #[test]
-fn rule_without_matches_is_a_condition() {
+fn rule_or_device_without_match_is_a_condition() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let (_folder, socket, endpoint) = unix_endpoint();
-    let options = [
-        "--dev",
-        "lo",
-        "--cgroup",
-        "/pillion-no-such",
-        "--metrics",
-        &endpoint,
-    ];
-    let service = ServiceGuard::start(&namespace, &options);
-    expect_status(&namespace, 3, "  note: a part of the rules covers nothing");
-    let condition = "pillion_condition{condition=\"unmatched_rules\"}";
-    assert_eq!(value(&scrape(&socket), condition), 1.0);
-    service.stop();
+    let ip = |words: &str| {
+        let mut ip = namespace.command("ip");
+        assert!(ip.args(words.split(' ')).status().unwrap().success());
+    };
+    ip("link add d0 type veth peer name e0");
+    for (options, missing) in [
+        (
+            ["--cgroup", "/pillion-no-such"],
+            "no cgroup named /pillion-no-such",
+        ),
+        (
+            ["--dev", "d0"],
+            "no network device `d0` exists: nothing is bundled there",
+        ),
+    ] {
+        let (_folder, socket, endpoint) = unix_endpoint();
+        let options = [&options[..], &["--dev", "lo", "--metrics", &endpoint]].concat();
+        let service = ServiceGuard::start(&namespace, &options);
+        ip("link set d0 name d1");
+        expect_status(&namespace, 3, "  note: a part of the rules covers nothing");
+        assert!(status(&namespace).1.contains(missing));
+        let condition = "pillion_condition{condition=\"unmatched_rules\"}";
+        assert_eq!(value(&scrape(&socket), condition), 1.0);
+        ip("link set d1 name d0");
+        service.stop();
+    }
 }

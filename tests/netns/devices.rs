@@ -235,14 +235,14 @@ fn device_name_follows_whichever_device_has_it() {
     hosts.ip("link set v0 up");
     hosts.ip("link set a0 down");
     hosts.ip("link set a0 name b0");
-    attach.expect_line("detached from a0");
+    attach.wait_for_line("detached from a0");
     hosts.ip("link set v0 down");
     hosts.ip("link set v0 name a0");
-    attach.expect_line("attached to a0");
+    attach.wait_for_line("attached to a0");
     hosts.ip("link delete a0");
-    attach.expect_line("detached from a0");
+    attach.wait_for_line("detached from a0");
     hosts.join("a0");
-    attach.expect_line("attached to a0");
+    attach.wait_for_line("attached to a0");
     hosts.ip("link set a0 up");
     hosts.send_over("a0", 50);
     assert_eq!(attach.stop()["new_bytes"], 5000);

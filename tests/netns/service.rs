@@ -249,6 +249,11 @@ fn stale_socket_is_replaced_but_other_file_is_not() {
     assert!(socket.exists());
     let service = ServiceGuard::start(&namespace, &options);
     scrape(&socket);
+    fs::remove_file(&socket).unwrap();
+    eventually("status fails", || {
+        let (code, text) = status(&namespace);
+        code == Some(1) && text.contains(" was removed: restart pillion\n")
+    });
     service.stop();
 
     fs::write(&socket, "mine").unwrap();

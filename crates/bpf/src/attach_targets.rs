@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use pillion_stats::names::escaped;
 
 use crate::followed_namespace::FollowedNamespace;
 use crate::retry_state::RetryState;
@@ -107,18 +108,27 @@ impl AttachTargets {
         })
     }
 
-    /// Why names with wildcards match no network namespace now, in words.
+    /// Why names of devices, and names of namespaces with wildcards, match nothing now, in words.
     pub fn unmatched(&self) -> impl Iterator<Item = String> {
+        let mut missing = self.names.clone();
+        for followed in self.followed.iter().filter_map(FollowedNamespace::current) {
+            missing.retain(|name| !followed.devices.iter().any(|it| it.has_name(name)));
+        }
+        let missing = missing.into_iter().map(|name| {
+            let name = escaped(&name);
+            format!("no network device `{name}` exists: nothing is bundled there")
+        });
         let patterns = self.requested.patterns();
         let unmatched = patterns.filter(|name| name.expand().is_empty());
-        unmatched.map(|name| match name.unreadable_folder() {
+        let unmatched = unmatched.map(|name| match name.unreadable_folder() {
             None => format!("no {name} exists: nothing is covered there"),
             Some(folder) => format!(
                 "{folder} is not readable, so that no {name} is found; run as root, or with \
                  CAP_DAC_READ_SEARCH",
                 folder = folder.display()
             ),
-        })
+        });
+        missing.chain(unmatched)
     }
 
     /// The running containers, as of the last refresh, including the requested ones.

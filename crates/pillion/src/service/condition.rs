@@ -41,10 +41,10 @@ conditions! {
     Full: Degraded, "--max-connections is reached: further connections stay plain";
     NoMemory: Degraded, "connections stay plain for lack of kernel memory";
     Dropping: Degraded, "segments or ACKs are dropped because rewriting them fails";
-    Stalled: Degraded, "devices, rules and connections are not followed: the process is blocked";
+    Stalled: Degraded, "devices, rules and connections are not followed in time: the process is blocked or lacks CPU time";
     Withdrawn: Degraded, "bundling was withdrawn from a rule: plain connections were better";
     Elsewhere: Notice, "more than half of the segments leave by devices without pillion";
-    Unsupported: Notice, "most segments with data outstanding go to peers or paths that bundling does not support";
+    Unsupported: Notice, "most segments with data outstanding cannot be bundled: `pillion flows` lists the reasons";
     Preceded: Notice, "another tcx program runs before pillion's";
     UnmatchedRules: Notice, "a part of the rules covers nothing";
     OptionsRefused: Notice, "the kernel refuses TCP options of the rules";
@@ -105,6 +105,13 @@ impl Monitor {
                 Outcome::AcksThinned,
                 Outcome::TcpOption,
                 Outcome::UnparsedIp,
+                Outcome::NoRoom,
+                Outcome::ExceedsPathSize,
+                Outcome::OverFairShare,
+                Outcome::HelperPort,
+                Outcome::Capped,
+                Outcome::NoMemory,
+                Outcome::LossDetectionUnavailable,
             ],
             &[Outcome::NothingOutstanding],
         ),
@@ -229,13 +236,13 @@ mod tests {
     }
 
     #[test]
-    fn peers_without_sack_or_dsack_are_unsupported() {
+    fn segments_that_cannot_be_bundled_are_unsupported() {
         let totals_with = |bundled| {
             let mut totals = Totals::default();
             let counts = [
                 (Outcome::Bundled, bundled),
                 (Outcome::NoSack, 30),
-                (Outcome::NoDsack, 30),
+                (Outcome::NoRoom, 30),
                 (Outcome::NothingOutstanding, 1_000),
             ];
             totals.counters.outcomes.extend(counts);

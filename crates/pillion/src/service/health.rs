@@ -70,8 +70,10 @@ pub struct LastError {
 /// Maximum number of detached devices that metrics show. Container hosts create devices without end.
 const MAX_DETACHED: usize = 64;
 
-/// Time after which a process that follows nothing is stalled.
+/// A process is stalled after this time without an update, or a minute with fewer than [`MIN_UPDATES`] of
+/// 60. Then its governor decides late, too, and the kernel bundles at most one eligible segment in eight.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+const MIN_UPDATES: u32 = 30;
 
 /// Health for the threads that serve it, at most a second old.
 #[derive(Debug)]
@@ -84,6 +86,8 @@ struct State {
     failed: Moment,
     /// The last update, once there was one.
     updated: Option<Instant>,
+    /// The current minute: its start and updates, and whether the last one had too few.
+    minute: (Instant, u32, bool),
     readings: Option<TotalsReader>,
 }
 
@@ -148,6 +152,7 @@ impl Shared {
             started: now,
             failed: now,
             updated: None,
+            minute: (Instant::now(), 0, false),
             readings: None,
         }))
     }
@@ -157,7 +162,7 @@ impl Shared {
         let has_trial = self.is_disturbed_by_trial();
         let mut state = self.lock();
         let mut health = state.health.clone();
-        if state.updated.is_some_and(|it| it.elapsed() > STALL_TIMEOUT) {
+        if state.minute.2 || state.updated.is_some_and(|it| it.elapsed() > STALL_TIMEOUT) {
             health.conditions.push(Condition::Stalled);
         }
         if has_trial {
@@ -222,15 +227,11 @@ impl Shared {
     ) {
         let devices: Vec<_> = attachment.devices().map(ToString::to_string).collect();
         let namespaces = attachment.other_namespaces().collect();
-        self.change(
-            |State {
-                 health, updated, ..
-             }| {
-                *updated = Some(Instant::now());
-                health.update(devices, failures);
-                (health.namespaces, health.conditions) = (namespaces, conditions);
-            },
-        );
+        self.change(|state| {
+            state.count_update(Instant::now());
+            state.health.update(devices, failures);
+            (state.health.namespaces, state.health.conditions) = (namespaces, conditions);
+        });
     }
 
     /// Stores the error of a failed step.
@@ -259,6 +260,19 @@ impl Shared {
             state.failed = now;
             state.health.last_error = Some(error);
         });
+    }
+}
+
+impl State {
+    fn count_update(&mut self, now: Instant) {
+        // The first minute starts with the first update.
+        if self.updated.replace(now).is_none() {
+            self.minute.0 = now;
+        }
+        self.minute.1 += 1;
+        if now.duration_since(self.minute.0) >= Duration::from_secs(60) {
+            self.minute = (now, 0, self.minute.1 < MIN_UPDATES);
+        }
     }
 }
 
@@ -342,15 +356,24 @@ mod tests {
     }
 
     #[test]
-    fn process_without_updates_for_30_seconds_is_stalled() {
+    fn process_without_updates_or_with_few_is_stalled() {
         let shared = Shared::new(Role::Attach, String::new(), Vec::new());
-        let conditions_after = |seconds| {
-            let updated = Instant::now().checked_sub(Duration::from_secs(seconds));
-            shared.change(|state| state.updated = updated);
+        let conditions_at = |now| {
+            shared.change(|state| state.count_update(now));
             shared.read().unwrap().0.conditions
         };
-        assert_eq!(conditions_after(20), []);
-        assert_eq!(conditions_after(31), [Condition::Stalled]);
+        let mut now = Instant::now();
+        for (interval, expected) in [(1, vec![]), (3, vec![Condition::Stalled]), (1, vec![])] {
+            let mut conditions = Vec::new();
+            for _ in 0..120 / interval {
+                now += Duration::from_secs(interval);
+                conditions = conditions_at(now);
+            }
+            assert_eq!(conditions, expected, "every {interval} s");
+        }
+        let before = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds));
+        assert_eq!(conditions_at(before(20).unwrap()), []);
+        assert_eq!(conditions_at(before(31).unwrap()), [Condition::Stalled]);
     }
 
     fn moment(at: u64, since_start: u64) -> Moment {

@@ -111,6 +111,14 @@ impl Metrics {
         }
     }
 
+    /// Returns why clients cannot connect, if so.
+    pub fn failure(&self) -> Option<String> {
+        let socket = self.socket.as_ref().filter(|_| self.unpublished.is_none());
+        let found = fs::symlink_metadata(&socket?.path);
+        let is_removed = matches!(found, Err(error) if error.kind() == ErrorKind::NotFound);
+        is_removed.then(|| "the socket of --metrics was removed: restart pillion".to_owned())
+    }
+
     /// Starts to listen, unless the server already listens. Its socket replaces that of a killed
     /// pillion, or of the old process of a hand-over.
     pub fn publish(&mut self) -> Result<()> {

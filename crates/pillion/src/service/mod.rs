@@ -170,6 +170,7 @@ impl EventHandler for Service {
         let failures = targets.failing().map(str::to_owned);
         let failures = failures.chain(self.rules_failure.clone());
         let failures = failures.chain(self.stats_failure.clone());
+        let failures = failures.chain(self.metrics.as_ref().and_then(Metrics::failure));
         let not_reloaded = self.is_out_of_date.then(|| NOT_RELOADED.to_owned());
         let failures = failures.chain(not_reloaded);
         let failures = failures.collect();
