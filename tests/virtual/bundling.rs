@@ -66,13 +66,37 @@ fn auto_stops_copies_before_it_reduces_window() {
         path = { rtt = 8, loss = 3 }
         group.thin.itt = 13
     "#;
-    for run in run_all(folder.path(), experiment) {
-        let bundling = &json(&run, "bundling.json")[0];
+    let runs = run_all(folder.path(), experiment);
+    for (run, (copies, losses)) in runs.iter().zip([(4000, 300), (2000, 30)]) {
+        let bundling = &json(run, "bundling.json")[0];
         let count = |name: &str| bundling[name].as_u64().unwrap();
-        assert!(count("copies") > 4000, "{bundling}");
-        assert!(count("reactions_suppressed") > 300, "{bundling}");
+        assert!(count("copies") > copies, "{bundling}");
+        assert!(count("reactions_suppressed") > losses, "{bundling}");
         assert!(count("reactions") < 8, "{bundling}");
     }
+}
+
+/// Each stream has few messages, but all of them together many.
+#[test]
+fn auto_copies_few_isolated_segments_of_many_streams() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let experiment = r#"
+        duration = 30
+        path = { rtt = 50, loss = 2 }
+        [group.thin]
+        streams = 64
+        itt = "100ms:10ms"
+        size = 120
+        bundle = { level = "auto", reaction = "tfrc-sp" }
+        [measure]
+        traces = false
+        sockets = false
+    "#;
+    let bundling = &json(&run_all(folder.path(), experiment)[0], "bundling.json")[0];
+    // 32 of 640 per second.
+    let copies = bundling["copies"].as_u64().unwrap();
+    assert!((500..2000).contains(&copies), "{bundling}");
 }
 
 /// Runs four bundled streams with 2 % loss and these options besides. Returns their counts.

@@ -34,6 +34,13 @@
 #define EXPECTED_QUEUE 16
 
 /*
+ * Isolated segments that level `auto` copies to one network between two
+ * readings of its load, four times a second. Many streams with few messages
+ * are a large load together, and none of them can see that.
+ */
+#define MAX_ISOLATED_COPIES 8
+
+/*
  * Logarithmic histogram of queueing delays: bucket 0 is below 256 us, then 4
  * buckets per power of two. The last one holds 12.6 s and more.
  */
@@ -63,6 +70,7 @@ struct network_load {
 	__u64 losses; /* repaired or retransmitted, sum over all windows */
 	__u64 redundant_bytes; /* sum over all windows */
 	__u64 retransmitted; /* of the losses; sum over all windows */
+	__u64 isolated_copies; /* segments, of level `auto` */
 	/* number of windows by their minimum queueing delay */
 	__u32 queue[QUEUE_BUCKETS];
 	enum queue_scale scale[0]; /* puts the type into BTF, for Rust */
@@ -175,6 +183,23 @@ static __always_inline bool take_governor_credit(struct bpf_sock *sk,
 		return false;
 	governor_state->credit -= FULL_SHARE;
 	return true;
+}
+
+/*
+ * Returns true if level `auto` may copy one more isolated segment. Before a
+ * connection to its network has reported a load, it may.
+ */
+static __always_inline bool take_isolated_copy(struct bpf_sock *sk)
+{
+	struct network_load *load;
+	struct network network;
+
+	if (!governing)
+		return true;
+	read_network(sk, &network);
+	load = bpf_map_lookup_elem(&pillion_network_load, &network);
+	return !load || __sync_fetch_and_add(&load->isolated_copies, 1) <
+				MAX_ISOLATED_COPIES;
 }
 
 static __always_inline __u32 queue_bucket(__u32 delay_us)

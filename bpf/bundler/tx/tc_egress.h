@@ -230,6 +230,12 @@ add_redundancy(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 		*copies = 0;
 		return outcome == ELIGIBLE ? GOVERNED : outcome;
 	}
+	if (*copies && flow->options.level == LEVEL_AUTO &&
+	    READ_ONCE(flow->ingress.copies) != AUTO_COPIES_ALL &&
+	    !take_isolated_copy(sk)) {
+		COUNT_IN_TOTALS(copies_capped);
+		*copies = 0;
+	}
 	outcome = apply_caps(outcome, seg->seq - plan.start, seg->len, copies);
 	if (outcome != ELIGIBLE)
 		return outcome;

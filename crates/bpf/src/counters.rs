@@ -251,7 +251,8 @@ totals! {
     unobserved: Gauge,
     /// Copies that a device's queue did not accept.
     copies_refused: Counter,
-    /// Segments that left without copies, because the caps on redundancy are reached.
+    /// Segments that left without copies, because the caps on redundancy are reached, or the limit
+    /// of isolated copies to a network.
     copies_capped: Counter,
 }
 
