@@ -151,7 +151,7 @@ fn namespace_name_follows_whichever_namespace_has_it() {
     attach.expect_line(&format!("attached to network namespace {}", name.0));
     attach.expect_line(&format!("attached to a0 in {}", name.0));
     hosts[1].join("v0");
-    attach.expect_line(&format!("attached to v0 in {}", name.0));
+    attach.wait_for_line(&format!("attached to v0 in {}", name.0));
     hosts[1].ip("link set v0 up");
     hosts[1].send_over("v0", 50);
     let stats = attach.stop();

@@ -110,10 +110,14 @@ impl AttachTargets {
 
     /// Why names of devices, and names of namespaces with wildcards, match nothing now, in words.
     pub fn unmatched(&self) -> impl Iterator<Item = String> {
+        let followed = self.followed.iter().filter_map(FollowedNamespace::current);
+        let followed: Vec<_> = followed.collect();
         let mut missing = self.names.clone();
-        for followed in self.followed.iter().filter_map(FollowedNamespace::current) {
-            missing.retain(|name| !followed.devices.iter().any(|it| it.has_name(name)));
-        }
+        // Without a namespace, that reason says enough.
+        missing.retain(|name| {
+            let mut devices = followed.iter().flat_map(|it| &it.devices);
+            !followed.is_empty() && !devices.any(|it| it.has_name(name))
+        });
         let missing = missing.into_iter().map(|name| {
             let name = escaped(&name);
             format!("no network device `{name}` exists: nothing is bundled there")
