@@ -148,8 +148,8 @@ fn namespace_name_follows_whichever_namespace_has_it() {
     attach.expect_line(&format!("detached from network namespace {}", name.0));
     assert_eq!(attach.links(), links - 4);
     NetnsName::attach(&name.0, &sleepers[1].pid());
-    attach.expect_line(&format!("attached to network namespace {}", name.0));
-    attach.expect_line(&format!("attached to a0 in {}", name.0));
+    attach.wait_for_line(&format!("attached to network namespace {}", name.0));
+    attach.wait_for_line(&format!("attached to a0 in {}", name.0));
     hosts[1].join("v0");
     attach.wait_for_line(&format!("attached to v0 in {}", name.0));
     hosts[1].ip("link set v0 up");
