@@ -546,7 +546,8 @@ struct ingress {
 	/* windows for which a queue is expected; 0: no queue (governor.h) */
 	__u8 has_queue;
 	__u8 queue_windows; /* consecutive windows with a queue */
-	__u8 plain_acks; /* share of the copied segments (copy_loss.h) */
+	/* share of copied segments whose first ACK is no report, in 1/255 */
+	__u8 plain_acks;
 
 	struct loss_notice notice;
 	struct pending_losses pending;

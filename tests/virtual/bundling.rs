@@ -64,10 +64,10 @@ fn auto_stops_copies_before_it_reduces_window() {
         group.thin.itt = "30ms:3ms"
         [axis.with.isolated]
         path = { rtt = 8, loss = 3 }
-        group.thin.itt = 13
+        group.thin = { streams = 1, itt = 13 }
     "#;
     let runs = run_all(folder.path(), experiment);
-    for (run, (copies, losses)) in runs.iter().zip([(4000, 300), (2000, 30)]) {
+    for (run, (copies, losses)) in runs.iter().zip([(4000, 300), (1000, 5)]) {
         let bundling = &json(run, "bundling.json")[0];
         let count = |name: &str| bundling[name].as_u64().unwrap();
         assert!(count("copies") > copies, "{bundling}");

@@ -56,7 +56,7 @@ fn own_maps() -> Vec<u32> {
         .collect()
 }
 
-/// Returns the maps of programs that are attached, unlike those that wait for the next test.
+/// Returns the IDs of the maps of attached programs. Programs in the pool are loaded, but not attached.
 fn maps_of_attached_programs() -> Vec<u32> {
     let attached: Vec<_> = LinkInfoIter::default().map(|link| link.prog_id).collect();
     let with_maps = ProgInfoQueryOptions::default().include_map_ids(true);

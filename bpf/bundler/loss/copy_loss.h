@@ -20,7 +20,7 @@
 #define MISSING_AT_RANDOM   2
 #define MAX_DELAYED_REPORTS 8
 
-#define PLAIN_ACKS_HALF 128 /* in units of ingress.plain_acks */
+#define PLAIN_ACKS_HALF 128 /* half of 255, for ingress.plain_acks */
 
 #define REPORT_ONE   ENDS /* a report, in units of struct copy_reports */
 #define FADE_REPORTS (512 * REPORT_ONE)

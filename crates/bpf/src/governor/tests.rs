@@ -261,7 +261,7 @@ fn losses_of_overloaded_policer_lower_share() {
     }
 }
 
-/// Measurements of such streams begin before redundancy stops.
+/// The first measurements after a stop began before it, because each lasts for an ITT.
 #[test]
 fn policer_overloaded_by_slow_streams_lowers_share() {
     for (streams, seconds) in [(64, 2), (256, 8)] {

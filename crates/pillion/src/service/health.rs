@@ -70,9 +70,11 @@ pub struct LastError {
 /// Maximum number of detached devices that metrics show. Container hosts create devices without end.
 const MAX_DETACHED: usize = 64;
 
-/// A process is stalled after this time without an update, or a minute with fewer than [`MIN_UPDATES`] of
-/// 60. Then its governor decides late, too, and the kernel bundles at most one eligible segment in eight.
+/// Time without an update after which a process is stalled.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Updates in a minute, usually 60, below which a process is stalled. Then its governor decides late,
+/// too, and the kernel bundles at most one eligible segment in eight.
 const MIN_UPDATES: u32 = 30;
 
 /// Health for the threads that serve it, at most a second old.
@@ -86,8 +88,11 @@ struct State {
     failed: Moment,
     /// The last update, once there was one.
     updated: Option<Instant>,
-    /// The current minute: its start and updates, and whether the last one had too few.
-    minute: (Instant, u32, bool),
+    /// Start of the current minute, and the updates in it.
+    minute_start: Instant,
+    minute_updates: u32,
+    /// True if the last minute had fewer than [`MIN_UPDATES`].
+    has_few_updates: bool,
     readings: Option<TotalsReader>,
 }
 
@@ -152,7 +157,9 @@ impl Shared {
             started: now,
             failed: now,
             updated: None,
-            minute: (Instant::now(), 0, false),
+            minute_start: Instant::now(),
+            minute_updates: 0,
+            has_few_updates: false,
             readings: None,
         }))
     }
@@ -162,7 +169,8 @@ impl Shared {
         let has_trial = self.is_disturbed_by_trial();
         let mut state = self.lock();
         let mut health = state.health.clone();
-        if state.minute.2 || state.updated.is_some_and(|it| it.elapsed() > STALL_TIMEOUT) {
+        let is_late = |updated: Instant| updated.elapsed() > STALL_TIMEOUT;
+        if state.has_few_updates || state.updated.is_some_and(is_late) {
             health.conditions.push(Condition::Stalled);
         }
         if has_trial {
@@ -267,11 +275,12 @@ impl State {
     fn count_update(&mut self, now: Instant) {
         // The first minute starts with the first update.
         if self.updated.replace(now).is_none() {
-            self.minute.0 = now;
+            self.minute_start = now;
         }
-        self.minute.1 += 1;
-        if now.duration_since(self.minute.0) >= Duration::from_secs(60) {
-            self.minute = (now, 0, self.minute.1 < MIN_UPDATES);
+        self.minute_updates += 1;
+        if now.duration_since(self.minute_start) >= Duration::from_secs(60) {
+            self.has_few_updates = self.minute_updates < MIN_UPDATES;
+            (self.minute_start, self.minute_updates) = (now, 0);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Statistical test of a trial, and the schedule of its interim analyses.
 
 use pillion_bpf::Arm;
+use pillion_stats::measure::normal_deviations;
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 
@@ -199,12 +200,7 @@ pub(crate) fn threshold(ordinal: usize) -> f64 {
 /// together then miss the true difference with a probability of at most [`ERROR_RATE`] (repeated
 /// confidence intervals: C. Jennison, B. W. Turnbull, JRSS B 51, 1989).
 pub(crate) fn interval_factor(ordinal: usize) -> f64 {
-    // M. Abramowitz, I. A. Stegun, Handbook of Mathematical Functions, 26.2.22: within 0.003.
-    let normal_quantile = |tail: f64| {
-        let t = (-2.0 * tail.ln()).sqrt();
-        t - (2.30753 + 0.27061 * t) / (1.0 + t * (0.99229 + 0.04481 * t))
-    };
-    normal_quantile(threshold(ordinal)) / normal_quantile(0.025)
+    normal_deviations(threshold(ordinal)) / normal_deviations(0.025)
 }
 
 /// Returns the number of segments at which the next analysis is due, after one at `last`.

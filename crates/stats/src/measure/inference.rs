@@ -21,6 +21,15 @@ fn normal_tail(deviations: f64) -> f64 {
     libm::erfc(deviations / std::f64::consts::SQRT_2) / 2.0
 }
 
+/// The standard deviations from the mean at or above which this share of a normal distribution is, for
+/// shares below one half; within 0.003 (M. Abramowitz, I. A. Stegun, Handbook of Mathematical Functions,
+/// 26.2.22).
+#[must_use]
+pub fn normal_deviations(tail: f64) -> f64 {
+    let t = (-2.0 * tail.ln()).sqrt();
+    t - (2.30753 + 0.27061 * t) / (1.0 + t * (0.99229 + 0.04481 * t))
+}
+
 /// The mean, and half of its 95 % confidence interval by Student's t. Intended for few values, one
 /// per run. The half-width is `None` for a single value; the result is `None` without values.
 #[must_use]
@@ -89,5 +98,13 @@ mod tests {
     fn normal_tail_equals_published_table() {
         assert!((normal_tail(1.96) - 0.025).abs() < 1e-5);
         assert!((normal_tail(0.0) - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn normal_deviations_invert_normal_tail() {
+        for deviations in [0.5, 1.96, 2.2414, 3.3223, 5.0] {
+            let found = normal_deviations(normal_tail(deviations));
+            assert!((found - deviations).abs() < 0.003, "{found}");
+        }
     }
 }

@@ -15,7 +15,7 @@ mod inference;
 use serde::{Serialize, Serializer};
 
 pub use distribution::{Distribution, Moments};
-pub use inference::{bootstrap_interval, bootstrap_tail, mean_with_interval};
+pub use inference::{bootstrap_interval, bootstrap_tail, mean_with_interval, normal_deviations};
 
 /// A measure: the single source of its name, label, unit and meaning.
 #[derive(Debug, Clone, Copy)]

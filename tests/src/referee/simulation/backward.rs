@@ -147,7 +147,7 @@ impl Simulation {
         );
         if copy_losses > 0 && losses > unreported {
             self.fail(&format!(
-                "{losses} losses of copies, of which {unreported} are not reported"
+                "{losses} copies counted as lost, but only {unreported} reports are missing"
             ));
         }
         if self.rule.rule() == LossRule::Dsack && self.scenario.max_copies == 0 {

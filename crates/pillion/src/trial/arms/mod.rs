@@ -94,7 +94,8 @@ pub struct Comparison {
     pub bundled: Option<Estimate>,
     /// Estimate for the plain arm.
     pub plain: Option<Estimate>,
-    /// Bundled arm minus plain arm; the intervals at all analyses hold together.
+    /// Bundled arm minus plain arm. At 95 % confidence, the intervals of all analyses contain the true
+    /// difference.
     pub difference: Option<Estimate>,
 }
 

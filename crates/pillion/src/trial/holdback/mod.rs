@@ -122,7 +122,8 @@ pub struct RuleComparison {
     pub bundled_late_ms: Option<Estimate>,
     /// Lateness of plain connections in it, per segment.
     pub plain_late_ms: Option<Estimate>,
-    /// Bundled minus plain; the intervals of all windows hold together.
+    /// Bundled minus plain. At 95 % confidence, the intervals of all windows contain the true
+    /// difference.
     pub difference_late_ms: Option<Estimate>,
     /// Bundled connections since the start.
     pub bundled: ArmCounts,
