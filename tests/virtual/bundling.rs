@@ -94,9 +94,9 @@ fn auto_copies_few_isolated_segments_of_many_streams() {
         sockets = false
     "#;
     let bundling = &json(&run_all(folder.path(), experiment)[0], "bundling.json")[0];
-    // 32 of 640 per second.
+    // 32 of 640 per second, also in the first one.
     let copies = bundling["copies"].as_u64().unwrap();
-    assert!((500..2000).contains(&copies), "{bundling}");
+    assert!((500..1100).contains(&copies), "{bundling}");
 }
 
 /// Runs four bundled streams with 2 % loss and these options besides. Returns their counts.

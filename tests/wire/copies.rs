@@ -504,11 +504,11 @@ fn auto_sends_no_copies_while_packets_wait() {
 #[test]
 fn auto_sends_no_copies_of_rare_segments_into_queue() {
     governed(auto()).run(|wire| {
-        send_isolated(wire, 0..10);
+        send_isolated(wire, 0..8);
         // Two windows of three segments each, and one before with shorter RTTs.
-        send_paced(wire, 10..30, LONG_SELDOM);
+        send_paced(wire, 8..28, LONG_SELDOM);
         assert!(wire.flow().has_queue);
-        assert_eq!(send_paced(wire, 30..46, LONG_SELDOM), 0);
+        assert_eq!(send_paced(wire, 28..44, LONG_SELDOM), 0);
     });
 }
 

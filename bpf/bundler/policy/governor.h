@@ -185,23 +185,6 @@ static __always_inline bool take_governor_credit(struct bpf_sock *sk,
 	return true;
 }
 
-/*
- * Returns true if level `auto` may copy one more isolated segment. Before a
- * connection to its network has reported a load, it may.
- */
-static __always_inline bool take_isolated_copy(struct bpf_sock *sk)
-{
-	struct network_load *load;
-	struct network network;
-
-	if (!governing)
-		return true;
-	read_network(sk, &network);
-	load = bpf_map_lookup_elem(&pillion_network_load, &network);
-	return !load || __sync_fetch_and_add(&load->isolated_copies, 1) <
-				MAX_ISOLATED_COPIES;
-}
-
 static __always_inline __u32 queue_bucket(__u32 delay_us)
 {
 	__u32 bit = QUEUE_FIRST_BIT, bucket;
@@ -232,6 +215,33 @@ look_up_load(const struct network *network)
 		bpf_map_update_elem(&pillion_network_load, &key, none,
 				    BPF_NOEXIST);
 	return bpf_map_lookup_elem(&pillion_network_load, &key);
+}
+
+/*
+ * Counts an isolated segment to copy, and returns 1 if the limit is not
+ * reached. The count starts again at each reading of a load, which removes it.
+ * A global function, so that the verifier checks it once.
+ */
+__noinline int count_isolated_copy(const struct network *network)
+{
+	struct network_load *load;
+
+	if (!network)
+		return 0;
+	load = look_up_load(network);
+	return load && __sync_fetch_and_add(&load->isolated_copies, 1) <
+			       MAX_ISOLATED_COPIES;
+}
+
+/* Returns true if level `auto` may copy one more isolated segment. */
+static __always_inline bool take_isolated_copy(struct bpf_sock *sk)
+{
+	struct network network;
+
+	if (!governing)
+		return true;
+	read_network(sk, &network);
+	return count_isolated_copy(&network);
 }
 
 /*
