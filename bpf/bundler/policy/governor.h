@@ -218,9 +218,10 @@ look_up_load(const struct network *network)
 }
 
 /*
- * Counts an isolated segment to copy, and returns 1 if the limit is not
- * reached. The count starts again at each reading of a load, which removes it.
- * A global function, so that the verifier checks it once.
+ * Counts an isolated segment; returns 1 if it may be copied. User space removes
+ * the load at each reading, so the count starts again. If the map is full, no
+ * isolated segment is copied. A global function, so that the verifier checks it
+ * once.
  */
 __noinline int count_isolated_copy(const struct network *network)
 {
