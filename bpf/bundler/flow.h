@@ -361,7 +361,7 @@ enum alarm {
 	ALARM_LOSS, /* more than it was without redundancy */
 };
 
-/* Share of eligible segments that carry redundancy, in 1/FULL_SHARE. */
+/* Shares of eligible segments that carry redundancy. */
 enum governor_share {
 	FULL_SHARE = 256,
 	LOW_SHARE = FULL_SHARE / 8, /* maximum, if user space does not decide */
@@ -369,9 +369,11 @@ enum governor_share {
 
 /* The governor's decision about the connections to one network. */
 struct allowance {
-	enum governor_share share;
+	__u16 share; /* in 1/FULL_SHARE */
+	__u8 is_busy; /* 1: many messages to the network, auto holds back */
 	enum verdict verdict; /* the last verdict */
 	enum alarm alarm; /* the last alarm */
+	enum governor_share shares[0]; /* puts the type into BTF, for Rust */
 };
 
 /* The last decision that the connection has read. */

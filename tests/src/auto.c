@@ -52,11 +52,11 @@ __u32 pillion_messages_waiting(__u32 itt_us, __u32 srtt_us)
 	return messages_waiting(itt_us, srtt_us);
 }
 
-__u32 pillion_messages_in_time(__u32 deadline_ms, __u32 itt_us, __u32 srtt_us)
+__u32 pillion_messages_in_time(__u32 deadline_ms, __u32 itt_us)
 {
 	struct options options = {.deadline_ms = deadline_ms};
 
-	return messages_in_time(&options, itt_us, srtt_us);
+	return messages_in_time(&options, itt_us);
 }
 
 static struct flow flow;

@@ -38,7 +38,7 @@ mod c {
             srtt_us: u32,
         ) -> i32;
         pub safe fn pillion_decisions_with_copies(starts: i32) -> i32;
-        pub safe fn pillion_messages_in_time(deadline_ms: u32, itt_us: u32, srtt_us: u32) -> u32;
+        pub safe fn pillion_messages_in_time(deadline_ms: u32, itt_us: u32) -> u32;
     }
 }
 
@@ -82,8 +82,8 @@ pub fn unused_copies_end(runs: [u16; 8], segments: u32, in_time: u32, target_ppm
 
 /// Returns the number of following messages whose bundles repair a loss in time.
 #[must_use]
-pub fn messages_in_time(deadline_ms: u32, itt_us: u32, srtt_us: u32) -> u32 {
-    c::pillion_messages_in_time(deadline_ms, itt_us, srtt_us)
+pub fn messages_in_time(deadline_ms: u32, itt_us: u32) -> u32 {
+    c::pillion_messages_in_time(deadline_ms, itt_us)
 }
 
 /// Returns the copies (0: none, 1: of isolated segments, 2: of all) after a decision of a connection

@@ -203,10 +203,12 @@ fn each_start_doubles_how_long_copies_hold() {
 
 #[test]
 fn deadline_determines_useful_bundles() {
-    assert_eq!(messages_in_time(0, 30_000, 150_000), 1);
-    assert_eq!(messages_in_time(100, 30_000, 150_000), 3);
-    assert_eq!(messages_in_time(5, 30_000, 150_000), 0);
-    // The next message is more than an RTT away.
-    assert_eq!(messages_in_time(0, 300_000, 150_000), 0);
-    assert_eq!(messages_in_time(0, 0, 150_000), 1, "unknown");
+    assert_eq!(messages_in_time(0, 30_000), 1);
+    assert_eq!(messages_in_time(100, 30_000), 3);
+    assert_eq!(messages_in_time(5, 30_000), 0);
+    // The default is at most 105 ms.
+    assert_eq!(messages_in_time(0, 105_000), 1);
+    assert_eq!(messages_in_time(0, 106_000), 0);
+    assert_eq!(messages_in_time(500, 200_000), 2);
+    assert_eq!(messages_in_time(0, 0), 1, "unknown");
 }

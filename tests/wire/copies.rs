@@ -347,10 +347,11 @@ fn receiver_without_reports_gets_no_more_copies() {
     });
 }
 
-/// Level `auto`, which starts with copies of isolated segments.
+/// Level `auto`, which starts with copies of isolated segments: the next message comes after the deadline.
 fn auto() -> Options {
     Options {
         level: Some(Level::Auto),
+        deadline: Some(Duration::from_millis(1)),
         copies: 0,
         reaction: Some(Reaction::TfrcSp),
         ..copies()
@@ -380,6 +381,28 @@ fn auto_copies_isolated_segments_only() {
         assert_eq!(wire.totals().counters.copies, 1);
         send_isolated(wire, 3..6);
         assert_eq!(wire.totals().counters.copies, 4);
+    });
+}
+
+/// Without a deadline, the next message is in time if it comes within 105 ms.
+#[test]
+fn auto_does_not_copy_what_the_next_message_repairs() {
+    let options = Options {
+        deadline: None,
+        ..auto()
+    };
+    run(options, |wire| {
+        wire.sends("1:101");
+        wire.expect("1:101");
+        wire.ack(101);
+        std::thread::sleep(Duration::from_millis(10));
+        wire.sends("101:201");
+        wire.expect_nothing(Duration::from_millis(100));
+        // The smoothed time between messages: 7/8 of 10 ms, and 1/8 of 900 ms.
+        std::thread::sleep(Duration::from_millis(790));
+        wire.ack(201);
+        wire.sends("201:301");
+        wire.expect("201:301");
     });
 }
 

@@ -70,6 +70,7 @@ struct network_load {
 	__u64 losses; /* repaired or retransmitted, sum over all windows */
 	__u64 redundant_bytes; /* sum over all windows */
 	__u64 retransmitted; /* of the losses; sum over all windows */
+	__u64 messages; /* of the packets, by the ITT; sum over all windows */
 	__u64 isolated_copies; /* segments, of level `auto` */
 	/* number of windows by their minimum queueing delay */
 	__u32 queue[QUEUE_BUCKETS];
@@ -280,8 +281,8 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 			    __u32 rtt_us, __u32 srtt_us, __u32 rtt_min_us)
 {
 	struct load_window *window;
-	__u32 now, length, itt_us, needed, delay_us, packets, losses, redundant,
-		bucket, retransmitted;
+	__u32 now, length, itt_us, needed, delay_us, packets, messages, losses,
+		redundant, bucket, retransmitted;
 	struct network_load *load;
 
 	if (!flow || !network)
@@ -321,6 +322,11 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 		ADD_TO(load->window_us, length);
 		ADD_TO(load->srtt_us, srtt_us);
 		ADD_TO(load->packets, packets - window->packets);
+		/* The time in between is a pause if fewer packets left. */
+		messages = packets - window->packets;
+		if (itt_us && (length + itt_us / 2) / itt_us < messages)
+			messages = (length + itt_us / 2) / itt_us;
+		ADD_TO(load->messages, messages);
 		/* Reordered segments are subtracted from later losses. */
 		if ((__s32)(losses - window->losses) > 0) {
 			ADD_TO(load->losses, losses - window->losses);

@@ -9,20 +9,21 @@
  * leave more late messages than the target, and end once the losses of single
  * packets show that bundles would do. Levels are those of level.h.
  *
- * Isolated segments, which no bundle repairs soon, are copied from the start,
- * because they are few. All segments are copied after at least MIN_SEGMENTS
- * with clearly more late messages than the target: three seen and four times
- * the target, or twice the target as expected from six losses. Each of the two
- * ends after at least 1 << hold_bits decisions, if half the target would be met
- * without it. Each start for all segments doubles that minimum, up to 1 <<
- * MAX_HOLD_BITS. So a loss rate between the conditions causes no change, and
- * one that alternates causes fewer and fewer changes. Copies of isolated
- * segments start again if the target is missed.
+ * Isolated segments, which no bundle repairs in time, are copied from the
+ * start, because they are few. All segments are copied after at least
+ * MIN_SEGMENTS with clearly more late messages than the target: three seen and
+ * four times the target, or twice the target as expected from six losses. Each
+ * of the two ends after at least 1 << hold_bits decisions, if half the target
+ * would be met without it. Each start for all segments doubles that minimum, up
+ * to 1 << MAX_HOLD_BITS. So a loss rate between the conditions causes no
+ * change, and one that alternates causes fewer and fewer changes. Copies of
+ * isolated segments start again if the target is missed.
  *
  * While packets wait on the path, losses are a sign of congestion, and more
  * redundancy causes more of them. `auto` then does what the published mechanism
  * does: one previous segment, no copies, and a reaction to each hidden loss
- * (note_queue() in governor.h).
+ * (note_queue() in governor.h). With many messages to one network, `auto`
+ * bundles one previous segment and sends no copies (holds_back()).
  */
 #ifndef PILLION_AUTO_H
 #define PILLION_AUTO_H
@@ -36,25 +37,30 @@
 #define MAX_DECISIONS 0xff /* ingress.decisions */
 #define MAX_WAITING   64
 
+/* The default deadline is the ITT, but people notice longer delays, and this.
+ */
+#define MAX_DEADLINE_US	   100000
 #define DEADLINE_MARGIN_US 5000
+
+/* The extra delay at which a message is late. */
+static __always_inline __u32 deadline_us(const struct options *options,
+					 __u32 itt_us)
+{
+	if (options->deadline_ms)
+		return options->deadline_ms * 1000U;
+	if (itt_us > MAX_DEADLINE_US)
+		itt_us = MAX_DEADLINE_US;
+	return itt_us + DEADLINE_MARGIN_US;
+}
 
 /*
  * The number of following messages whose bundles are in time: 0 if the next
- * message is usually after the deadline, or more than an RTT away; 1 if the ITT
- * is unknown.
+ * message is usually after the deadline; 1 if the ITT is unknown.
  */
 static __always_inline __u32 messages_in_time(const struct options *options,
-					      __u32 itt_us, __u32 srtt_us)
+					      __u32 itt_us)
 {
-	__u32 deadline_us = options->deadline_ms * 1000U;
-
-	if (!itt_us)
-		return 1;
-	if (itt_us > srtt_us)
-		return 0;
-	if (!deadline_us)
-		deadline_us = itt_us + DEADLINE_MARGIN_US;
-	return deadline_us / itt_us;
+	return itt_us ? deadline_us(options, itt_us) / itt_us : 1;
 }
 
 /*
@@ -185,8 +191,8 @@ __noinline int choose_redundancy(struct flow *flow, __u32 segments_before,
 	WRITE_ONCE(ingress->level,
 		   choose_level(ingress, target_ppm,
 				messages_waiting(itt_us, srtt_us)));
-	in_time = messages_in_time(&flow->options, itt_us, srtt_us);
-	isolated = itt_us > srtt_us;
+	in_time = messages_in_time(&flow->options, itt_us);
+	isolated = !in_time && itt_us > srtt_us;
 	insufficient = are_bundles_insufficient(ingress, in_time, target_ppm,
 						isolated);
 	/*

@@ -12,7 +12,7 @@
 #define PILLION_COPIES_H
 
 #include "../maps.h"
-#include "level.h"
+#include "auto.h"
 #include "record.h"
 
 /* Absent from BTF: it is an anonymous enum of the kernel (Linux 5.18). */
@@ -78,9 +78,9 @@ static __always_inline __u32 max_wire_bytes(const struct options *options,
 
 /*
  * The number of copies of a segment at present. With level `auto` there is none
- * while packets wait on the path, and a copy only if a bundle of one such
- * segment stays within the allowed overhead as well, because a second loss
- * would otherwise wait for a retransmission.
+ * while it holds back, and a copy only if a bundle of one such segment stays
+ * within the allowed overhead as well, because a second loss would otherwise
+ * wait for a retransmission.
  */
 static __always_inline __u32 current_copies(const struct flow *flow,
 					    struct bpf_tcp_sock *btp,
@@ -88,13 +88,18 @@ static __always_inline __u32 current_copies(const struct flow *flow,
 {
 	__u32 limit = max_wire_bytes(&flow->options, seg);
 	bool all = flow->options.copies_when == COPY_ALL;
-	__u32 copies = flow->options.copies;
+	__u32 copies = flow->options.copies, itt_us;
 
 	if (flow->options.level == LEVEL_AUTO) {
+		itt_us = (__u32)flow->egress.itt << ITT_UNIT_BITS;
 		all = READ_ONCE(flow->ingress.copies) == AUTO_COPIES_ALL;
 		copies = READ_ONCE(flow->ingress.copies) != AUTO_COPIES_NONE;
-		if (is_congested(flow) || flow->egress.copies_limited_us ||
+		if (holds_back(flow) || flow->egress.copies_limited_us ||
 		    (limit && 2 * (2 * seg->len + headers_len(seg)) > limit))
+			copies = 0;
+		/* The next message will repair this one in time. */
+		if (!all && itt_us &&
+		    itt_us <= deadline_us(&flow->options, itt_us))
 			copies = 0;
 	}
 	return all || is_isolated(&flow->egress, btp, seg) ? copies : 0;

@@ -141,6 +141,18 @@ static __always_inline bool is_congested(const struct flow *flow)
 	       READ_ONCE(flow->ingress.has_queue);
 }
 
+/*
+ * Returns true while level `auto` bundles one previous segment and sends no
+ * copies: packets wait on the path, or the streams to the peer's network are a
+ * large load together.
+ */
+static __always_inline bool holds_back(const struct flow *flow)
+{
+	return is_congested(flow) ||
+	       (flow->options.level == LEVEL_AUTO && !flow->options.published &&
+		flow->egress.governor_state.allowance.is_busy);
+}
+
 /* Maximum previous segments in a bundle; 0: no limit. */
 static __always_inline __u32 allowed_packets(struct flow *flow)
 {
@@ -149,7 +161,7 @@ static __always_inline __u32 allowed_packets(struct flow *flow)
 	if (flow->options.level == LEVEL_FIXED)
 		return limit;
 	level = READ_ONCE(flow->ingress.level);
-	if (level > 1 && is_congested(flow))
+	if (level > 1 && holds_back(flow))
 		level = 1;
 	return limit && limit < level ? limit : level;
 }

@@ -115,7 +115,7 @@ pub struct Options {
     pub target: Option<Target>,
 
     /// With --level auto: extra delay from which a message is late, 1ms to 10s [default: the time
-    /// between messages + 5ms]
+    /// between messages, at most 100ms, + 5ms]
     #[arg(long, value_name = "DURATION", value_parser = parse_deadline)]
     #[serde(
         deserialize_with = "deadline",

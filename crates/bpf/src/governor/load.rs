@@ -23,6 +23,8 @@ pub(crate) struct Load {
     pub(crate) window: Duration,
     /// Packets with data.
     pub(crate) packets: u64,
+    /// New messages, estimated by the ITT: packets that are no copies and no retransmissions.
+    pub(crate) messages: u64,
     /// Losses that redundancy repaired, and retransmissions, less reordered segments.
     pub(crate) losses: u64,
     /// Of these, retransmissions.
@@ -41,6 +43,7 @@ impl Load {
             rtt: mean(raw.srtt_us, raw.windows)?,
             window: mean(raw.window_us, raw.windows)?,
             packets: raw.packets,
+            messages: raw.messages,
             losses: raw.losses,
             retransmitted: raw.retransmitted,
             is_redundant: raw.redundant_bytes > 0,

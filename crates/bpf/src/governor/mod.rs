@@ -152,7 +152,7 @@ impl Networks {
         let governor = types::governor {
             decided_ns: now.as_nanos() as u64,
             initial: types::allowance {
-                share: types::governor_share(self.initial(now)),
+                share: self.initial(now) as u16,
                 verdict: types::verdict::VERDICT_NONE,
                 ..Default::default()
             },
@@ -228,7 +228,8 @@ fn store<T: Copy>(map: &MapHandle, key: &[u8], value: &T) -> Result<(), Error> {
 
 fn to_raw(allowance: Allowance) -> types::allowance {
     types::allowance {
-        share: types::governor_share(allowance.share),
+        share: allowance.share as u16,
+        is_busy: allowance.is_busy.into(),
         verdict: match allowance.verdict {
             None => types::verdict::VERDICT_NONE,
             Some(Verdict::Ours) => types::verdict::VERDICT_OURS,
@@ -240,6 +241,7 @@ fn to_raw(allowance: Allowance) -> types::allowance {
             Some(Alarm::Queue) => types::alarm::ALARM_QUEUE,
             Some(Alarm::Loss) => types::alarm::ALARM_LOSS,
         },
+        ..Default::default()
     }
 }
 
@@ -268,6 +270,8 @@ pub struct GovernorDecision {
     pub verdict: Option<Verdict>,
     /// Subject of the last alarm; `None` before the first.
     pub alarm: Option<Alarm>,
+    /// True if pillion sends the network more messages than level `auto` adds copies to.
+    pub busy_network: bool,
 }
 
 /// Cause of the queue, or of the losses, that an alarm was about.
@@ -308,9 +312,10 @@ impl GovernorDecision {
         };
         let has_decision = raw.verdict != types::verdict::VERDICT_UNKNOWN;
         has_decision.then(|| Self {
-            share: f64::from(raw.share.0) / f64::from(types::governor_share::FULL_SHARE.0),
+            share: f64::from(raw.share) / f64::from(types::governor_share::FULL_SHARE.0),
             verdict,
             alarm,
+            busy_network: raw.is_busy != 0,
         })
     }
 }

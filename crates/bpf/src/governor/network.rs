@@ -67,6 +67,7 @@ enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Allowance {
     pub(super) share: Share,
+    pub(super) is_busy: bool,
     pub(super) verdict: Option<Verdict>,
     pub(super) alarm: Option<Alarm>,
 }
@@ -110,6 +111,7 @@ pub(crate) struct Network {
     debt: u64,
     alarm: Option<Alarm>,
     verdict: Option<Verdict>,
+    rate: MessageRate,
     /// When there were measurements last.
     pub(super) last_seen: Duration,
 }
@@ -161,6 +163,7 @@ impl Network {
             debt: 0,
             alarm: None,
             verdict: None,
+            rate: MessageRate::default(),
             last_seen: now,
         }
     }
@@ -169,6 +172,7 @@ impl Network {
     pub(super) fn allowance(&self) -> Allowance {
         Allowance {
             share: self.share,
+            is_busy: self.rate.is_busy,
             verdict: self.verdict,
             alarm: self.alarm,
         }
@@ -196,6 +200,7 @@ impl Network {
             (self.peak_queue, self.peak_at) = (load.queue, now);
         }
         self.count(load);
+        self.rate.add(now, load.messages);
         // At first, windows began before the phase, and losses that redundancy caused are still
         // retransmitted.
         let is_past_transient = now - self.since > load.rtt + load.window.max(load.rtt);
@@ -438,6 +443,37 @@ impl Network {
         }
         self.measured = now;
         self.enter(Phase::Add, self.stopped.share, now);
+    }
+}
+
+/// The rate of messages to a network, over intervals of 1 s or more. Where it is high, level `auto` does
+/// about what limit 1 does: no stream sees what the redundancy of many costs others, because a fair queue
+/// keeps the queues of thin streams short while the link is full.
+#[derive(Debug, Clone, Copy, Default)]
+struct MessageRate {
+    /// Start of the interval, and messages since then.
+    since: Duration,
+    messages: u64,
+    is_busy: bool,
+}
+
+impl MessageRate {
+    /// Messages per second above which a network is busy: four times what RFC 4828 allows one stream.
+    const BUSY: f64 = 400.0;
+    /// Messages per second below which it is not busy any more.
+    const NOT_BUSY: f64 = 300.0;
+
+    fn add(&mut self, now: Duration, messages: u64) {
+        self.messages += messages;
+        let elapsed = now - self.since;
+        if elapsed >= Duration::from_secs(1) {
+            let limit = match self.is_busy {
+                true => Self::NOT_BUSY,
+                false => Self::BUSY,
+            };
+            self.is_busy = self.messages as f64 > limit * elapsed.as_secs_f64();
+            (self.since, self.messages) = (now, 0);
+        }
     }
 }
 

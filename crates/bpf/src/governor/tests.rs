@@ -117,6 +117,7 @@ fn run_seeded(path: Path, seconds: u32, seed: u64) -> Outcome {
                 rtt: Duration::from_millis(50),
                 window,
                 packets,
+                messages: packets,
                 losses,
                 // A bundle is lost as well.
                 retransmitted: (losses as f64 * loss).round() as u64,
@@ -363,6 +364,7 @@ impl Decisions {
             window: INTERVAL,
             packets,
             losses,
+            messages: packets,
             retransmitted: self.retransmitted.min(losses),
             is_redundant,
         };
@@ -610,4 +612,28 @@ fn queue_without_redundancy_is_never_ours() {
             }
         }
     }
+}
+
+#[test]
+fn network_is_busy_from_400_messages_a_second_to_300() {
+    let mut network = Network::new(Duration::ZERO, FULL);
+    let mut now = Duration::ZERO;
+    let mut is_busy_at = |per_s: u64| {
+        // The first second still has packets of the rate before.
+        for _ in 0..8 {
+            now += INTERVAL;
+            let load = Load {
+                rtt: Duration::from_millis(50),
+                messages: per_s / 4,
+                ..Load::default()
+            };
+            network.decide(now, &load);
+        }
+        network.allowance().is_busy
+    };
+    assert!(!is_busy_at(380));
+    assert!(is_busy_at(440));
+    assert!(is_busy_at(320));
+    assert!(!is_busy_at(280));
+    assert!(!is_busy_at(320));
 }
