@@ -263,6 +263,7 @@ struct sent {
 struct sending {
 	__u64 start_us; /* start of the current window, microseconds */
 	__u32 packets; /* ever sent */
+	__u32 messages; /* small new segments ever sent, without copies */
 	struct sent current;
 	struct sent before; /* in the previous window */
 };
@@ -389,7 +390,9 @@ struct load_window {
 	__u32 sampled; /* rack.mstamp of the last RTT sample */
 	__u32 packets; /* packets ever sent, at start_us */
 	__u32 losses; /* losses ever found, at start_us */
-	__u32 redundant; /* redundant bytes ever sent, at start_us */
+	/* The low bits of counters at start_us: redundant bytes, messages. */
+	__u16 redundant;
+	__u16 messages;
 	__u32 retransmitted; /* packets with old data ever sent, at start_us */
 };
 

@@ -131,6 +131,54 @@ fn redundancy_of_streams(streams: u32) -> f64 {
     redundant / new
 }
 
+/// Returns the counts of streams that send these messages: milliseconds before each, and its bytes.
+fn bundling_of_replay(streams: u32, path: &str, messages: &[(u32, u32)]) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = messages.iter().map(|(gap, size)| format!("{gap},{size}\n"));
+    let writes = format!("gap_ms,size\n{}", lines.collect::<String>());
+    std::fs::write(folder.path().join("writes.csv"), writes).unwrap();
+    let experiment = format!(
+        r#"
+        duration = 60
+        path = {path}
+        [group.thin]
+        kind = "replay"
+        writes = "file:writes.csv"
+        streams = {streams}
+        bundle = {{ level = "auto", reaction = "tfrc-sp" }}
+        [measure]
+        traces = false
+        sockets = false
+    "#
+    );
+    json(&run_all(folder.path(), &experiment)[0], "bundling.json")[0].clone()
+}
+
+/// 667 messages per second make the network busy for 10 s. Then 20 keystrokes per second are copied again.
+#[test]
+fn auto_copies_keystrokes_after_busy_time() {
+    needs_kernel!();
+    let messages = [[(30, 100); 330].as_slice(), &[(1000, 36); 50]].concat();
+    let bundling = bundling_of_replay(20, "{ rtt = 50, loss = 2 }", &messages);
+    // The first ones still have a short smoothed time between messages.
+    let copies = bundling["copies"].as_u64().unwrap();
+    assert!(copies > 400, "{bundling}");
+}
+
+/// Seven streams send ten messages at once, four times a second: 280 per second, and as many copies.
+#[test]
+fn copies_do_not_make_network_busy() {
+    needs_kernel!();
+    let burst = [[(241, 60)].as_slice(), &[(1, 60); 9]].concat();
+    let bundling = bundling_of_replay(7, "{ rtt = 150, loss = 10 }", &burst.repeat(230));
+    let count = |name: &str| bundling[name].as_f64().unwrap();
+    // All but those of the first seconds are copied.
+    assert!(
+        count("copies") > 0.75 * count("new_bytes") / 60.0,
+        "{bundling}"
+    );
+}
+
 /// A network is busy above 400 messages per second.
 #[test]
 fn auto_bundles_one_segment_in_busy_network() {

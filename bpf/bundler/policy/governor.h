@@ -68,9 +68,9 @@ struct network_load {
 	__u64 srtt_us; /* smoothed RTTs, sum over all windows */
 	__u64 packets; /* packets with data, sum over all windows */
 	__u64 losses; /* repaired or retransmitted, sum over all windows */
-	__u64 redundant_bytes; /* sum over all windows */
+	__u64 redundant_bytes; /* modulo 64 KiB in a window, sum */
 	__u64 retransmitted; /* of the losses; sum over all windows */
-	__u64 messages; /* of the packets, by the ITT; sum over all windows */
+	__u64 messages; /* small new segments, sum over all windows */
 	__u64 isolated_copies; /* segments, of level `auto` */
 	/* number of windows by their minimum queueing delay */
 	__u32 queue[QUEUE_BUCKETS];
@@ -311,6 +311,7 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 	note_queue(&flow->ingress, delay_us, needed, itt_us > srtt_us);
 	bucket = queue_bucket(delay_us);
 	packets = READ_ONCE(flow->egress.sending.packets);
+	messages = READ_ONCE(flow->egress.sending.messages);
 	retransmitted = READ_ONCE(flow->egress.retransmitted);
 	losses = flow->counters.hidden_losses + flow->counters.copy_losses +
 		 flow->counters.piggyback_repaired_segments + retransmitted -
@@ -322,17 +323,14 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 		ADD_TO(load->window_us, length);
 		ADD_TO(load->srtt_us, srtt_us);
 		ADD_TO(load->packets, packets - window->packets);
-		/* The time in between is a pause if fewer packets left. */
-		messages = packets - window->packets;
-		if (itt_us && (length + itt_us / 2) / itt_us < messages)
-			messages = (length + itt_us / 2) / itt_us;
-		ADD_TO(load->messages, messages);
+		ADD_TO(load->messages, (__u16)(messages - window->messages));
 		/* Reordered segments are subtracted from later losses. */
 		if ((__s32)(losses - window->losses) > 0) {
 			ADD_TO(load->losses, losses - window->losses);
 			window->losses = losses;
 		}
-		ADD_TO(load->redundant_bytes, redundant - window->redundant);
+		ADD_TO(load->redundant_bytes,
+		       (__u16)(redundant - window->redundant));
 		ADD_TO(load->retransmitted,
 		       retransmitted - window->retransmitted);
 		if (bucket < QUEUE_BUCKETS)
@@ -342,6 +340,7 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 	window->rtt_us = rtt_us;
 	window->packets = packets;
 	window->redundant = redundant;
+	window->messages = messages;
 	window->retransmitted = retransmitted;
 	return 0;
 }

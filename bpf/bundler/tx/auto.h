@@ -213,7 +213,8 @@ __noinline int choose_redundancy(struct flow *flow, __u32 segments_before,
 		set_copies(ingress, AUTO_COPIES_ALL);
 	} else if (ingress->copies == AUTO_COPIES_NONE && insufficient) {
 		set_copies(ingress, AUTO_COPIES_ISOLATED);
-	} else if (ingress->copies != AUTO_COPIES_NONE &&
+	} else if ((ingress->copies == AUTO_COPIES_ALL ||
+		    (ingress->copies == AUTO_COPIES_ISOLATED && !in_time)) &&
 		   ingress->decisions >>
 			   (ingress->hold_bits ?: MIN_HOLD_BITS) &&
 		   are_bundles_sufficient(ingress, in_time, target_ppm)) {

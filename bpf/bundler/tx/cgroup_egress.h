@@ -103,6 +103,7 @@ static __always_inline bool add_to_record(struct egress *egress,
 	bool gap;
 
 	note_itt(egress, now);
+	egress->sending.messages += small;
 	drop_unsent(egress, seg->seq);
 	gap = record_end(record) != seg->seq;
 	egress->announced.stored_bytes = gap ? 0 : egress->stored_bytes;

@@ -78,9 +78,9 @@ static __always_inline __u32 max_wire_bytes(const struct options *options,
 
 /*
  * The number of copies of a segment at present. With level `auto` there is none
- * while it holds back, and a copy only if a bundle of one such segment stays
- * within the allowed overhead as well, because a second loss would otherwise
- * wait for a retransmission.
+ * while packets wait on the path, and a copy only if a bundle of one such
+ * segment stays within the allowed overhead as well, because a second loss
+ * would otherwise wait for a retransmission.
  */
 static __always_inline __u32 current_copies(const struct flow *flow,
 					    struct bpf_tcp_sock *btp,
@@ -94,7 +94,7 @@ static __always_inline __u32 current_copies(const struct flow *flow,
 		itt_us = (__u32)flow->egress.itt << ITT_UNIT_BITS;
 		all = READ_ONCE(flow->ingress.copies) == AUTO_COPIES_ALL;
 		copies = READ_ONCE(flow->ingress.copies) != AUTO_COPIES_NONE;
-		if (holds_back(flow) || flow->egress.copies_limited_us ||
+		if (is_congested(flow) || flow->egress.copies_limited_us ||
 		    (limit && 2 * (2 * seg->len + headers_len(seg)) > limit))
 			copies = 0;
 		/* The next message will repair this one in time. */

@@ -230,6 +230,9 @@ add_redundancy(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 		*copies = 0;
 		return outcome == ELIGIBLE ? GOVERNED : outcome;
 	}
+	/* Not earlier: the credit has read whether the network is busy now. */
+	if (holds_back(flow))
+		*copies = 0;
 	if (*copies && flow->options.level == LEVEL_AUTO &&
 	    READ_ONCE(flow->ingress.copies) != AUTO_COPIES_ALL &&
 	    !take_isolated_copy(sk)) {

@@ -23,7 +23,7 @@ pub(crate) struct Load {
     pub(crate) window: Duration,
     /// Packets with data.
     pub(crate) packets: u64,
-    /// New messages, estimated by the ITT: packets that are no copies and no retransmissions.
+    /// New messages: small segments without their copies and retransmissions.
     pub(crate) messages: u64,
     /// Losses that redundancy repaired, and retransmissions, less reordered segments.
     pub(crate) losses: u64,
