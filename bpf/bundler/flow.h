@@ -390,7 +390,7 @@ struct load_window {
 	__u32 sampled; /* rack.mstamp of the last RTT sample */
 	__u32 packets; /* packets ever sent, at start_us */
 	__u32 losses; /* losses ever found, at start_us */
-	/* The low bits of counters at start_us: redundant bytes, messages. */
+	/* The low 16 bits, at start_us, of redundant bytes and messages. */
 	__u16 redundant;
 	__u16 messages;
 	__u32 retransmitted; /* packets with old data ever sent, at start_us */

@@ -358,6 +358,8 @@ fn demo_at_5_percent_loss_has_p97_far_below_plain_tcp() {
     let report = folder.path().join("report.html");
     let output = lab(&[
         "demo",
+        "--streams",
+        "20",
         "--duration",
         "8s",
         "--loss",

@@ -80,7 +80,7 @@ fn auto_stops_copies_before_it_reduces_window() {
 
 /// Each stream has few messages, but all of them together many.
 #[test]
-fn auto_copies_few_isolated_segments_of_many_streams() {
+fn auto_limits_isolated_copies_of_many_streams() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let experiment = r#"
@@ -103,12 +103,13 @@ fn auto_copies_few_isolated_segments_of_many_streams() {
         let bundling = &json(&runs[run], "bundling.json")[0];
         bundling["copies"].as_u64().unwrap()
     });
-    // 32 of 320 per second, also in the first one, and none of 640 after the first seconds.
+    // At 320 messages per second, 32 are copied, from the first second on. At 640, the network is busy
+    // after a few seconds, and none is.
     assert!((500..1100).contains(&copies[0]), "{copies:?}");
     assert!(copies[1] < 200, "{copies:?}");
 }
 
-/// Returns the redundant bytes for each new one of this number of streams at 10 % loss.
+/// Returns the redundant bytes per new byte of `streams` streams at 10 % loss.
 fn redundancy_of_streams(streams: u32) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     let experiment = format!(
@@ -131,7 +132,7 @@ fn redundancy_of_streams(streams: u32) -> f64 {
     redundant / new
 }
 
-/// Returns the counts of streams that send these messages: milliseconds before each, and its bytes.
+/// Returns the counts of `streams` streams that replay these messages: the gap before each in ms, its bytes.
 fn bundling_of_replay(streams: u32, path: &str, messages: &[(u32, u32)]) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let lines = messages.iter().map(|(gap, size)| format!("{gap},{size}\n"));
@@ -160,19 +161,19 @@ fn auto_copies_keystrokes_after_busy_time() {
     needs_kernel!();
     let messages = [[(30, 100); 330].as_slice(), &[(1000, 36); 50]].concat();
     let bundling = bundling_of_replay(20, "{ rtt = 50, loss = 2 }", &messages);
-    // The first ones still have a short smoothed time between messages.
+    // The first keystrokes still have a short smoothed time between messages.
     let copies = bundling["copies"].as_u64().unwrap();
     assert!(copies > 400, "{bundling}");
 }
 
-/// Seven streams send ten messages at once, four times a second: 280 per second, and as many copies.
+/// Seven streams send 280 messages per second in bursts of ten, with as many copies.
 #[test]
 fn copies_do_not_make_network_busy() {
     needs_kernel!();
     let burst = [[(241, 60)].as_slice(), &[(1, 60); 9]].concat();
     let bundling = bundling_of_replay(7, "{ rtt = 150, loss = 10 }", &burst.repeat(230));
     let count = |name: &str| bundling[name].as_f64().unwrap();
-    // All but those of the first seconds are copied.
+    // All are copied, except in the first seconds.
     assert!(
         count("copies") > 0.75 * count("new_bytes") / 60.0,
         "{bundling}"

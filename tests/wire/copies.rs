@@ -347,7 +347,7 @@ fn receiver_without_reports_gets_no_more_copies() {
     });
 }
 
-/// Level `auto`, which starts with copies of isolated segments: the next message comes after the deadline.
+/// Level `auto` with a deadline of 1 ms, so that isolated segments are copied.
 fn auto() -> Options {
     Options {
         level: Some(Level::Auto),
@@ -384,9 +384,9 @@ fn auto_copies_isolated_segments_only() {
     });
 }
 
-/// Without a deadline, the next message is in time if it comes within 105 ms.
+/// Without a deadline, the next message is in time if it comes within 105 ms. Before the first one, that is unknown.
 #[test]
-fn auto_does_not_copy_what_the_next_message_repairs() {
+fn auto_skips_copy_if_next_message_is_in_time() {
     let options = Options {
         deadline: None,
         ..auto()
@@ -398,7 +398,7 @@ fn auto_does_not_copy_what_the_next_message_repairs() {
         std::thread::sleep(Duration::from_millis(10));
         wire.sends("101:201");
         wire.expect_nothing(Duration::from_millis(100));
-        // The smoothed time between messages: 7/8 of 10 ms, and 1/8 of 900 ms.
+        // The smoothed time between messages: 7/8 of 10 ms and 1/8 of 900 ms are 121 ms.
         std::thread::sleep(Duration::from_millis(790));
         wire.ack(201);
         wire.sends("201:301");

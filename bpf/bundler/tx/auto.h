@@ -37,10 +37,12 @@
 #define MAX_DECISIONS 0xff /* ingress.decisions */
 #define MAX_WAITING   64
 
-/* The default deadline is the ITT, but people notice longer delays, and this.
+/*
+ * The default deadline is the ITT, at most this because people notice longer
+ * delays, plus a margin.
  */
-#define MAX_DEADLINE_US	   100000
-#define DEADLINE_MARGIN_US 5000
+#define MAX_DEADLINE_ITT_US 100000
+#define DEADLINE_MARGIN_US  5000
 
 /* The extra delay at which a message is late. */
 static __always_inline __u32 deadline_us(const struct options *options,
@@ -48,8 +50,8 @@ static __always_inline __u32 deadline_us(const struct options *options,
 {
 	if (options->deadline_ms)
 		return options->deadline_ms * 1000U;
-	if (itt_us > MAX_DEADLINE_US)
-		itt_us = MAX_DEADLINE_US;
+	if (itt_us > MAX_DEADLINE_ITT_US)
+		itt_us = MAX_DEADLINE_ITT_US;
 	return itt_us + DEADLINE_MARGIN_US;
 }
 

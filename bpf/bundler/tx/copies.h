@@ -97,7 +97,7 @@ static __always_inline __u32 current_copies(const struct flow *flow,
 		if (is_congested(flow) || flow->egress.copies_limited_us ||
 		    (limit && 2 * (2 * seg->len + headers_len(seg)) > limit))
 			copies = 0;
-		/* The next message will repair this one in time. */
+		/* The next message is in time, as far as the ITT is known. */
 		if (!all && itt_us &&
 		    itt_us <= deadline_us(&flow->options, itt_us))
 			copies = 0;

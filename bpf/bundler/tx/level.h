@@ -143,8 +143,8 @@ static __always_inline bool is_congested(const struct flow *flow)
 
 /*
  * Returns true while level `auto` bundles one previous segment and sends no
- * copies: packets wait on the path, or the streams to the peer's network are a
- * large load together.
+ * copies: packets wait on the path, or the connections send many messages to
+ * the peer's network.
  */
 static __always_inline bool holds_back(const struct flow *flow)
 {

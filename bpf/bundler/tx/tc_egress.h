@@ -230,7 +230,8 @@ add_redundancy(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 		*copies = 0;
 		return outcome == ELIGIBLE ? GOVERNED : outcome;
 	}
-	/* Not earlier: the credit has read whether the network is busy now. */
+	/* The credit has refreshed is_busy; tested before, it would never end.
+	 */
 	if (holds_back(flow))
 		*copies = 0;
 	if (*copies && flow->options.level == LEVEL_AUTO &&

@@ -23,7 +23,7 @@ pub(crate) struct Load {
     pub(crate) window: Duration,
     /// Packets with data.
     pub(crate) packets: u64,
-    /// New messages: small segments without their copies and retransmissions.
+    /// Small new segments, without copies and retransmissions.
     pub(crate) messages: u64,
     /// Losses that redundancy repaired, and retransmissions, less reordered segments.
     pub(crate) losses: u64,

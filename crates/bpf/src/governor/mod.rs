@@ -270,7 +270,7 @@ pub struct GovernorDecision {
     pub verdict: Option<Verdict>,
     /// Subject of the last alarm; `None` before the first.
     pub alarm: Option<Alarm>,
-    /// True if pillion sends the network more messages than level `auto` adds copies to.
+    /// True above 400 messages per second to the network, until below 300: level `auto` then copies none.
     pub busy_network: bool,
 }
 

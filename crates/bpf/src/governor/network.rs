@@ -163,7 +163,10 @@ impl Network {
             debt: 0,
             alarm: None,
             verdict: None,
-            rate: MessageRate::default(),
+            rate: MessageRate {
+                since: now,
+                ..MessageRate::default()
+            },
             last_seen: now,
         }
     }
@@ -446,9 +449,9 @@ impl Network {
     }
 }
 
-/// The rate of messages to a network, over intervals of 1 s or more. Where it is high, level `auto` does
-/// about what limit 1 does: no stream sees what the redundancy of many costs others, because a fair queue
-/// keeps the queues of thin streams short while the link is full.
+/// The rate of messages to a network, over intervals of 1 s or more. While the network is busy, level
+/// `auto` bundles one segment and copies none. A stream cannot measure this: a fair queue keeps the queues
+/// of thin streams short while the link is full.
 #[derive(Debug, Clone, Copy, Default)]
 struct MessageRate {
     /// Start of the interval, and messages since then.

@@ -615,11 +615,11 @@ fn queue_without_redundancy_is_never_ours() {
 }
 
 #[test]
-fn network_is_busy_from_400_messages_a_second_to_300() {
+fn network_is_busy_above_400_until_below_300() {
     let mut network = Network::new(Duration::ZERO, FULL);
     let mut now = Duration::ZERO;
     let mut is_busy_at = |per_s: u64| {
-        // The first second still has packets of the rate before.
+        // The first second includes messages at the previous rate.
         for _ in 0..8 {
             now += INTERVAL;
             let load = Load {

@@ -307,7 +307,7 @@ fn recommendation(advice: &Advice) -> String {
         }
         AdviceKind::NothingOutstanding => format!(
             "do not bundle it: each message was acknowledged before the next was sent, so nothing \
-             could have been bundled; level auto, the default, copies such messages{}",
+             could have been bundled; level auto, the default, copies such messages more than 105 ms apart{}",
             copies_clause(advice),
         ),
         AdviceKind::NoRoom => {

@@ -21,7 +21,7 @@ const GROUP: &str = "thin";
 /// Options of `pillion-lab demo` that replace values of its experiment file.
 #[derive(Debug, Clone, Default, Args)]
 pub struct DemoOptions {
-    /// Streams in each group [default: 20]
+    /// Streams in each group [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     streams: Option<u16>,
 
@@ -41,7 +41,7 @@ pub struct DemoOptions {
     #[arg(long, value_name = "PERCENT", value_parser = parse_share)]
     loss: Option<Share>,
 
-    /// Time of sending [default: 30s]
+    /// Time of sending [default: 60s]
     #[arg(long, value_name = "DURATION")]
     duration: Option<PositiveDuration>,
 
