@@ -82,6 +82,20 @@ int pillion_copies_after(int copies, int has_queue,
 	return decide(runs, segments, itt_us, srtt_us);
 }
 
+int pillion_isolated_copies_last(__u32 itt_us, __u32 srtt_us)
+{
+	const __u16 lossless[RUN_LENGTHS] = {};
+	int decisions;
+
+	flow = (struct flow){
+		.options = {.level = LEVEL_AUTO, .target_ppm = 1000},
+		.ingress = {.copies = AUTO_COPIES_ISOLATED},
+	};
+	for (decisions = 0; decisions < MAX_DECISIONS; decisions++)
+		decide(lossless, 1000, itt_us, srtt_us);
+	return flow.ingress.copies == AUTO_COPIES_ISOLATED;
+}
+
 int pillion_decisions_with_copies(int starts)
 {
 	const __u16 lossy[RUN_LENGTHS] = {81, 8, 1}, lossless[RUN_LENGTHS] = {};

@@ -37,6 +37,7 @@ mod c {
             itt_us: u32,
             srtt_us: u32,
         ) -> i32;
+        pub safe fn pillion_isolated_copies_last(itt_us: u32, srtt_us: u32) -> i32;
         pub safe fn pillion_decisions_with_copies(starts: i32) -> i32;
         pub safe fn pillion_messages_in_time(deadline_ms: u32, itt_us: u32) -> u32;
     }
@@ -97,6 +98,12 @@ pub fn copies_after(
     srtt_us: u32,
 ) -> i32 {
     c::pillion_copies_after(copies, has_queue.into(), &runs, 1000, itt_us, srtt_us)
+}
+
+/// Returns whether copies of isolated segments remain after many decisions without losses.
+#[must_use]
+pub fn isolated_copies_last(itt_us: u32, srtt_us: u32) -> bool {
+    c::pillion_isolated_copies_last(itt_us, srtt_us) != 0
 }
 
 /// Returns the number of decisions until copies of all segments end where nothing is lost any more,

@@ -1,8 +1,8 @@
 //! Level `auto`: its integer decisions, compared with floating point.
 
 use pillion_tests::auto::{
-    copies_after, copies_end, copies_start, decisions_with_copies, isolated_copies_start, level,
-    messages_in_time, messages_waiting, unused_copies_end,
+    copies_after, copies_end, copies_start, decisions_with_copies, isolated_copies_last,
+    isolated_copies_start, level, messages_in_time, messages_waiting, unused_copies_end,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -193,6 +193,12 @@ fn apparent_queue_does_not_delay_copies_of_isolated_segments() {
     let lossy = [2, 0, 0, 0, 0, 0, 0, 0];
     assert_eq!(copies_after(0, true, lossy, 300_000, 150_000), 1);
     assert_eq!(copies_after(0, true, lossy, 30_000, 150_000), 0);
+}
+
+#[test]
+fn isolated_copies_end_only_if_bundles_are_too_late() {
+    assert!(isolated_copies_last(90_000, 50_000));
+    assert!(!isolated_copies_last(300_000, 50_000));
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! pillion's BPF programs in the lab kernel, which interprets them (no JIT).
 
+use std::fs;
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::common::*;
@@ -109,24 +112,34 @@ fn auto_limits_isolated_copies_of_many_streams() {
     assert!(copies[1] < 200, "{copies:?}");
 }
 
-/// Returns the redundant bytes per new byte of `streams` streams at 10 % loss.
-fn redundancy_of_streams(streams: u32) -> f64 {
-    let folder = tempfile::tempdir().unwrap();
+/// Runs a group of streams for a minute, with these keys of the experiment and of the group besides its
+/// level. Returns its counts.
+fn bundling_of_group(folder: &Path, path: &str, group: &str) -> Value {
     let experiment = format!(
         r#"
         duration = 60
-        path = {{ rtt = 150, loss = 10 }}
-        [group.thin]
-        streams = {streams}
-        itt = "30ms:3ms"
-        size = 120
-        bundle = {{ level = "auto", reaction = "tfrc-sp" }}
+        path = {path}
         [measure]
         traces = false
         sockets = false
+        [group.thin]
+        {group}
+        bundle.level = "auto"
+        bundle.reaction = "tfrc-sp"
     "#
     );
-    let bundling = &json(&run_all(folder.path(), &experiment)[0], "bundling.json")[0];
+    json(&run_all(folder, &experiment)[0], "bundling.json")[0].clone()
+}
+
+/// Returns the counts of `streams` streams with messages each 30 ms.
+fn bundling_of_streams(streams: u32, path: &str, options: &str) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let group = format!("streams = {streams}\nitt = \"30ms:3ms\"\nsize = 120\n{options}");
+    bundling_of_group(folder.path(), path, &group)
+}
+
+/// Returns the redundant bytes per new byte.
+fn redundancy(bundling: &Value) -> f64 {
     let [new, redundant] =
         ["new_bytes", "redundant_bytes"].map(|name| bundling[name].as_f64().unwrap());
     redundant / new
@@ -137,22 +150,9 @@ fn bundling_of_replay(streams: u32, path: &str, messages: &[(u32, u32)]) -> Valu
     let folder = tempfile::tempdir().unwrap();
     let lines = messages.iter().map(|(gap, size)| format!("{gap},{size}\n"));
     let writes = format!("gap_ms,size\n{}", lines.collect::<String>());
-    std::fs::write(folder.path().join("writes.csv"), writes).unwrap();
-    let experiment = format!(
-        r#"
-        duration = 60
-        path = {path}
-        [group.thin]
-        kind = "replay"
-        writes = "file:writes.csv"
-        streams = {streams}
-        bundle = {{ level = "auto", reaction = "tfrc-sp" }}
-        [measure]
-        traces = false
-        sockets = false
-    "#
-    );
-    json(&run_all(folder.path(), &experiment)[0], "bundling.json")[0].clone()
+    fs::write(folder.path().join("writes.csv"), writes).unwrap();
+    let group = format!("kind = \"replay\"\nwrites = \"file:writes.csv\"\nstreams = {streams}");
+    bundling_of_group(folder.path(), path, &group)
 }
 
 /// 667 messages per second make the network busy for 10 s. Then 20 keystrokes per second are copied again.
@@ -184,30 +184,15 @@ fn copies_do_not_make_network_busy() {
 #[test]
 fn auto_bundles_one_segment_in_busy_network() {
     needs_kernel!();
-    let few = redundancy_of_streams(10);
-    let many = redundancy_of_streams(20);
-    // One previous segment adds as many bytes as are new, and slightly more where losses delay ACKs.
+    let [few, many] = [10, 20].map(|streams| {
+        redundancy(&bundling_of_streams(
+            streams,
+            "{ rtt = 150, loss = 10 }",
+            "",
+        ))
+    });
+    // One previous segment adds about as many bytes as are new.
     assert!(few > 1.5 && many < 1.2, "{few} {many}");
-}
-
-/// Runs four bundled streams with 2 % loss and these options besides. Returns their counts.
-fn bundling_at_2_percent_loss(options: &str) -> Value {
-    let folder = tempfile::tempdir().unwrap();
-    let experiment = format!(
-        r#"
-        duration = 60
-        path = {{ rtt = 150, loss = 2 }}
-        [group.thin]
-        streams = 4
-        itt = "30ms:3ms"
-        size = 120
-        bundle = {{ level = "auto", reaction = "tfrc-sp"{options} }}
-        [measure]
-        traces = false
-        sockets = false
-    "#
-    );
-    json(&run_all(folder.path(), &experiment)[0], "bundling.json")[0].clone()
 }
 
 /// At 2 % loss, one previous segment meets the target for lost segments alone, and two meet it for those
@@ -215,17 +200,15 @@ fn bundling_at_2_percent_loss(options: &str) -> Value {
 #[test]
 fn auto_bundles_more_where_messages_wait() {
     needs_kernel!();
-    let bundling = bundling_at_2_percent_loss("");
-    let [new, redundant] =
-        ["new_bytes", "redundant_bytes"].map(|name| bundling[name].as_f64().unwrap());
-    assert!(redundant > 1.4 * new, "{bundling}");
+    let bundling = bundling_of_streams(4, "{ rtt = 150, loss = 2 }", "");
+    assert!(redundancy(&bundling) > 1.4, "{bundling}");
 }
 
 /// No bundle meets a deadline of 5 ms, so all segments are copied.
 #[test]
 fn deadline_below_itt_causes_copies_of_all_segments() {
     needs_kernel!();
-    let bundling = bundling_at_2_percent_loss(", deadline = \"5ms\"");
+    let bundling = bundling_of_streams(4, "{ rtt = 150, loss = 2 }", "bundle.deadline = \"5ms\"");
     // All but the first few hundred of 8,000 segments are copied.
     let copies = bundling["copies"].as_u64().unwrap();
     assert!(copies > 6000, "{bundling}");

@@ -384,7 +384,8 @@ fn auto_copies_isolated_segments_only() {
     });
 }
 
-/// Without a deadline, the next message is in time if it comes within 105 ms. Before the first one, that is unknown.
+/// Without a deadline, the next message is in time if it comes within 105 ms. Before the second one, that
+/// is unknown.
 #[test]
 fn auto_skips_copy_if_next_message_is_in_time() {
     let options = Options {

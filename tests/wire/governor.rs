@@ -103,10 +103,10 @@ impl NetworkLoads {
         Self(freeze(governor_maps().0))
     }
 
-    /// Returns the sums over all networks: windows, their length in microseconds, RTTs, packets,
-    /// losses.
-    fn sums(&self) -> [u64; 5] {
-        let mut sums = [0; 5];
+    /// Returns the sums over all networks: windows, their length in microseconds, RTTs, packets, losses,
+    /// redundant bytes, retransmissions, messages.
+    fn sums(&self) -> [u64; 8] {
+        let mut sums = [0; 8];
         for key in self.0.keys() {
             let value = self.0.lookup(&key, MapFlags::ANY).expect("the map");
             let fields = value.iter().flat_map(|value| value.as_chunks::<8>().0);
@@ -151,7 +151,7 @@ fn published_mechanism_is_not_governed() {
             sleep(Duration::from_millis(300));
             wire.sends(range);
         }
-        assert_eq!(loads.sums(), [0; 5], "and not measured either");
+        assert_eq!(loads.sums(), [0; 8], "and not measured either");
         drop(wire.detach_programs());
     });
 }
@@ -171,6 +171,29 @@ fn first_window_of_connection_is_as_long_as_others() {
         }
         let [windows, length_us, ..] = loads.sums();
         assert!(length_us <= windows * 60_000_000, "{length_us} {windows}");
+        drop(wire.detach_programs());
+    });
+}
+
+#[test]
+fn copies_and_full_segments_are_no_messages() {
+    let options = Options {
+        copies: 1,
+        ..with_safeguards()
+    };
+    governed(options).run(|wire| {
+        let loads = NetworkLoads::freeze();
+        let mut end = 1;
+        for payload in [wire.mss(), 100, 100, 100, 100, 100, 100, 100, 100, 100] {
+            wire.write(payload);
+            while wire.read_within(Duration::from_millis(50)).is_some() {}
+            end += payload;
+            wire.ack(end);
+        }
+        let [windows, _, _, packets, .., messages] = loads.sums();
+        assert!(windows >= 1 && messages >= 1, "{windows} {messages}");
+        // One full segment, and two packets for each message.
+        assert!(packets > 2 * messages, "{packets} {messages}");
         drop(wire.detach_programs());
     });
 }
@@ -196,7 +219,7 @@ fn reordered_segment_is_not_a_loss() {
         }
         let counters = wire.totals().counters;
         assert_eq!((counters.hidden_losses, counters.reordered), (1, 1));
-        let [windows, _, _, packets, losses] = loads.sums();
+        let [windows, _, _, packets, losses, ..] = loads.sums();
         assert!(windows >= 1 && packets >= 3, "{windows} {packets}");
         assert_eq!(losses, 0);
         drop(wire.detach_programs());

@@ -68,7 +68,8 @@ struct network_load {
 	__u64 srtt_us; /* smoothed RTTs, sum over all windows */
 	__u64 packets; /* packets with data, sum over all windows */
 	__u64 losses; /* repaired or retransmitted, sum over all windows */
-	__u64 redundant_bytes; /* modulo 64 KiB in a window, sum */
+	/* Each window's modulo 64 KiB, sum: 0 if none were sent. */
+	__u64 redundant_bytes;
 	__u64 retransmitted; /* of the losses; sum over all windows */
 	__u64 messages; /* small new segments, sum over all windows */
 	__u64 isolated_copies; /* segments, of level `auto` */

@@ -17,7 +17,8 @@
  * would be met without it. Each start for all segments doubles that minimum, up
  * to 1 << MAX_HOLD_BITS. So a loss rate between the conditions causes no
  * change, and one that alternates causes fewer and fewer changes. Copies of
- * isolated segments start again if the target is missed.
+ * isolated segments start again if the target is missed. They do not end while
+ * the next message is in time: none are sent then, so nothing is learned.
  *
  * While packets wait on the path, losses are a sign of congestion, and more
  * redundancy causes more of them. `auto` then does what the published mechanism

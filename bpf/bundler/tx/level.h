@@ -134,10 +134,15 @@ static __always_inline void fade(struct ingress *ingress)
 		ingress->runs[k] /= 2;
 }
 
+static __always_inline bool is_unpublished_auto(const struct options *options)
+{
+	return options->level == LEVEL_AUTO && !options->published;
+}
+
 /* Returns true while level `auto` acts as published (auto.h). */
 static __always_inline bool is_congested(const struct flow *flow)
 {
-	return flow->options.level == LEVEL_AUTO && !flow->options.published &&
+	return is_unpublished_auto(&flow->options) &&
 	       READ_ONCE(flow->ingress.has_queue);
 }
 
@@ -149,7 +154,7 @@ static __always_inline bool is_congested(const struct flow *flow)
 static __always_inline bool holds_back(const struct flow *flow)
 {
 	return is_congested(flow) ||
-	       (flow->options.level == LEVEL_AUTO && !flow->options.published &&
+	       (is_unpublished_auto(&flow->options) &&
 		flow->egress.governor_state.allowance.is_busy);
 }
 

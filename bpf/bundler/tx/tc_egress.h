@@ -230,7 +230,9 @@ add_redundancy(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 		*copies = 0;
 		return outcome == ELIGIBLE ? GOVERNED : outcome;
 	}
-	/* The credit has refreshed is_busy; tested before, it would never end.
+	/*
+	 * Only here: the credit has refreshed is_busy. Without copies, an
+	 * isolated segment would not reach it.
 	 */
 	if (holds_back(flow))
 		*copies = 0;

@@ -160,7 +160,8 @@ fn isolated_messages_are_bundled_only_if_level_copies_them() {
         let report = stdout(&stop(advise));
         let bundle = "bundle it: bundles and copies would have repaired ";
         assert_eq!(report.contains(bundle), advised, "{report}");
-        let not = "so nothing could have been bundled; level auto, the default, copies such messages more than 105 ms apart";
+        let not = "so nothing could have been bundled; level auto, the default, copies such messages \
+                   more than 105 ms apart";
         assert_eq!(!report.contains(not), advised, "{report}");
     }
 }

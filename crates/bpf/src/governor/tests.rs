@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use super::load::Load;
-use super::network::{FULL, LOW, Network, Share};
-use super::{INTERVAL, Key, decide};
+use super::network::{Allowance, FULL, LOW, Network, Share};
+use super::{GovernorDecision, INTERVAL, Key, decide, to_raw};
 use crate::{Alarm, Verdict};
 
 /// A path with these properties, in parts of its rate.
@@ -612,6 +612,26 @@ fn queue_without_redundancy_is_never_ours() {
             }
         }
     }
+}
+
+#[test]
+fn connection_reports_the_decision_that_it_met() {
+    let allowance = Allowance {
+        share: LOW,
+        is_busy: true,
+        verdict: Some(Verdict::Ours),
+        alarm: Some(Alarm::Queue),
+    };
+    let decision = GovernorDecision {
+        share: 0.125,
+        verdict: Some(Verdict::Ours),
+        alarm: Some(Alarm::Queue),
+        busy_network: true,
+    };
+    assert_eq!(
+        GovernorDecision::from_flow(&to_raw(allowance)),
+        Some(decision)
+    );
 }
 
 #[test]
